@@ -3,6 +3,7 @@
 //! watches file systems of a kernel in QEMU.
 
 mod mounts;
+mod names;
 mod papers;
 mod qemu;
 mod sources;

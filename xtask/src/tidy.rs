@@ -1,7 +1,9 @@
-//! A check of style: sizes, layers, words, the names of `docs/papers.md`. `docs/style.md` gives the reasons.
+//! A check of style: sizes, layers, words, names ([`crate::names`]), the names of `docs/papers.md`. `docs/style.md` gives the reasons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::names::{self, Types};
 
 /// The most lines of a file.
 const FILE_MAX: usize = 700;
@@ -94,6 +96,7 @@ pub fn root() -> PathBuf {
 pub fn check(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     let mut files = Vec::new();
+    let mut types = Types::default();
     for top in ["crates", "xtask", "fuzz"] {
         collect(&root.join(top), &mut files);
     }
@@ -104,10 +107,13 @@ pub fn check(root: &Path) -> Vec<String> {
         if name.ends_with(".rs") {
             sizes(&name, &text, &mut faults);
             words(&name, &text, &mut faults);
+            faults.extend(names::retired(&name, &text));
+            types.read(&name, &text);
         } else if name.ends_with("Cargo.toml") {
             layers(&name, &text, &mut faults);
         }
     }
+    faults.extend(types.faults());
     faults.extend(crate::papers::check(root));
     faults
 }

@@ -10,8 +10,8 @@ use ordo_annotate::image::Learning;
 use ordo_annotate::store::{self, Parts};
 use ordo_annotate::{counting, rows};
 use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, Findings};
-use ordo_trace::{Request, Trace};
+use ordo_sba::analysis::{Analysis, WatchFindings};
+use ordo_trace::{Trace, TraceRequest};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,16 +37,19 @@ fn repeated(trace: &Trace, requests: u64) -> Trace {
     let mut epoch = 0;
     while (all.requests().len() as u64) < requests {
         epoch = all.requests().last().map_or(epoch, |r| r.epoch) + 1;
-        trace.requests().iter().for_each(|r| all.push(Request { epoch: r.epoch + epoch, ..*r }));
+        trace
+            .requests()
+            .iter()
+            .for_each(|r| all.push(TraceRequest { epoch: r.epoch + epoch, ..*r }));
     }
     all
 }
 
-fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, Findings) {
+fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, WatchFindings) {
     let learning = Learning::new(image);
     let watch = Watch::over(&learning).expect("a file system that is known");
     let blocks = rows::of_trace(trace, &watch);
-    let (start, system, found) = (learning.learned(), watch.system(), Findings::of(&watch));
+    let (start, system, found) = (learning.learned(), watch.system(), WatchFindings::of(&watch));
     let parts = Parts {
         shares: &[],
         calls: &[],
@@ -59,7 +62,7 @@ fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, Findings) 
     (store::write(dir, &parts).expect("room for the trace"), found)
 }
 
-fn measure(dir: &Path, written: &store::Written, found: &Findings) {
+fn measure(dir: &Path, written: &store::Written, found: &WatchFindings) {
     let requests = written.requests as f64;
     println!(
         "{:.2} million requests, {:.1} blocks each, {} transactions, {:.1} bytes a request in the tables that are counted",

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ordo_sba::Class;
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::reading::Reading;
-use crate::rows::Block;
+use crate::rows::BlockRow;
 use crate::store::StoreError;
 use crate::table::Column;
 use crate::text::of_request;
@@ -34,7 +34,7 @@ pub struct Wait {
 
 /// A system call, in the columns of `docs/formats/trace.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Call {
+pub struct StoredCall {
     /// The process or thread.
     pub process: u64,
     /// The call's name.
@@ -63,7 +63,7 @@ pub struct Call {
     pub waits: Vec<Wait>,
 }
 
-impl Call {
+impl StoredCall {
     /// Whether the call makes a file durable, by its name.
     fn waits_for_file(&self) -> bool {
         matches!(&*self.name, "fsync" | "fdatasync" | "msync" | "sync_file_range")
@@ -77,7 +77,7 @@ impl Call {
 
 /// Fills in inodes: a file has every name that its calls show, and the inode that the rows give to these names, where
 /// it is only one.
-pub fn find_inodes(calls: &mut [Call], rows: &[Block]) {
+pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     let mut inodes: FxHashMap<&str, Option<u64>> = FxHashMap::default();
     for row in rows {
         if let (Some(path), Some(ino)) = (row.path.as_deref(), row.ino) {
@@ -127,12 +127,14 @@ pub fn find_inodes(calls: &mut [Call], rows: &[Block]) {
 
 /// Finds the requests that each call waited for: writes and flushes under way while the call ran, and completed by its
 /// end, of its file's contents, of metadata and of the journal. A call about all files waits for every write.
-pub fn find_waits(calls: &mut [Call], trace: &Trace, rows: &[Block]) {
+pub fn find_waits(calls: &mut [StoredCall], trace: &Trace, rows: &[BlockRow]) {
     let mut done: Vec<(u64, u64)> = trace
         .requests()
         .iter()
         .zip(0u64..)
-        .filter(|(r, _)| matches!(r.op, Op::Write | Op::Flush | Op::WriteZeroes))
+        .filter(|(r, _)| {
+            matches!(r.op, RequestOp::Write | RequestOp::Flush | RequestOp::WriteZeroes)
+        })
         .filter_map(|(r, number)| Some((r.end?.at.as_nanos(), number)))
         .collect();
     done.sort_unstable();
@@ -151,7 +153,7 @@ pub fn find_waits(calls: &mut [Call], trace: &Trace, rows: &[Block]) {
         let from = done.partition_point(|(end, _)| *end <= call.began);
         let to = done.partition_point(|(end, _)| *end <= call.ended);
         let (inode, path, all) = (call.inode, call.path.as_deref(), call.waits_for_all());
-        let is_its = |row: &Block| match row.final_kind {
+        let is_its = |row: &BlockRow| match row.final_kind {
             _ if all => true,
             Class::FileData => match (inode, row.ino) {
                 (Some(inode), Some(ino)) => inode == ino,
@@ -160,7 +162,7 @@ pub fn find_waits(calls: &mut [Call], trace: &Trace, rows: &[Block]) {
             _ => true,
         };
         let waits = done[from..to.max(from)].iter().map(|(_, number)| *number).filter(|number| {
-            let flush = trace.requests()[*number as usize].op == Op::Flush;
+            let flush = trace.requests()[*number as usize].op == RequestOp::Flush;
             flush || of_request(*number, rows).iter().any(is_its)
         });
         let mut waits: Vec<u64> = waits.collect();
@@ -171,7 +173,7 @@ pub fn find_waits(calls: &mut [Call], trace: &Trace, rows: &[Block]) {
 }
 
 /// A request that a call waited for; `at` is the moment up to which the call's time is shared out.
-fn wait(request: u64, at: &mut u64, until: u64, trace: &Trace, rows: &[Block]) -> Wait {
+fn wait(request: u64, at: &mut u64, until: u64, trace: &Trace, rows: &[BlockRow]) -> Wait {
     let r = &trace.requests()[request as usize];
     let end = r.end.map_or(0, |end| end.at.as_nanos());
     let (from, to) = (r.issued.as_nanos().max(*at), end.min(until));
@@ -197,7 +199,7 @@ pub struct Waited {
 }
 
 /// Where the time of waiting calls went.
-pub fn waited(calls: &[Call]) -> Vec<Waited> {
+pub fn waited(calls: &[StoredCall]) -> Vec<Waited> {
     let mut all: BTreeMap<&str, Waited> = BTreeMap::new();
     for call in calls.iter().filter(|call| !call.waits.is_empty()) {
         let sum = all.entry(&call.name).or_default();
@@ -219,11 +221,11 @@ pub fn waited(calls: &[Call]) -> Vec<Waited> {
 }
 
 /// The columns of [`CALLS`]; `first` is the number of the first call.
-pub(crate) fn columns(all: &[Call], first: usize) -> Vec<Column> {
+pub(crate) fn columns(all: &[StoredCall], first: usize) -> Vec<Column> {
     fn text<'a>(
         name: &'static str,
-        all: &'a [Call],
-        of: impl Fn(&'a Call) -> Option<&'a str>,
+        all: &'a [StoredCall],
+        of: impl Fn(&'a StoredCall) -> Option<&'a str>,
     ) -> Column {
         Column::text(name, all.iter().map(move |call| of(call).map(str::as_bytes)))
     }
@@ -247,8 +249,8 @@ pub(crate) fn columns(all: &[Call], first: usize) -> Vec<Column> {
 }
 
 /// The pairs of a call and a request that it waited for.
-pub(crate) fn pairs(calls: &[Call]) -> Vec<(u64, Wait)> {
-    let of = |(number, call): (u64, &Call)| {
+pub(crate) fn pairs(calls: &[StoredCall]) -> Vec<(u64, Wait)> {
+    let of = |(number, call): (u64, &StoredCall)| {
         let waits = call.waits.clone();
         waits.into_iter().map(move |wait| (number, wait))
     };
@@ -269,7 +271,7 @@ pub(crate) fn pair_columns(all: &[(u64, Wait)]) -> Vec<Column> {
 ///
 /// # Errors
 /// A file is damaged, or a row makes no sense.
-pub fn read(dir: &Path) -> Result<Vec<Call>, StoreError> {
+pub fn read(dir: &Path) -> Result<Vec<StoredCall>, StoreError> {
     if !dir.join(CALLS).exists() {
         return Ok(Vec::new());
     }
@@ -288,7 +290,7 @@ pub fn read(dir: &Path) -> Result<Vec<Call>, StoreError> {
     let mut all = Vec::with_capacity(names.len());
     for row in 0..names.len() {
         let whole = || {
-            Some(Call {
+            Some(StoredCall {
                 process: *processes.get(row)?,
                 name: string(&names[row])?,
                 path: string(paths.get(row)?),
@@ -312,7 +314,8 @@ pub fn read(dir: &Path) -> Result<Vec<Call>, StoreError> {
     let pairs = calls.into_iter().zip(requests).zip(kinds).zip(times);
     for (row, (((call, request), kind), ns)) in pairs.enumerate() {
         let call = usize::try_from(call).ok().and_then(|n| all.get_mut(n));
-        let call: &mut Call = call.ok_or_else(|| file.row(row, "of no call that is there"))?;
+        let call: &mut StoredCall =
+            call.ok_or_else(|| file.row(row, "of no call that is there"))?;
         let kind = kind.and_then(|kind| String::from_utf8(kind).ok()).unwrap_or_default();
         let class = Class::from_key(&kind).map(Class::key);
         let kind = class.or((kind == FLUSH).then_some(FLUSH));

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ordo_sba::analysis::{Analysis, Gathered};
+use ordo_sba::analysis::{Analysis, GatheredTransactions};
 use ordo_sba::stats::ByClass;
-use ordo_sba::{Class, Counts, Stats};
-use ordo_trace::{Op, ZEROS};
+use ordo_sba::{Class, Stats, TrafficCounts};
+use ordo_trace::{RequestOp, ZEROS};
 
 use crate::findings::{Closing, RECOUNTED, TRANSACTIONS, class_code, gather};
 use crate::reading::Reading;
@@ -35,7 +35,7 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
         None => Ok(Piece::Requests(Requests::read(&requests, i)?)),
         Some(group) => Ok(Piece::Transactions(gather(&transactions, group)?.into())),
     })?;
-    let (mut all, mut gathered) = (Vec::with_capacity(first), Gathered::default());
+    let (mut all, mut gathered) = (Vec::with_capacity(first), GatheredTransactions::default());
     for piece in pieces {
         match piece {
             Piece::Requests(group) => all.push(group),
@@ -56,17 +56,17 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     };
     count_blocks(&blocks, &Numbered::join(all), &mut stats)?;
     for (row, ((was, kind), counts)) in closing.recounted.iter().enumerate() {
-        if !stats.recount(counts, *was, *kind) {
+        if !stats.reclassify(counts, *was, *kind) {
             let path = dir.join(RECOUNTED);
             return Err(StoreError::Row { path, row, why: "more is recounted than was counted" });
         }
     }
-    Ok(Some(Analysis::with(closing.system, stats, closing.strays, gathered.finish())))
+    Ok(Some(Analysis::with(closing.system, stats, closing.orphan_blocks, gathered.finish())))
 }
 
 enum Piece {
     Requests(Requests),
-    Transactions(Box<Gathered>),
+    Transactions(Box<GatheredTransactions>),
 }
 
 /// Does so many pieces of work on all processors. Returns their results in order, or the first failure.
@@ -138,7 +138,7 @@ impl Requests {
         table.group_all_bools("preflush", group, &mut preflush).map_err(file.fault("preflush"))?;
         table.group_all_bools("sync", group, &mut sync).map_err(file.fault("sync"))?;
         // A request's result counts only for reads.
-        if ops.contains(&(Op::Read as u8)) {
+        if ops.contains(&(RequestOp::Read as u8)) {
             table.group_bools("ok", group, &mut ok).map_err(file.fault("ok"))?;
         }
         let mut all = Requests { list: Vec::with_capacity(ops.len()), ..Requests::default() };
@@ -155,21 +155,21 @@ impl Requests {
             };
             all.bytes += u128::from(len);
             let op = *op;
-            all.flushes += u64::from(op == Op::Flush as u8) + u64::from(*preflush);
-            all.discards += u64::from(op == Op::Discard as u8);
-            let zeroes = op == Op::WriteZeroes as u8;
+            all.flushes += u64::from(op == RequestOp::Flush as u8) + u64::from(*preflush);
+            all.discards += u64::from(op == RequestOp::Discard as u8);
+            let zeroes = op == RequestOp::WriteZeroes as u8;
             let mut how = match op {
                 _ if len == 0 => 0,
                 _ if zeroes => WRITE | ZEROES,
-                _ if op == Op::Write as u8 => WRITE,
-                _ if op == Op::Read as u8 => READ,
+                _ if op == RequestOp::Write as u8 => WRITE,
+                _ if op == RequestOp::Read as u8 => READ,
                 _ => 0,
             };
             if how != 0 {
                 let last = &mut all.ends[usize::from(how == READ)];
-                let (first, begins, before) = last.unwrap_or((row, offset, u64::MAX));
+                let (first, lowest, before) = last.unwrap_or((row, offset, u64::MAX));
                 how |= if before == offset { SEQUENTIAL } else { 0 };
-                *last = Some((first, begins, end));
+                *last = Some((first, lowest, end));
             }
             if how & READ != 0 && ok.get(row).copied().flatten() != Some(true) {
                 how = 0;
@@ -199,9 +199,9 @@ impl Numbered {
         let mut ends = [None; 2];
         for mut group in all {
             for (end, of) in ends.iter_mut().zip(group.ends) {
-                let Some((row, begins, last)) = of else { continue };
+                let Some((row, lowest, last)) = of else { continue };
                 let how = &mut group.list[row].how;
-                if *end == Some(begins) && *how != 0 {
+                if *end == Some(lowest) && *how != 0 {
                     *how |= SEQUENTIAL;
                 }
                 *end = Some(last);
@@ -304,7 +304,7 @@ impl Counted {
 
 /// Counts a request under the kind of its first byte. Within a write of zeros, each piece after the first is
 /// sequential.
-fn begin(counts: &mut Counts, how: u8, covered: u64) {
+fn begin(counts: &mut TrafficCounts, how: u8, covered: u64) {
     counts.requests += 1;
     counts.sync += u64::from(how & SYNC != 0);
     counts.sequential += u64::from(how & SEQUENTIAL != 0 || covered > 0);

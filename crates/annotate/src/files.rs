@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ordo_sba::Class;
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::reading::Reading;
-use crate::rows::{Block, FileShare};
+use crate::rows::{BlockRow, FileShare};
 use crate::store::StoreError;
 use crate::table::Column;
 
@@ -20,7 +20,7 @@ pub(crate) const FILES: &str = "files.parquet";
 
 /// Bytes, and the requests that have any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct Amount {
     /// Bytes.
     pub bytes: u64,
     /// Requests.
@@ -47,17 +47,17 @@ pub struct FileTraffic {
     /// The path, where it is known.
     pub path: Option<Arc<str>>,
     /// Contents written at their place.
-    pub data: Part,
+    pub data: Amount,
     /// Metadata written at their place: inodes, directories, block maps, attributes.
-    pub metadata: Part,
+    pub metadata: Amount,
     /// Copies and records in a journal.
-    pub journal: Part,
+    pub journal: Amount,
     /// Reads.
-    pub read: Part,
+    pub read: Amount,
 }
 
 impl FileTraffic {
-    fn parts(&self) -> [Part; 4] {
+    fn parts(&self) -> [Amount; 4] {
         [self.data, self.metadata, self.journal, self.read]
     }
 
@@ -68,9 +68,9 @@ impl FileTraffic {
 }
 
 /// The parts of a file's traffic, in the order of [`FileTraffic`]'s fields.
-fn part_of(op: Op, kind: Class) -> usize {
+fn part_of(op: RequestOp, kind: Class) -> usize {
     match kind {
-        _ if op == Op::Read => 3,
+        _ if op == RequestOp::Read => 3,
         _ if kind.is_journal() => 2,
         Class::FileData => 0,
         _ => 1,
@@ -82,7 +82,7 @@ type Key<'a> = (Option<u64>, Option<&'a str>);
 #[derive(Default)]
 struct Sums<'a> {
     /// By file, the sums and the request that was counted last, for each part.
-    all: FxHashMap<Key<'a>, [(Part, Option<u64>); 4]>,
+    all: FxHashMap<Key<'a>, [(Amount, Option<u64>); 4]>,
 }
 
 impl<'a> Sums<'a> {
@@ -94,7 +94,7 @@ impl<'a> Sums<'a> {
 }
 
 /// The traffic of each file, the greatest first. Rows and shares are in the order of requests.
-pub fn of(trace: &Trace, rows: &[Block], shares: &[FileShare]) -> Vec<FileTraffic> {
+pub fn of(trace: &Trace, rows: &[BlockRow], shares: &[FileShare]) -> Vec<FileTraffic> {
     let mut sums = Sums::default();
     let mut shares = shares.iter().peekable();
     for rows in rows.chunk_by(|a, b| a.request == b.request) {
@@ -122,7 +122,7 @@ pub fn of(trace: &Trace, rows: &[Block], shares: &[FileShare]) -> Vec<FileTraffi
             sums.add((None, None), part, request, bytes);
         }
     }
-    let file = |((inode, path), parts): (Key<'_>, [(Part, Option<u64>); 4])| {
+    let file = |((inode, path), parts): (Key<'_>, [(Amount, Option<u64>); 4])| {
         let [data, metadata, journal, read] = parts.map(|(part, _)| part);
         FileTraffic { inode, path: path.map(Arc::from), data, metadata, journal, read }
     };
@@ -167,7 +167,7 @@ pub fn read(dir: &Path) -> Result<Vec<FileTraffic>, StoreError> {
     for (row, (inode, path)) in inodes.into_iter().zip(paths).enumerate() {
         let part = |n: usize| {
             let (bytes, requests) = (columns[2 * n].get(row)?, columns[2 * n + 1].get(row)?);
-            Some(Part { bytes: *bytes, requests: *requests })
+            Some(Amount { bytes: *bytes, requests: *requests })
         };
         let (Some(data), Some(metadata), Some(journal), Some(read)) =
             (part(0), part(1), part(2), part(3))

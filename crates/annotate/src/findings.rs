@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use ordo_sba::analysis::{Findings, Gathered};
+use ordo_sba::analysis::{GatheredTransactions, WatchFindings};
 use ordo_sba::journal::{Moment, Transaction};
 use ordo_sba::kind::Reason;
 use ordo_sba::stats::Recounted;
-use ordo_sba::{Class, Counts};
+use ordo_sba::{Class, TrafficCounts};
 
 use crate::reading::Reading;
 use crate::store::StoreError;
@@ -27,7 +27,7 @@ pub(crate) struct Closing {
     pub(crate) settled: u64,
     pub(crate) unclaimed: u64,
     pub(crate) without_contents: u64,
-    pub(crate) strays: u64,
+    pub(crate) orphan_blocks: u64,
     pub(crate) unknown: BTreeMap<Reason, u64>,
     pub(crate) recounted: Recounted,
     /// The seals of the other files.
@@ -35,14 +35,14 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    pub(crate) fn new(found: &Findings, files: BTreeMap<String, Seal>) -> Closing {
+    pub(crate) fn new(found: &WatchFindings, files: BTreeMap<String, Seal>) -> Closing {
         let stats = &found.stats;
         Closing {
             system: found.system.clone(),
             settled: stats.settled,
             unclaimed: stats.unclaimed,
             without_contents: stats.without_contents,
-            strays: found.strays,
+            orphan_blocks: found.orphan_blocks,
             unknown: stats.unknown.clone(),
             recounted: stats.recounted.clone(),
             files,
@@ -66,7 +66,7 @@ impl Closing {
             ("ordo.settled", self.settled.to_string()),
             ("ordo.unclaimed", self.unclaimed.to_string()),
             ("ordo.without_contents", self.without_contents.to_string()),
-            ("ordo.strays", self.strays.to_string()),
+            ("ordo.strays", self.orphan_blocks.to_string()),
             ("ordo.unknown", unknown),
             ("ordo.files", files),
         ];
@@ -84,7 +84,7 @@ impl Closing {
     pub(crate) fn columns(&self, rows: Range<usize>) -> Vec<Column> {
         let all = || self.recounted.iter().skip(rows.start).take(rows.len());
         let count =
-            |name, of: fn(&Counts) -> u64| Column::int(name, all().map(move |(_, c)| of(c)));
+            |name, of: fn(&TrafficCounts) -> u64| Column::int(name, all().map(move |(_, c)| of(c)));
         vec![
             Column::words("was", all().map(|((was, _), _)| was.key())),
             Column::words("kind", all().map(|((_, kind), _)| kind.key())),
@@ -116,14 +116,14 @@ impl Closing {
             else {
                 return Err(file.row(row, "columns are not of one length"));
             };
-            recounted.insert(pair, Counts { requests, blocks, bytes, sync, sequential });
+            recounted.insert(pair, TrafficCounts { requests, blocks, bytes, sync, sequential });
         }
         let closing = Closing {
             system: file.table.says("ordo.system").unwrap_or_default().to_owned(),
             settled: file.number("ordo.settled")?,
             unclaimed: file.number("ordo.unclaimed")?,
             without_contents: file.number("ordo.without_contents")?,
-            strays: file.number("ordo.strays")?,
+            orphan_blocks: file.number("ordo.strays")?,
             unknown: file.lines("ordo.unknown", reason)?,
             recounted,
             files: file.lines("ordo.files", seal)?,
@@ -205,7 +205,7 @@ pub(crate) fn transactions(all: &[Transaction], timed: bool) -> Vec<Column> {
 }
 
 /// Gathers the transactions of a group of rows.
-pub(crate) fn gather(file: &Reading, group: usize) -> Result<Gathered, StoreError> {
+pub(crate) fn gather(file: &Reading, group: usize) -> Result<GatheredTransactions, StoreError> {
     let timed = file.table.says("ordo.timed") == Some("true");
     let all = |name| file.group_all_ints(name, group);
     let some = |name| file.group_ints(name, group);
@@ -218,7 +218,7 @@ pub(crate) fn gather(file: &Reading, group: usize) -> Result<Gathered, StoreErro
     let (copies, data_copies) = (all("copies")?, all("data_copies")?);
     let (records, revoked, bytes) = (all("records")?, all("revoked")?, all("bytes")?);
     let (bad_checksums, checkpointed) = (all("bad_checksums")?, all("checkpointed")?);
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredTransactions::default();
     for row in 0..first.len() {
         let nanos = |column: &[Option<i64>]| column.get(row).copied().flatten().unwrap_or(0) as u64;
         let maybe = |column: &[Option<i64>]| column.get(row).copied().flatten().map(|n| n as u64);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 
-use ordo_sba::decoder::Image;
+use ordo_sba::decoder::DiskImage;
 
 /// The size of a piece, in bytes; pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;
@@ -28,7 +28,7 @@ impl Pieces {
     }
 }
 
-impl Image for Pieces {
+impl DiskImage for Pieces {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -50,13 +50,13 @@ impl Image for Pieces {
 
 /// An image that remembers which pieces were read.
 pub struct Learning<'a> {
-    image: &'a dyn Image,
+    image: &'a dyn DiskImage,
     pieces: RefCell<Pieces>,
 }
 
 impl<'a> Learning<'a> {
     /// Wraps `image`, of which nothing has been read yet.
-    pub fn new(image: &'a dyn Image) -> Learning<'a> {
+    pub fn new(image: &'a dyn DiskImage) -> Learning<'a> {
         let pieces = Pieces { bytes: image.bytes(), known: BTreeMap::new() };
         Learning { image, pieces: RefCell::new(pieces) }
     }
@@ -69,7 +69,7 @@ impl<'a> Learning<'a> {
     }
 }
 
-impl Image for Learning<'_> {
+impl DiskImage for Learning<'_> {
     fn bytes(&self) -> u64 {
         self.image.bytes()
     }
@@ -103,7 +103,7 @@ mod tests {
         let device = &device[..];
         let learning = Learning::new(&device);
         let reads = [(0u64, 512usize), (8000, 600), (19_999, 1), (12_288, 4096)];
-        let read = |image: &dyn Image| {
+        let read = |image: &dyn DiskImage| {
             reads.map(|(at, len)| {
                 let mut buf = vec![9; len];
                 image.read_at(at, &mut buf).unwrap();

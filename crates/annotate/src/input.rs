@@ -8,9 +8,9 @@ use std::rc::Rc;
 use ordo_sba::Watch;
 use ordo_trace::blktrace::{self, BlktraceError};
 use ordo_trace::dm_log_writes::{self, ImportError};
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 
-use crate::calls::{self, Call};
+use crate::calls::{self, StoredCall};
 use crate::image::{Learning, Pieces};
 use crate::store::{self, StoreError};
 
@@ -23,14 +23,14 @@ pub struct Opened {
     /// The known pieces of the device before the trace.
     pub start: Pieces,
     /// The system calls that were recorded with it.
-    pub calls: Vec<Call>,
+    pub calls: Vec<StoredCall>,
     /// Notes for the reader of the results.
     pub notes: Vec<String>,
 }
 
 /// The reason why a trace was not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum InputError {
     /// The operating system refused a file operation.
     #[error("{}: {error}", path.display())]
     Io {
@@ -71,10 +71,10 @@ pub enum OpenError {
 ///
 /// # Errors
 /// The trace cannot be read, or is in none of these forms.
-pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError> {
+pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, InputError> {
     let Some(path) = paths.first() else {
         let (path, error) = (PathBuf::new(), io::ErrorKind::NotFound.into());
-        return Err(OpenError::Io { path, error });
+        return Err(InputError::Io { path, error });
     };
     let mut notes = Vec::new();
     let (trace, mut pieces, calls) = if store::is_trace(path) {
@@ -86,7 +86,7 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError
     let watch = match start {
         Some(path) => {
             let file = File::open(path);
-            let file = file.map_err(|error| OpenError::Io { path: path.into(), error })?;
+            let file = file.map_err(|error| InputError::Io { path: path.into(), error })?;
             let learning = Learning::new(&file);
             let watch = Watch::over(&learning);
             pieces = learning.learned();
@@ -94,7 +94,7 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError
         }
         None => Watch::over(&pieces),
     };
-    let writes = trace.requests().iter().filter(|r| r.op == Op::Write);
+    let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
     let blind = writes.filter(|r| r.data.is_none()).count();
     if blind > 0 {
         notes.push(format!(
@@ -105,12 +105,12 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, OpenError
     Ok(Opened { trace, watch, start: pieces, calls, notes })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
-    fs::read(path).map_err(|error| OpenError::Io { path: path.into(), error })
+fn read(path: &Path) -> Result<Vec<u8>, InputError> {
+    fs::read(path).map_err(|error| InputError::Io { path: path.into(), error })
 }
 
 /// Reads a log of dm-log-writes, or files of blktrace.
-fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, OpenError> {
+fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputError> {
     let first = read(&paths[0])?;
     let path = paths[0].clone();
     let magic = first.get(..4).map_or([0; 4], |m| [m[0], m[1], m[2], m[3]]);
@@ -120,7 +120,7 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, OpenErr
             files.push(read(path)?);
         }
         let done = blktrace::import(&files);
-        let done = done.map_err(|error| OpenError::Blktrace { path, error })?;
+        let done = done.map_err(|error| InputError::Blktrace { path, error })?;
         for (file, byte) in &done.cut {
             let path = paths[*file].display();
             notes.push(format!("{path}: cut short within the event at byte {byte}"));
@@ -134,10 +134,10 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, OpenErr
         return Ok(done.trace);
     }
     if let Some(path) = paths.get(1) {
-        return Err(OpenError::Several { path: path.clone() });
+        return Err(InputError::Several { path: path.clone() });
     }
     let done = dm_log_writes::import(first);
-    let done = done.map_err(|error| OpenError::Log { path: path.clone(), error })?;
+    let done = done.map_err(|error| InputError::Log { path: path.clone(), error })?;
     if let Some(cut) = done.cut {
         let (entry, entries, byte) = (cut.entry, cut.entries, cut.byte);
         notes.push(format!(

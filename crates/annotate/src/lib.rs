@@ -53,5 +53,5 @@ mod table;
 pub mod text;
 
 pub use image::{Learning, Pieces};
-pub use rows::{Block, FileShare};
+pub use rows::{BlockRow, FileShare};
 pub use store::{StoreError, Stored};

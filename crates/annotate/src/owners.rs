@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use ordo_block::Operation;
 use ordo_sba::decoder::{Claim, Share};
 use ordo_sba::names::News;
-use ordo_sba::{Told, Watch};
+use ordo_sba::{ClassifiedEvent, Watch};
 
-use crate::rows::{Block, FileShare, Known, of_told};
+use crate::rows::{BlockRow, FileShare, Known, of_told};
 
 /// No row before this one.
 const NONE: u32 = u32::MAX;
@@ -40,7 +40,7 @@ struct Open {
 /// The rows so far.
 #[derive(Debug, Default)]
 pub struct Collector {
-    rows: Vec<Block>,
+    rows: Vec<BlockRow>,
     shares: Vec<FileShare>,
     /// For each row, the write of the same block before it.
     before: Vec<u32>,
@@ -61,7 +61,7 @@ fn key(block: u64, is_copy: bool) -> u64 {
 
 impl Collector {
     /// Takes in the request with the number `request`.
-    pub fn told(&mut self, request: u64, told: &Told<'_>) {
+    pub fn told(&mut self, request: u64, told: &ClassifiedEvent<'_>) {
         for news in told.news() {
             if let News::Ended { ino, path } = news {
                 self.close(*ino, path.as_ref().filter(|_| !told.pointers_come_late));
@@ -113,7 +113,7 @@ impl Collector {
     }
 
     /// Ends the trace. All rows and shares are in the order of requests: reads are reported when they complete.
-    pub fn finish(mut self, watch: &Watch) -> (Vec<Block>, Vec<FileShare>) {
+    pub fn finish(mut self, watch: &Watch) -> (Vec<BlockRow>, Vec<FileShare>) {
         watch.end_names();
         let open: Vec<u64> = self.open.keys().copied().collect();
         open.into_iter().for_each(|ino| self.close(ino, watch.path(ino).as_ref()));
@@ -133,7 +133,7 @@ impl Collector {
     }
 
     /// Gives a range of the request to a file: its rows where it is the only one, and otherwise a share of them.
-    fn share(&mut self, request: u64, first: usize, share: &Share, told: &Told<'_>) {
+    fn share(&mut self, request: u64, first: usize, share: &Share, told: &ClassifiedEvent<'_>) {
         let end = share.offset + share.len;
         if share.bytes == share.len {
             let rows = self.rows[first..].iter_mut();
@@ -150,7 +150,7 @@ impl Collector {
     }
 
     /// Lets a row or share with an inode wait for the last path of its file.
-    fn name(&mut self, what: Waits, told: &Told<'_>) {
+    fn name(&mut self, what: Waits, told: &ClassifiedEvent<'_>) {
         let ino = match what {
             Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
             Waits::Share(share) => self.shares[share as usize].ino,
@@ -160,7 +160,7 @@ impl Collector {
     }
 
     /// Takes note of the present path of an open file, or of the inode whose name is missing for one.
-    fn look_up(&mut self, ino: u64, told: &Told<'_>) {
+    fn look_up(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
         if let Some(path) = told.path(ino) {
             // Where pointers come late, a directory may name the next file in an inode before the inode is written.
@@ -193,7 +193,7 @@ impl Collector {
     }
 
     /// Takes in that an inode has a name now: it, and files below it, may have a path.
-    fn named(&mut self, ino: u64, told: &Told<'_>) {
+    fn named(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
         for waiting in self.awaited.remove(&ino).unwrap_or_default() {
             if let Some(file) = self.open.get_mut(&waiting) {
                 file.awaits = None;
@@ -204,7 +204,7 @@ impl Collector {
     }
 
     /// Takes in that a pointer shows to whom blocks belong.
-    fn settle(&mut self, claim: &Claim, told: &Told<'_>) {
+    fn settle(&mut self, claim: &Claim, told: &ClassifiedEvent<'_>) {
         let end = claim.block.saturating_add(claim.blocks);
         let mut rows: Vec<(u64, u32)> = Vec::new();
         if claim.blocks.saturating_mul(2) <= self.last.len() as u64 {
@@ -223,7 +223,7 @@ impl Collector {
         }
     }
 
-    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &Told<'_>) {
+    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &ClassifiedEvent<'_>) {
         // Where pointers come late, kept contents of a map may be another file's.
         let is_doubtful = claim.is_old && told.pointers_come_late;
         let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use ordo_sba::Class;
 use ordo_sba::analysis::Analysis;
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 
-use crate::calls::Call;
-use crate::rows::Block;
+use crate::calls::StoredCall;
+use crate::rows::BlockRow;
 
 /// Points of a plot's line at most: several for each pixel of a screen, since one can zoom.
 const POINTS: usize = 8000;
@@ -51,7 +51,7 @@ struct Timeline {
 
 impl Timeline {
     /// Adds a row for each name of calls that waited for requests.
-    fn add_calls(&mut self, clock: &Clock<'_>, calls: &[Call]) {
+    fn add_calls(&mut self, clock: &Clock<'_>, calls: &[StoredCall]) {
         if !clock.trace.timed() {
             return;
         }
@@ -103,8 +103,8 @@ impl Clock<'_> {
 /// The page; `tables` is the text that the command prints.
 pub fn page(
     trace: &Trace,
-    blocks: &[Block],
-    calls: &[Call],
+    blocks: &[BlockRow],
+    calls: &[StoredCall],
     analysis: &Analysis,
     tables: &str,
 ) -> String {
@@ -162,10 +162,10 @@ fn line(name: &str, points: Vec<[f64; 2]>) -> Line {
     Line { name: name.into(), points: thin(points) }
 }
 
-fn written<'a>(trace: &'a Trace, blocks: &'a [Block]) -> impl Iterator<Item = &'a Block> {
+fn written<'a>(trace: &'a Trace, blocks: &'a [BlockRow]) -> impl Iterator<Item = &'a BlockRow> {
     blocks.iter().filter(|b| {
         let op = trace.requests().get(b.request as usize).map(|r| r.op);
-        matches!(op, Some(Op::Write | Op::WriteZeroes))
+        matches!(op, Some(RequestOp::Write | RequestOp::WriteZeroes))
     })
 }
 
@@ -173,7 +173,7 @@ const MB: f64 = 1e6;
 
 /// Journal and fixed-location traffic over data written (Figures 3 to 5). Data count when they are new to the device,
 /// whether they go to the journal first or to their fixed location at once.
-fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
+fn traffic(trace: &Trace, blocks: &[BlockRow]) -> Picture {
     let (mut journal, mut fixed, mut data) = (0u64, 0u64, 0u64);
     let (mut journals, mut fixeds) = (Vec::new(), Vec::new());
     for block in written(trace, blocks) {
@@ -201,7 +201,7 @@ fn traffic(trace: &Trace, blocks: &[Block]) -> Picture {
 }
 
 /// Bandwidth over time. Without times, each point spans a number of requests, at least one.
-fn bandwidth(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
+fn bandwidth(clock: &Clock<'_>, blocks: &[BlockRow]) -> Picture {
     const SLICES: usize = 200;
     let trace = clock.trace;
     let ends = (0..trace.requests().len()).map(|number| clock.span(number).1);
@@ -225,7 +225,7 @@ fn bandwidth(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
 }
 
 /// Writes outstanding over time (Figure 9).
-fn outstanding(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
+fn outstanding(clock: &Clock<'_>, blocks: &[BlockRow]) -> Picture {
     let mut changes: [Vec<(f64, i64)>; 2] = [Vec::new(), Vec::new()];
     let mut last = None;
     for block in written(clock.trace, blocks) {
@@ -253,7 +253,7 @@ fn outstanding(clock: &Clock<'_>, blocks: &[Block]) -> Picture {
 }
 
 /// Every write, in the row of its first block's kind.
-fn timeline(clock: &Clock<'_>, blocks: &[Block]) -> Timeline {
+fn timeline(clock: &Clock<'_>, blocks: &[BlockRow]) -> Timeline {
     let mut rows: Vec<Class> = written(clock.trace, blocks).map(|b| b.kind).collect();
     rows.sort_unstable();
     rows.dedup();

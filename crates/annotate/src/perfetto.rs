@@ -4,10 +4,10 @@
 use std::io::{self, Write};
 
 use ordo_sba::Class;
-use ordo_trace::{Op, Request, Trace};
+use ordo_trace::{RequestOp, Trace, TraceRequest};
 
-use crate::calls::Call;
-use crate::rows::Block;
+use crate::calls::StoredCall;
+use crate::rows::BlockRow;
 use crate::text::{means, of_request};
 
 /// An event of the format, with times in microseconds.
@@ -34,12 +34,14 @@ const WAITED: u32 = MARKS + 1;
 /// Flows of one system call at most.
 const FLOWS: usize = 1000;
 
-fn track(r: &Request, kind: Class) -> (u32, &'static str) {
+fn track(r: &TraceRequest, kind: Class) -> (u32, &'static str) {
     match r.op {
-        Op::Flush => (FLUSHES, "flushes"),
-        Op::Discard => (DISCARDS, "discards"),
-        Op::Mark => (MARKS, "marks"),
-        Op::Read | Op::Write | Op::WriteZeroes => (kind as u32 + 1, kind.words()),
+        RequestOp::Flush => (FLUSHES, "flushes"),
+        RequestOp::Discard => (DISCARDS, "discards"),
+        RequestOp::Mark => (MARKS, "marks"),
+        RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes => {
+            (kind as u32 + 1, kind.words())
+        }
     }
 }
 
@@ -49,8 +51,8 @@ fn track(r: &Request, kind: Class) -> (u32, &'static str) {
 /// `out` failed.
 pub fn write(
     trace: &Trace,
-    blocks: &[Block],
-    calls: &[Call],
+    blocks: &[BlockRow],
+    calls: &[StoredCall],
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut named = vec![false; MARKS as usize + 1];
@@ -85,7 +87,7 @@ pub fn write(
             (true, Some(end)) => (micros(r.issued), micros(end.at)),
             (true, None) => (micros(r.issued), micros(r.issued)),
         };
-        let text = trace.data(r).filter(|_| r.op == Op::Mark).map(String::from_utf8_lossy);
+        let text = trace.data(r).filter(|_| r.op == RequestOp::Mark).map(String::from_utf8_lossy);
         let transaction = rows.iter().find_map(|row| row.transaction.or(row.completes));
         let args = serde_json::json!({
             "request": i, "offset": r.offset, "length": r.len, "epoch": r.epoch,
@@ -112,7 +114,7 @@ const CALLS: u32 = 2;
 
 /// The events of a system call: a slice on its process's track, and a flow to it from the end of the last request that
 /// it waited for.
-fn of_call<'a>(number: usize, call: &'a Call, trace: &Trace) -> Vec<Event<'a>> {
+fn of_call<'a>(number: usize, call: &'a StoredCall, trace: &Trace) -> Vec<Event<'a>> {
     let (name, pid, tid) = (&*call.name, CALLS, call.process as u32);
     let micros = |nanos: u64| nanos as f64 / 1000.0;
     let waits: Vec<u64> = call.waits.iter().map(|wait| wait.request).collect();

@@ -4,15 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_sba::kind::{Part, Reason, What};
-use ordo_sba::{Class, Told, Watch};
-use ordo_trace::{Op, Trace};
+use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
+use ordo_sba::{Class, ClassifiedEvent, Watch};
+use ordo_trace::{RequestOp, Trace};
 
 use crate::owners::Collector;
 
 /// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockRow {
     /// The request's number.
     pub request: u64,
     /// Its offset on the device, in bytes.
@@ -88,10 +88,10 @@ pub struct FileShare {
     pub path: Option<Arc<str>>,
 }
 
-impl Block {
+impl BlockRow {
     /// A row of which nothing more than the place and the kind is known.
-    pub fn new(request: u64, (offset, len): (u64, u64), kind: Class) -> Block {
-        Block {
+    pub fn new(request: u64, (offset, len): (u64, u64), kind: Class) -> BlockRow {
+        BlockRow {
             request,
             offset,
             len,
@@ -114,50 +114,57 @@ impl Block {
     }
 
     /// The row for a range of a part that starts at `at`.
-    fn of(request: u64, part: &Part, (at, len): (u64, u64), nth: u64) -> Block {
-        let mut row = Block::new(request, (at, len), part.class);
+    fn of(request: u64, part: &ClassifiedRange, (at, len): (u64, u64), nth: u64) -> BlockRow {
+        let mut row = BlockRow::new(request, (at, len), part.class);
         match part.what {
-            What::Inodes { first, count, .. } => {
+            BlockMeaning::Inodes { first, count, .. } => {
                 // A part consists of whole inodes, except at its ends.
                 let size = (part.len / count.max(1)).max(1);
                 row.first_inode = Some(first + (at - part.offset) / size);
                 row.inodes = Some(len.div_ceil(size));
             }
-            What::File { ino, lbn, .. } => {
+            BlockMeaning::File { ino, lbn, .. } => {
                 (row.ino, row.file_block) = (Some(ino), Some(lbn));
             }
-            What::Blocks { ino, first, .. } => {
+            BlockMeaning::Blocks { ino, first, .. } => {
                 (row.ino, row.file_block) = (Some(ino), Some(first + nth));
             }
-            What::Packed { ino, first, .. } => {
+            BlockMeaning::Packed { ino, first, .. } => {
                 (row.ino, row.file_block) = (Some(ino), Some(first));
             }
-            What::TreeBlock { tree, number, generation, .. } => {
+            BlockMeaning::TreeBlock { tree, number, generation, .. } => {
                 (row.piece, row.number) = (Some(tree), Some(number));
                 row.transaction = Some(generation);
             }
-            What::Indirect { ino, .. } | What::Attributes { ino } | What::Extents { ino, .. } => {
+            BlockMeaning::Indirect { ino, .. }
+            | BlockMeaning::Attributes { ino }
+            | BlockMeaning::Extents { ino, .. } => {
                 row.ino = Some(ino);
             }
-            What::Piece(name, number) => (row.piece, row.number) = (Some(name), Some(number)),
-            What::Only(name) => row.piece = Some(name),
-            What::CylinderGroup(group) | What::SuperblockCopy(group) => {
+            BlockMeaning::Piece(name, number) => {
+                (row.piece, row.number) = (Some(name), Some(number))
+            }
+            BlockMeaning::Only(name) => row.piece = Some(name),
+            BlockMeaning::CylinderGroup(group) | BlockMeaning::SuperblockCopy(group) => {
                 row.number = Some(group.into());
             }
-            What::Journal { transaction, home } => {
+            BlockMeaning::Journal { transaction, home } => {
                 row.transaction = transaction;
                 row.home = home.map(|(byte, class)| (byte + (at - part.offset), class));
             }
-            What::Unclaimed => row.guess = true,
-            What::Unknown(why) => row.reason = Some(why),
-            What::BootArea | What::Log | What::Superblock | What::Summary => {}
+            BlockMeaning::Unclaimed => row.guess = true,
+            BlockMeaning::Unknown(why) => row.reason = Some(why),
+            BlockMeaning::BootArea
+            | BlockMeaning::Log
+            | BlockMeaning::Superblock
+            | BlockMeaning::Summary => {}
         }
         row
     }
 }
 
 /// Appends the rows of the request with the number `request`.
-pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
+pub fn of_told(request: u64, told: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow>) {
     let size = 1u64 << told.block_shift;
     let first_row = rows.len();
     for part in &told.named.parts {
@@ -165,7 +172,7 @@ pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
         let (mut at, mut nth) = (part.offset, 0);
         while at < end {
             let next = ((at / size + 1) * size).min(end);
-            let mut row = Block::of(request, part, (at, next - at), nth);
+            let mut row = BlockRow::of(request, part, (at, next - at), nth);
             if let Some(ino) = row.ino {
                 row.path = told.path(ino);
                 row.known = Some(Known::Pointer);
@@ -185,12 +192,12 @@ pub fn of_told(request: u64, told: &Told<'_>, rows: &mut Vec<Block>) {
 }
 
 /// Replays a trace to a watcher, and returns the rows.
-pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<Block> {
+pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
     with_shares(trace, watch).0
 }
 
 /// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
-pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<Block>, Vec<FileShare>) {
+pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
     let rows = Rc::new(RefCell::new(Collector::default()));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (rows.clone(), number.clone());
@@ -202,17 +209,17 @@ pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<Block>, Vec<FileSha
 }
 
 /// The rows of a trace whose file system is not known.
-pub fn unnamed(trace: &Trace) -> Vec<Block> {
+pub fn unnamed(trace: &Trace) -> Vec<BlockRow> {
     let mut rows = Vec::new();
     for (request, r) in trace.requests().iter().enumerate() {
-        if !matches!(r.op, Op::Read | Op::Write | Op::WriteZeroes) {
+        if !matches!(r.op, RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes) {
             continue;
         }
         let end = r.offset + r.len;
         let mut at = r.offset;
         while at < end {
             let next = ((at / UNNAMED + 1) * UNNAMED).min(end);
-            let mut row = Block::new(request as u64, (at, next - at), Class::Unknown);
+            let mut row = BlockRow::new(request as u64, (at, next - at), Class::Unknown);
             row.reason = Some(Reason::NotLearned);
             rows.push(row);
             at = next;

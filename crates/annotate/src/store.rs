@@ -7,17 +7,17 @@ use std::ops::Range;
 use std::path::Path;
 
 use ordo_runtime::Time;
-use ordo_sba::analysis::Findings;
-use ordo_trace::{End, Flags, Op, Request, Span, Trace};
+use ordo_sba::analysis::WatchFindings;
+use ordo_trace::{Flags, RequestEnd, RequestOp, RequestSpan, Trace, TraceRequest};
 use rustc_hash::FxHashMap;
 
-use crate::calls::{self, CALLS, Call, WAITS};
+use crate::calls::{self, CALLS, StoredCall, WAITS};
 use crate::counting;
 use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
 use crate::reading::Reading;
-use crate::rows::{Block, FileShare};
+use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
 
 pub use crate::reading::StoreError;
@@ -44,17 +44,17 @@ pub struct Parts<'a> {
     /// The requests.
     pub trace: &'a Trace,
     /// The rows of their blocks, in the order of requests.
-    pub blocks: &'a [Block],
+    pub blocks: &'a [BlockRow],
     /// The shares of files in blocks that several files share.
     pub shares: &'a [FileShare],
     /// The recorded system calls, in the order in which they began.
-    pub calls: &'a [Call],
+    pub calls: &'a [StoredCall],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name.
     pub system: &'a str,
     /// The results of the watcher that named the blocks; `None` where there was none.
-    pub found: Option<&'a Findings>,
+    pub found: Option<&'a WatchFindings>,
 }
 
 /// Totals of a written trace.
@@ -85,10 +85,17 @@ pub struct Stored {
     pub system: String,
 }
 
-pub(crate) fn op_of(key: &[u8]) -> Option<Op> {
-    [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes, Op::Mark]
-        .into_iter()
-        .find(|op| op.words().as_bytes() == key)
+pub(crate) fn op_of(key: &[u8]) -> Option<RequestOp> {
+    [
+        RequestOp::Read,
+        RequestOp::Write,
+        RequestOp::Flush,
+        RequestOp::Discard,
+        RequestOp::WriteZeroes,
+        RequestOp::Mark,
+    ]
+    .into_iter()
+    .find(|op| op.words().as_bytes() == key)
 }
 
 /// Distinct contents, in the order in which they were first seen.
@@ -229,7 +236,7 @@ impl Files<'_> {
     }
 
     /// Writes the system calls. A trace without any has no file of them, and loses an older one.
-    fn put_calls(&mut self, all: &[Call]) -> Result<(), StoreError> {
+    fn put_calls(&mut self, all: &[StoredCall]) -> Result<(), StoreError> {
         if all.is_empty() {
             return Ok(());
         }
@@ -240,7 +247,7 @@ impl Files<'_> {
     }
 
     /// Writes the watcher's results, with the seals of the files so far.
-    fn put_found(&mut self, found: &Findings, timed: bool) -> Result<(), StoreError> {
+    fn put_found(&mut self, found: &WatchFindings, timed: bool) -> Result<(), StoreError> {
         let all = &found.transactions;
         let alone = |_| false;
         self.put(TRANSACTIONS, all.len(), alone, |r| findings::transactions(&all[r], timed))?;
@@ -261,7 +268,7 @@ impl Files<'_> {
 /// For each block the number of its contents, where they were kept.
 fn numbers<'a>(parts: &Parts<'a>, dedup: &mut Dedup<'a>) -> Vec<Option<u64>> {
     let requests = parts.trace.requests();
-    let number = |row: &Block| {
+    let number = |row: &BlockRow| {
         let r = requests.get(row.request as usize)?;
         let data = parts.trace.data(r)?;
         let from = row.offset.checked_sub(r.offset)? as usize;
@@ -275,8 +282,8 @@ fn requests(trace: &Trace, rows: Range<usize>) -> Vec<Column> {
     let ends = || all().map(|r| r.end);
     let flag = |name, flag| Column::bool(name, all().map(move |r| r.flags.contains(flag)));
     let time = |at: Time| trace.timed().then_some(at.as_nanos());
-    let text = |r: &Request| {
-        let data = trace.data(r).filter(|_| r.op == Op::Mark);
+    let text = |r: &TraceRequest| {
+        let data = trace.data(r).filter(|_| r.op == RequestOp::Mark);
         data.map(|d| String::from_utf8_lossy(d).into_owned())
     };
     let texts: Vec<Option<String>> = all().map(text).collect();
@@ -300,7 +307,7 @@ fn requests(trace: &Trace, rows: Range<usize>) -> Vec<Column> {
     ]
 }
 
-fn blocks(rows: &[Block], contents: &[Option<u64>]) -> Vec<Column> {
+fn blocks(rows: &[BlockRow], contents: &[Option<u64>]) -> Vec<Column> {
     let all = || rows.iter();
     let words = |s: &'static str| s.as_bytes();
     vec![
@@ -393,7 +400,7 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
 }
 
 /// A request without its contents, with the text of a mark.
-type Row = (Request, Option<Vec<u8>>);
+type Row = (TraceRequest, Option<Vec<u8>>);
 
 /// The requests without their contents, with the text of each mark.
 fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
@@ -432,7 +439,7 @@ fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
             return Err(short());
         };
         let time = |ns: &Option<u64>| Time::from_nanos(ns.unwrap_or(0));
-        let end = ok.map(|ok| End {
+        let end = ok.map(|ok| RequestEnd {
             order: order.unwrap_or(row as u64),
             at: time(at),
             epoch: end_epoch.unwrap_or(*epoch),
@@ -443,9 +450,17 @@ fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
             set.set(*flag, values.get(row).copied().flatten() == Some(true));
         }
         let (offset, len, epoch) = (*offset, *len, *epoch);
-        let request =
-            Request { op, flags: set, offset, len, issued: time(issued), epoch, end, data: None };
-        let text = text.clone().filter(|_| op == Op::Mark);
+        let request = TraceRequest {
+            op,
+            flags: set,
+            offset,
+            len,
+            issued: time(issued),
+            epoch,
+            end,
+            data: None,
+        };
+        let text = text.clone().filter(|_| op == RequestOp::Mark);
         rows.push((request, text));
     }
     Ok(rows)
@@ -457,7 +472,7 @@ fn keep<'a>(
     requests: &[Row],
     file: &Reading,
     content: impl Fn(u64) -> Option<&'a [u8]>,
-) -> Result<FxHashMap<u64, Span>, StoreError> {
+) -> Result<FxHashMap<u64, RequestSpan>, StoreError> {
     let (ids, offsets) = (file.ints("request")?, file.ints("offset")?);
     let (lens, numbers) = (file.ints("length")?, file.maybe_ints("content")?);
     let mut spans = FxHashMap::default();

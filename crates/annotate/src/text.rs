@@ -2,23 +2,23 @@
 
 use std::io::{self, Write};
 
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
-use crate::rows::Block;
+use crate::rows::BlockRow;
 
 const SECTOR: u64 = 512;
 
 /// The letters that blkparse prints for a request (RWBS).
-fn letters(r: &Request) -> String {
+fn letters(r: &TraceRequest) -> String {
     let mut out = String::new();
-    if r.flags.contains(Flags::PREFLUSH) || r.op == Op::Flush {
+    if r.flags.contains(Flags::PREFLUSH) || r.op == RequestOp::Flush {
         out.push('F');
     }
     match r.op {
-        Op::Read => out.push('R'),
-        Op::Write | Op::WriteZeroes => out.push('W'),
-        Op::Discard => out.push('D'),
-        Op::Flush | Op::Mark => {}
+        RequestOp::Read => out.push('R'),
+        RequestOp::Write | RequestOp::WriteZeroes => out.push('W'),
+        RequestOp::Discard => out.push('D'),
+        RequestOp::Flush | RequestOp::Mark => {}
     }
     for (flag, letter) in [(Flags::FUA, 'F'), (Flags::SYNC, 'S'), (Flags::META, 'M')] {
         if r.flags.contains(flag) {
@@ -33,7 +33,7 @@ fn letters(r: &Request) -> String {
 ///
 /// # Errors
 /// `out` failed.
-pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Result<()> {
+pub fn write(trace: &Trace, blocks: &[BlockRow], out: &mut impl Write) -> io::Result<()> {
     let requests = trace.requests();
     // Without times, the order of completion is used.
     let mut events = Vec::with_capacity(2 * requests.len());
@@ -46,10 +46,10 @@ pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Resul
         while let Some((end, n)) = ended.next_if(|(end, n)| *n < i && end.at <= r.issued) {
             events.push((end.at, 'C', n));
         }
-        events.push((r.issued, if r.op == Op::Mark { 'm' } else { 'D' }, i));
+        events.push((r.issued, if r.op == RequestOp::Mark { 'm' } else { 'D' }, i));
     }
     events.extend(ended.map(|(end, n)| (end.at, 'C', n)));
-    events.retain(|(_, action, n)| *action != 'C' || requests[*n].op != Op::Mark);
+    events.retain(|(_, action, n)| *action != 'C' || requests[*n].op != RequestOp::Mark);
     for (sequence, (at, action, i)) in (1..).zip(events) {
         let r = &requests[i];
         let nanos = at.as_nanos();
@@ -71,7 +71,7 @@ pub fn write(trace: &Trace, blocks: &[Block], out: &mut impl Write) -> io::Resul
 }
 
 /// The kinds of a request's blocks, each once, in order.
-pub(crate) fn means(request: u64, blocks: &[Block]) -> String {
+pub(crate) fn means(request: u64, blocks: &[BlockRow]) -> String {
     let mut said: Vec<&str> = Vec::new();
     for row in of_request(request, blocks) {
         if !said.contains(&row.kind.words()) {
@@ -82,7 +82,7 @@ pub(crate) fn means(request: u64, blocks: &[Block]) -> String {
 }
 
 /// The rows of one request.
-pub(crate) fn of_request(request: u64, blocks: &[Block]) -> &[Block] {
+pub(crate) fn of_request(request: u64, blocks: &[BlockRow]) -> &[BlockRow] {
     let from = blocks.partition_point(|row| row.request < request);
     let to = from + blocks[from..].partition_point(|row| row.request == request);
     &blocks[from..to]

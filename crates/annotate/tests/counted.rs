@@ -13,12 +13,12 @@ use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
 use ordo_annotate::{counting, rows};
 use ordo_runtime::Time;
-use ordo_sba::analysis::{Analysis, Findings};
-use ordo_sba::decoder::{Books, Claim, Contents, Decoder};
+use ordo_sba::analysis::{Analysis, WatchFindings};
+use ordo_sba::decoder::{Claim, Contents, Decoder, DecoderState};
 use ordo_sba::journal::{Moment, Transaction};
 use ordo_sba::kind::Reason;
-use ordo_sba::{Class, Part, Watch, What};
-use ordo_trace::{End, Flags, Op, Request, Trace};
+use ordo_sba::{BlockMeaning, Class, ClassifiedRange, Watch};
+use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 
 /// Traces, each with the image from which it starts.
 const RECORDED: [(&str, &str); 6] = [
@@ -38,12 +38,12 @@ fn repeated(trace: &Trace, rounds: u64) -> Trace {
     let orders = trace.requests().len() as u64;
     for round in 1..rounds {
         for r in trace.requests() {
-            let end = r.end.map(|end| End {
+            let end = r.end.map(|end| RequestEnd {
                 order: end.order + round * orders,
                 epoch: end.epoch + round * epochs,
                 ..end
             });
-            all.push(Request { epoch: r.epoch + round * epochs, end, ..*r });
+            all.push(TraceRequest { epoch: r.epoch + round * epochs, end, ..*r });
         }
     }
     all
@@ -73,7 +73,7 @@ fn recorded_traces_are_counted_as_they_are_named() {
             let watch = Watch::over(&learning).unwrap();
             let start = learning.learned();
             let blocks = rows::of_trace(&trace, &watch);
-            let found = Findings::of(&watch);
+            let found = WatchFindings::of(&watch);
             let system = watch.system();
             let dir = tempfile::tempdir().unwrap();
             let parts = Parts {
@@ -107,22 +107,25 @@ struct Numbers;
 const SHIFT: u32 = 10;
 
 impl Numbers {
-    fn name(offset: u64, len: u64, out: &mut Vec<Part>) {
+    fn name(offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
         let mut at = offset;
         while at < offset + len {
             let next = (((at >> SHIFT) + 1) << SHIFT).min(offset + len);
             let block = at >> SHIFT;
             let (class, what) = match block % 5 {
-                0 => (Class::FileData, What::Blocks { ino: 7, first: block, count: 1 }),
-                1 => (Class::Directory, What::Only("directory")),
-                2 => (Class::InodeBlock, What::Inodes { first: block, count: 8, changed: vec![] }),
-                3 => (Class::FileData, What::Unclaimed),
+                0 => (Class::FileData, BlockMeaning::Blocks { ino: 7, first: block, count: 1 }),
+                1 => (Class::Directory, BlockMeaning::Only("directory")),
+                2 => (
+                    Class::InodeBlock,
+                    BlockMeaning::Inodes { first: block, count: 8, changed: vec![] },
+                ),
+                3 => (Class::FileData, BlockMeaning::Unclaimed),
                 _ => (
                     Class::Unknown,
-                    What::Unknown(Reason::ALL[block as usize / 5 % Reason::ALL.len()]),
+                    BlockMeaning::Unknown(Reason::ALL[block as usize / 5 % Reason::ALL.len()]),
                 ),
             };
-            out.push(Part { class, offset: at, len: next - at, what });
+            out.push(ClassifiedRange { class, offset: at, len: next - at, what });
             at = next;
         }
     }
@@ -135,16 +138,28 @@ impl Decoder for Numbers {
     fn block_shift(&self) -> u32 {
         SHIFT
     }
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        decoder_state: &mut DecoderState,
+    ) {
         Self::name(offset, data.len() as u64, out);
         for part in out.iter().filter(|part| part.class == Class::InodeBlock) {
             // The next guess has the kind that its number gives.
             let block = (part.offset >> SHIFT) + 1;
             let class = [Class::FileData, Class::Indirect, Class::Quota][(block / 5 % 3) as usize];
-            books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
+            decoder_state.claims.push(Claim {
+                block,
+                blocks: 1,
+                class,
+                owner: None,
+                is_old: false,
+            });
         }
     }
-    fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         Self::name(offset, len, out);
     }
     fn contents(&self, _: u64) -> Vec<Contents> {
@@ -165,30 +180,30 @@ fn made(requests: u64, seed: u64) -> Trace {
     let (mut at, mut epoch) = (0, 0);
     for i in 0..requests {
         let op = [
-            Op::Write,
-            Op::Write,
-            Op::Write,
-            Op::Read,
-            Op::Flush,
-            Op::Discard,
-            Op::WriteZeroes,
-            Op::Mark,
+            RequestOp::Write,
+            RequestOp::Write,
+            RequestOp::Write,
+            RequestOp::Read,
+            RequestOp::Flush,
+            RequestOp::Discard,
+            RequestOp::WriteZeroes,
+            RequestOp::Mark,
         ][next(8) as usize];
         let offset = if next(3) == 0 { at } else { next(400) * 512 };
         let len = match op {
-            Op::Write | Op::Read => next(32) * 512,
-            Op::WriteZeroes => next(6) << 19,
-            Op::Discard => 4096,
-            Op::Flush | Op::Mark => 0,
+            RequestOp::Write | RequestOp::Read => next(32) * 512,
+            RequestOp::WriteZeroes => next(6) << 19,
+            RequestOp::Discard => 4096,
+            RequestOp::Flush | RequestOp::Mark => 0,
         };
         at = offset + len;
-        epoch += u64::from(op == Op::Flush);
-        let kept = matches!(op, Op::Write | Op::Read) && len > 0 && next(5) > 0;
+        epoch += u64::from(op == RequestOp::Flush);
+        let kept = matches!(op, RequestOp::Write | RequestOp::Read) && len > 0 && next(5) > 0;
         let mut flags = Flags::empty();
         flags.set(Flags::SYNC, next(3) == 0);
-        flags.set(Flags::PREFLUSH, op == Op::Write && next(6) == 0);
-        let end = End { order: i, at: Time::from_nanos(i * 10 + 5), epoch, ok: next(9) > 0 };
-        trace.push(Request {
+        flags.set(Flags::PREFLUSH, op == RequestOp::Write && next(6) == 0);
+        let end = RequestEnd { order: i, at: Time::from_nanos(i * 10 + 5), epoch, ok: next(9) > 0 };
+        trace.push(TraceRequest {
             op,
             flags,
             offset,
@@ -196,7 +211,7 @@ fn made(requests: u64, seed: u64) -> Trace {
             issued: Time::from_nanos(i * 10),
             epoch,
             end: (next(10) > 0).then_some(end),
-            data: kept.then_some(ordo_trace::Span { start: data.start, len: len as usize }),
+            data: kept.then_some(ordo_trace::RequestSpan { start: data.start, len: len as usize }),
         });
     }
     trace
@@ -227,7 +242,7 @@ fn transactions(many: u64) -> Vec<Transaction> {
 fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let watch = Watch::with(Box::new(Numbers));
     let blocks = rows::of_trace(trace, &watch);
-    let found = Findings { transactions: transactions(many), ..Findings::of(&watch) };
+    let found = WatchFindings { transactions: transactions(many), ..WatchFindings::of(&watch) };
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let parts = Parts {
         shares: &[],
@@ -290,7 +305,7 @@ fn reads_may_overtake_each_other() {
             result,
         });
     }
-    assert_eq!(Findings::of(&watch).stats.reads.total().sequential, 2);
+    assert_eq!(WatchFindings::of(&watch).stats.reads.total().sequential, 2);
 }
 
 /// A trace without a known file system is written over another: nothing of the other is left to count.
@@ -323,7 +338,7 @@ fn what_cannot_be_counted_just_so_is_named_again() {
     let watch = Watch::with(Box::new(Numbers));
     let mut blocks = rows::of_trace(&trace, &watch);
     blocks.pop();
-    let found = Findings::of(&watch);
+    let found = WatchFindings::of(&watch);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let (system, found) = ("numbers", Some(&found));
     store::write(
@@ -389,9 +404,9 @@ fn files_of_another_trace_are_refused() {
     let mut nearly = Trace::new(512, true);
     let data = nearly.keep(&[9; 16 << 10]);
     for (i, r) in trace.requests().iter().enumerate() {
-        let span = r.data.map(|span| ordo_trace::Span { start: data.start, ..span });
+        let span = r.data.map(|span| ordo_trace::RequestSpan { start: data.start, ..span });
         let offset = r.offset + if i == 1 { 512 } else { 0 };
-        nearly.push(Request { offset, data: span, ..*r });
+        nearly.push(TraceRequest { offset, data: span, ..*r });
     }
     keep(other.path(), &nearly, 10, 20);
     for file in FILES {

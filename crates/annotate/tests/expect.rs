@@ -6,7 +6,7 @@ use ordo_annotate::expect::{Broken, broken, expected};
 use ordo_annotate::rows;
 use ordo_runtime::Time;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
 fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
     let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
@@ -26,15 +26,15 @@ fn broken_expectations_are_named() {
     assert_eq!(of(&image, &trace), []);
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
     assert_eq!(of(&image, &trace), []);
-    let rebuilt = |requests: Vec<&Request>| {
+    let rebuilt = |requests: Vec<&TraceRequest>| {
         let mut new = Trace::new(512, false);
         for r in requests {
             let data = trace.data(r).map(|bytes| new.keep(bytes));
-            new.push(Request { data, ..*r });
+            new.push(TraceRequest { data, ..*r });
         }
         new
     };
-    let without = trace.requests().iter().filter(|r| r.op != Op::Flush).collect();
+    let without = trace.requests().iter().filter(|r| r.op != RequestOp::Flush).collect();
     let found = of(&image, &rebuilt(without));
     assert!(!found.is_empty());
     assert!(found.iter().all(
@@ -44,11 +44,11 @@ fn broken_expectations_are_named() {
     let watch = Watch::over(&&image[..]).unwrap();
     let blocks = rows::of_trace(&trace, &watch);
     let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
-    let is_commit = |b: &&rows::Block| {
+    let is_commit = |b: &&rows::BlockRow| {
         b.kind == ordo_sba::Class::JournalCommit && b.transaction == home.completes
     };
     let commit = blocks.iter().find(is_commit).unwrap().request as usize;
-    let mut requests: Vec<&Request> = trace.requests().iter().collect();
+    let mut requests: Vec<&TraceRequest> = trace.requests().iter().collect();
     let moved = requests.remove(home.request as usize);
     requests.insert(commit, moved);
     let found = of(&image, &rebuilt(requests));
@@ -63,19 +63,23 @@ fn judged(image: &[u8], trace: &Trace) -> Vec<Broken> {
     expected(trace, &Watch::over(&image).unwrap())
 }
 
-fn blocks(image: &[u8], trace: &Trace) -> Vec<rows::Block> {
+fn blocks(image: &[u8], trace: &Trace) -> Vec<rows::BlockRow> {
     rows::of_trace(trace, &Watch::over(&image).unwrap())
 }
 
 /// A trace with marks and writes inserted before requests: (request number, operation, offset, contents).
-fn with(trace: &Trace, put: &[(usize, Op, u64, &[u8])], leave: &dyn Fn(usize) -> bool) -> Trace {
+fn with(
+    trace: &Trace,
+    put: &[(usize, RequestOp, u64, &[u8])],
+    leave: &dyn Fn(usize) -> bool,
+) -> Trace {
     let mut new = Trace::new(trace.sector(), false);
     let add = |new: &mut Trace, at: usize| {
         for (_, op, offset, data) in put.iter().filter(|p| p.0 == at) {
             let (len, kept) = (data.len() as u64, new.keep(data));
-            let len = if *op == Op::Mark { 0 } else { len };
+            let len = if *op == RequestOp::Mark { 0 } else { len };
             let (flags, issued, data) = (Flags::empty(), Time::ZERO, Some(kept));
-            new.push(Request {
+            new.push(TraceRequest {
                 op: *op,
                 flags,
                 offset: *offset,
@@ -93,7 +97,7 @@ fn with(trace: &Trace, put: &[(usize, Op, u64, &[u8])], leave: &dyn Fn(usize) ->
             continue;
         }
         let data = trace.data(r).map(|bytes| new.keep(bytes));
-        new.push(Request { data, ..*r });
+        new.push(TraceRequest { data, ..*r });
     }
     add(&mut new, trace.requests().len());
     new
@@ -132,7 +136,7 @@ fn an_fsync_without_its_data_is_named() {
         let end = trace.requests().len();
         let mark = format!("fsync {ino} 0 4096");
         let marked = |at: usize, leave: &dyn Fn(usize) -> bool| {
-            with(&trace, &[(at, Op::Mark, 0, mark.as_bytes())], leave)
+            with(&trace, &[(at, RequestOp::Mark, 0, mark.as_bytes())], leave)
         };
         assert_eq!(judged(&image, &marked(end, &|_| false)), [], "{name}: after all of it");
         let found = |trace: &Trace| {
@@ -147,7 +151,8 @@ fn an_fsync_without_its_data_is_named() {
         // A flush after the block's last write makes it durable.
         let no_flush = |i: usize| {
             let r = &trace.requests()[i];
-            i > request && (r.op == Op::Flush || r.flags.intersects(Flags::FUA | Flags::PREFLUSH))
+            i > request
+                && (r.op == RequestOp::Flush || r.flags.intersects(Flags::FUA | Flags::PREFLUSH))
         };
         let unflushed = found(&marked(end, &no_flush));
         assert!(
@@ -156,7 +161,7 @@ fn an_fsync_without_its_data_is_named() {
         );
         let writes = |i: usize| {
             let r = &trace.requests()[i];
-            r.op == Op::Write && r.offset <= offset && offset < r.offset + r.len
+            r.op == RequestOp::Write && r.offset <= offset && offset < r.offset + r.len
         };
         let gone = found(&marked(end, &writes));
         assert!(
@@ -175,14 +180,16 @@ fn an_overwritten_block_without_its_inode_is_named() {
         assert_eq!(judged(&image, &trace), [], "{name}");
         let (ino, offset, _, _) = some_file(&image, &trace);
         let end = trace.requests().len();
-        let twice: [(usize, Op, u64, &[u8]); 2] =
-            [(end, Op::Write, offset, &[0x5a; 4096]), (end, Op::Write, offset, &[0x5b; 4096])];
+        let twice: [(usize, RequestOp, u64, &[u8]); 2] = [
+            (end, RequestOp::Write, offset, &[0x5a; 4096]),
+            (end, RequestOp::Write, offset, &[0x5b; 4096]),
+        ];
         let found = judged(&image, &with(&trace, &twice, &|_| false));
         let named = matches!(found[..], [Broken::OverwrittenWithoutInode { inode, first, write, .. }]
             if (inode, first, write) == (ino, end as u64, end as u64 + 1));
         assert!(named, "{name}: {found:?}");
         let Some((at, block)) = changed_inode(name, &image, &trace, ino) else { continue };
-        let between = [twice[0], (end, Op::Write, at, &block), twice[1]];
+        let between = [twice[0], (end, RequestOp::Write, at, &block), twice[1]];
         assert_eq!(judged(&image, &with(&trace, &between, &|_| false)), [], "{name}");
     }
 }
@@ -190,7 +197,7 @@ fn an_overwritten_block_without_its_inode_is_named() {
 /// On ext3: the block of an inode as the trace leaves it, with another change time.
 fn changed_inode(name: &str, image: &[u8], trace: &Trace, ino: u64) -> Option<(u64, Vec<u8>)> {
     let rows = blocks(image, trace);
-    let has = |b: &&rows::Block| {
+    let has = |b: &&rows::BlockRow| {
         b.kind == Class::InodeBlock
             && b.first_inode
                 .is_some_and(|first| (first..first + b.inodes.unwrap_or(0)).contains(&ino))

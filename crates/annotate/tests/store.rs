@@ -7,8 +7,8 @@ use ordo_annotate::store::{self, Parts, StoreError};
 use ordo_annotate::{perfetto, rows, text};
 use ordo_runtime::Time;
 use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, Findings};
-use ordo_trace::{End, Flags, Op, Request, Trace};
+use ordo_sba::analysis::{Analysis, WatchFindings};
+use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 use proptest::prelude::*;
 
 /// Traces, each with the image from which it starts.
@@ -29,12 +29,12 @@ fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
     Some((start, ordo_trace::dm_log_writes::import(log).unwrap().trace))
 }
 
-fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::Block>) {
+fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::BlockRow>) {
     let learning = Learning::new(&start);
     let watch = Watch::over(&learning).unwrap();
     let start = learning.learned();
     let blocks = rows::of_trace(trace, &watch);
-    let found = Findings::of(&watch);
+    let found = WatchFindings::of(&watch);
     let system = watch.system();
     let parts = Parts {
         shares: &[],
@@ -60,7 +60,11 @@ fn a_trace_comes_back_and_means_the_same() {
         let back = store::read(dir.path()).unwrap();
         assert_eq!(back.trace.requests().len(), trace.requests().len(), "{name}");
         for (new, old) in back.trace.requests().iter().zip(trace.requests()) {
-            assert_eq!(Request { data: None, ..*new }, Request { data: None, ..*old }, "{name}");
+            assert_eq!(
+                TraceRequest { data: None, ..*new },
+                TraceRequest { data: None, ..*old },
+                "{name}"
+            );
             assert!(back.trace.data(new) == trace.data(old), "{name}: contents");
         }
         let analysis = |watch: std::rc::Rc<Watch>, trace: &Trace| {
@@ -89,7 +93,7 @@ fn blocks_say_what_they_are() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
     let dir = tempfile::tempdir().unwrap();
     let (_, blocks) = kept(dir.path(), &image, &trace);
-    for (i, r) in trace.requests().iter().enumerate().filter(|(_, r)| r.op == Op::Write) {
+    for (i, r) in trace.requests().iter().enumerate().filter(|(_, r)| r.op == RequestOp::Write) {
         let len: u64 = blocks.iter().filter(|b| b.request == i as u64).map(|b| b.len).sum();
         assert_eq!(len, r.len, "request {i} is not covered");
     }
@@ -141,9 +145,13 @@ fn mixed() -> Trace {
     let text = trace.keep(b"a mark");
     let data = trace.keep(&[7; 12_288]);
     let mut add = |op, flags, offset, len, data, end: Option<(u64, bool)>| {
-        let end =
-            end.map(|(order, ok)| End { order, at: Time::from_nanos(order * 100), epoch: 1, ok });
-        trace.push(Request {
+        let end = end.map(|(order, ok)| RequestEnd {
+            order,
+            at: Time::from_nanos(order * 100),
+            epoch: 1,
+            ok,
+        });
+        trace.push(TraceRequest {
             op,
             flags,
             offset,
@@ -154,13 +162,13 @@ fn mixed() -> Trace {
             data,
         });
     };
-    add(Op::Mark, Flags::empty(), 0, 0, Some(text), Some((0, true)));
-    add(Op::Write, Flags::FUA | Flags::SYNC, 2048, 12_288, Some(data), Some((2, true)));
-    add(Op::Write, Flags::META, 0, 512, None, Some((1, false)));
-    add(Op::Flush, Flags::empty(), 0, 0, None, Some((3, true)));
-    add(Op::Read, Flags::empty(), 512, 1024, None, None);
-    add(Op::Discard, Flags::empty(), 0, 1 << 20, None, Some((4, true)));
-    add(Op::WriteZeroes, Flags::PREFLUSH, 4096, 4096, None, Some((5, true)));
+    add(RequestOp::Mark, Flags::empty(), 0, 0, Some(text), Some((0, true)));
+    add(RequestOp::Write, Flags::FUA | Flags::SYNC, 2048, 12_288, Some(data), Some((2, true)));
+    add(RequestOp::Write, Flags::META, 0, 512, None, Some((1, false)));
+    add(RequestOp::Flush, Flags::empty(), 0, 0, None, Some((3, true)));
+    add(RequestOp::Read, Flags::empty(), 512, 1024, None, None);
+    add(RequestOp::Discard, Flags::empty(), 0, 1 << 20, None, Some((4, true)));
+    add(RequestOp::WriteZeroes, Flags::PREFLUSH, 4096, 4096, None, Some((5, true)));
     trace
 }
 
@@ -193,7 +201,7 @@ fn every_kind_of_request_comes_back() {
     let back = store::read(dir.path()).unwrap().trace;
     assert!(back.timed());
     for (new, old) in back.requests().iter().zip(trace.requests()) {
-        assert_eq!(Request { data: None, ..*new }, Request { data: None, ..*old });
+        assert_eq!(TraceRequest { data: None, ..*new }, TraceRequest { data: None, ..*old });
         assert_eq!(back.data(new), trace.data(old));
     }
 }
@@ -333,9 +341,9 @@ fn a_picture_keeps_its_peaks() {
     for i in 0..30_000u64 {
         // One write is under way at a time, except for seven around the middle.
         let late = if (15_000..15_006).contains(&i) { 1000 } else { 5 };
-        let end = End { order: i, at: Time::from_nanos(i * 10 + late), epoch: 0, ok: true };
-        trace.push(Request {
-            op: Op::Write,
+        let end = RequestEnd { order: i, at: Time::from_nanos(i * 10 + late), epoch: 0, ok: true };
+        trace.push(TraceRequest {
+            op: RequestOp::Write,
             flags: Flags::empty(),
             offset: i * 4096,
             len: 4096,
@@ -349,7 +357,7 @@ fn a_picture_keeps_its_peaks() {
         &trace,
         &rows::unnamed(&trace),
         &[],
-        &(&Findings::default()).into(),
+        &(&WatchFindings::default()).into(),
         "",
     );
     let json = page.split("const pictures = ").nth(1).unwrap().split(";\n").next().unwrap();

@@ -1,26 +1,26 @@
 //! The workloads of the comparison, in the form that the crash explorer takes.
 //!
-//! Commands see a system only as a [`Subject`], so the explorer is compiled once for all systems of the
+//! Commands see a system only as a [`CrashSubject`], so the explorer is compiled once for all systems of the
 //! registry, here.
 
 use std::sync::Arc;
 
 use ordo_crash::database::Database;
-use ordo_crash::history::Watched;
+use ordo_crash::history::RecordingFs;
 use ordo_crash::{
-    Budget, Config, CrashError, Failure, Geometry, Outcome, Point, Run, Scheme, Script, Shrunk,
-    explore_run, judge_path, life, record, shrink, shrink_state,
+    Budget, Config, CrashError, Failure, FsGeometry, Outcome, Point, Run, Scheme, Script, Shrunk,
+    cycle, explore_run, judge_path, record, shrink, shrink_state,
 };
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_systems::{AnySystem, System, SystemError};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{Errno, FileSystem, FsResult};
 
-use crate::workload::{Stage, Workload, WorkloadError};
+use crate::workload::{Workload, WorkloadError, WorkloadStage};
 
 /// The work that is crashed.
 #[derive(Clone, Debug)]
-pub enum Doing {
+pub enum CrashWork {
     /// Random operations of concurrent clients.
     Script(Script),
     /// A small database.
@@ -31,12 +31,12 @@ pub enum Doing {
 
 /// A system that is ready to be crashed, whatever the type of its scheme: the functions of [`ordo_crash`] for a
 /// scheme.
-pub trait Subject {
+pub trait CrashSubject {
     /// Records a run of some work; see [`ordo_crash::record()`].
     ///
     /// # Errors
     /// The run cannot be made.
-    fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError>;
+    fn record(&self, doing: &CrashWork, config: &Config) -> Result<Arc<Run>, CrashError>;
 
     /// Explores the states that a crash may leave of a run; see [`ordo_crash::explore_run`].
     fn explore(&self, run: &Arc<Run>, seed: u64, budget: &Budget) -> Outcome;
@@ -44,11 +44,11 @@ pub trait Subject {
     /// Judges one state of a run; see [`ordo_crash::judge_path`].
     fn judge(&self, runs: &[Arc<Run>], seed: u64, path: &[Point]) -> Option<Failure>;
 
-    /// Ends a run with one of the states that a crash may leave; see [`ordo_crash::life::end`].
+    /// Ends a run with one of the states that a crash may leave; see [`ordo_crash::cycle::end`].
     ///
     /// # Errors
     /// The state breaks a promise.
-    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<life::End>, Box<Failure>>;
+    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<cycle::CycleEnd>, Box<Failure>>;
 
     /// See [`Scheme::repeats`].
     fn repeats(&self) -> bool;
@@ -70,12 +70,14 @@ pub trait Subject {
     fn shrink_state(&self, run: &Arc<Run>, seed: u64, failure: &Failure) -> Failure;
 }
 
-impl<S: Scheme> Subject for S {
-    fn record(&self, doing: &Doing, config: &Config) -> Result<Arc<Run>, CrashError> {
+impl<S: Scheme> CrashSubject for S {
+    fn record(&self, doing: &CrashWork, config: &Config) -> Result<Arc<Run>, CrashError> {
         let run = match doing {
-            Doing::Script(script) => record(self, script, config),
-            Doing::Database(database) => record(self, database, config),
-            Doing::Bench(workload, seed) => record(self, &Seeded { workload, seed: *seed }, config),
+            CrashWork::Script(script) => record(self, script, config),
+            CrashWork::Database(database) => record(self, database, config),
+            CrashWork::Bench(workload, seed) => {
+                record(self, &Seeded { workload, seed: *seed }, config)
+            }
         };
         run.map(Arc::new)
     }
@@ -88,8 +90,8 @@ impl<S: Scheme> Subject for S {
         judge_path(self, runs, seed, path)
     }
 
-    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<life::End>, Box<Failure>> {
-        life::end(self, run, seed)
+    fn end(&self, run: &Arc<Run>, seed: u64) -> Result<Option<cycle::CycleEnd>, Box<Failure>> {
+        cycle::end(self, run, seed)
     }
 
     fn repeats(&self) -> bool {
@@ -120,8 +122,8 @@ impl<S: Scheme> Subject for S {
 pub fn subject(
     system: impl Into<AnySystem>,
     held_to: Option<System>,
-    geometry: &Geometry,
-) -> Result<Box<dyn Subject>, SystemError> {
+    geometry: &FsGeometry,
+) -> Result<Box<dyn CrashSubject>, SystemError> {
     Ok(match system.into() {
         AnySystem::Ours(system) => Box::new(system.crashed(held_to, geometry)?),
         AnySystem::External(system) => {
@@ -132,13 +134,13 @@ pub fn subject(
 }
 
 /// A system with one rule, or none, switched off, and the rule's name.
-pub type Mutant = (&'static str, Box<dyn Subject>);
+pub type Mutant = (&'static str, Box<dyn CrashSubject>);
 
 /// A system in a shape, first with all rules of its ordering, then with each of them switched off.
 ///
 /// # Errors
 /// It cannot be crashed.
-pub fn mutants(system: System, geometry: &Geometry) -> Result<Vec<Mutant>, SystemError> {
+pub fn mutants(system: System, geometry: &FsGeometry) -> Result<Vec<Mutant>, SystemError> {
     let whole = system.crashed(None, geometry)?;
     let mut all: Vec<Mutant> = vec![("(none)", Box::new(whole.clone()))];
     for rule in system.rules() {
@@ -153,13 +155,13 @@ struct Seeded<'w> {
     seed: u64,
 }
 
-struct OnWatched<F> {
-    fs: Charged<Watched<F>>,
+struct OnRecording<F> {
+    fs: WithCpuCost<RecordingFs<F>>,
     runtime: Runtime,
 }
 
-impl<F: FileSystem> Stage for OnWatched<F> {
-    type Fs = Charged<Watched<F>>;
+impl<F: FileSystem> WorkloadStage for OnRecording<F> {
+    type Fs = WithCpuCost<RecordingFs<F>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -171,16 +173,16 @@ impl<F: FileSystem> Stage for OnWatched<F> {
     }
 }
 
-impl ordo_crash::Workload for Seeded<'_> {
+impl ordo_crash::RunWorkload for Seeded<'_> {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         // Without a processor model, all work would be done before anything is written.
         rt.cpu().set_model(CpuModel::PENTIUM_II_300);
-        let fs = Charged::new(client(0), rt.clone());
-        let mut stage = OnWatched { fs, runtime: rt.clone() };
+        let fs = WithCpuCost::new(client(0), rt.clone());
+        let mut stage = OnRecording { fs, runtime: rt.clone() };
         let ran = self.workload.run(&mut stage, self.seed, &mut ()).await;
         match ran {
             Err(WorkloadError::FileSystem { error, .. }) if error.errno == Errno::NoSpace => Ok(()),

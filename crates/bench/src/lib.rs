@@ -14,11 +14,11 @@
 //! - A workload gets an empty file system, and leaves an empty one unless its documentation says otherwise.
 //!
 //! ```
-//! use ordo_bench::compare::{self, Rows, Setup};
+//! use ordo_bench::compare::{self, Rows, ComparisonSetup};
 //! use ordo_systems::ffs;
 //! let workload = "postmark:files=10,transactions=20".parse().unwrap();
 //! let rows = [ffs::SYNC, ffs::NONE]
-//!     .map(|system| compare::run(system, &workload, &Setup::papers(), &mut ()).unwrap());
+//!     .map(|system| compare::run(system, &workload, &ComparisonSetup::papers(), &mut ()).unwrap());
 //! assert!(rows[0].sync_waits > 0 && rows[1].sync_waits == 0);
 //! let json = serde_json::to_string(&Rows { rows: rows.into() }).unwrap();
 //! assert!(json.starts_with(r#"{"rows":[{"system":"ffs-sync","workload":"postmark:"#));

@@ -9,12 +9,12 @@
 //! is reset by a write of part of it, and a limit on dirty memory that is larger than the disk can write in
 //! time.
 
-use ordo_bench::compare::{Recovery, Setup, run};
+use ordo_bench::compare::{ComparisonSetup, RecoveryTime, run};
 use ordo_block::model::Model;
 use ordo_cache::LOST_MAX;
 use ordo_systems::{System, ffs};
 
-fn cut(system: System, load: &str, setup: &Setup) -> Recovery {
+fn cut(system: System, load: &str, setup: &ComparisonSetup) -> RecoveryTime {
     let row = run(system, &load.parse().unwrap(), setup, &mut ()).unwrap();
     row.recovery.expect("asked for")
 }
@@ -32,8 +32,13 @@ fn nothing_older_than_45_seconds_is_lost() {
     for (seed, load) in (1..).zip(loads) {
         for (disk, dirty) in [("viking", 544 * 8192), ("cheetah", 64 << 20)] {
             let disk = Model::by_name(disk).unwrap();
-            let setup =
-                Setup { disk, dirty_max: dirty, memory: 128 << 20, seed, ..Setup::papers() };
+            let setup = ComparisonSetup {
+                disk,
+                dirty_max: dirty,
+                memory: 128 << 20,
+                seed,
+                ..ComparisonSetup::papers()
+            };
             let recovery = cut(system, load, &setup);
             let (lost, at) = (recovery.oldest_lost_seconds, recovery.cut_at_seconds);
             let what = recovery.oldest_lost.unwrap_or_default();

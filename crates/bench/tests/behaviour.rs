@@ -11,16 +11,16 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use ordo_bench::workload::{Stage, Workload};
+use ordo_bench::workload::{Workload, WorkloadStage};
 use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options, Repair};
+use ordo_check::{Checker, FsckOptions, Repair};
 use ordo_runtime::cpu::CpuModel;
 use ordo_runtime::{Executor, Runtime};
 use ordo_systems::{LogOptions, MakeOptions, MountOptions, Mounted, System, ffs};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -93,12 +93,12 @@ fn made(seed: u64) -> MakeOptions {
 
 struct OnSystem {
     rt: Runtime,
-    fs: Charged<AnyFs>,
+    fs: WithCpuCost<AnyFs>,
     mounted: Mounted,
 }
 
-impl Stage for OnSystem {
-    type Fs = Charged<AnyFs>;
+impl WorkloadStage for OnSystem {
+    type Fs = WithCpuCost<AnyFs>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -113,7 +113,7 @@ impl Stage for OnSystem {
 async fn postmark(rig: &Rig, mounted: Mounted, seed: u64) {
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);
     let workload: Workload = "postmark:files=120,transactions=300,directories=3".parse().unwrap();
-    let fs = Charged::calls_only(mounted.fs().clone(), rig.rt.clone());
+    let fs = WithCpuCost::calls_only(mounted.fs().clone(), rig.rt.clone());
     let mut stage = OnSystem { rt: rig.rt.clone(), fs, mounted };
     workload.run(&mut stage, seed, &mut ()).await.unwrap();
     stage.mounted.unmount().await.unwrap();
@@ -127,7 +127,7 @@ async fn clients(rig: &Rig, mounted: Mounted, seed: u64) -> Vec<Rc<RamDisk>> {
     let mut keepers = Vec::new();
     for i in 0..KEEPERS {
         let name = format!("keeper-{i}").into_bytes();
-        keepers.push(fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
+        keepers.push(fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
     }
     let keepers = Rc::new(keepers);
     let dirs = Rc::new(RefCell::new(vec![fs.root()]));
@@ -149,7 +149,7 @@ async fn clients(rig: &Rig, mounted: Mounted, seed: u64) -> Vec<Rc<RamDisk>> {
     fs.fsync(keepers[0]).await.unwrap();
     let left = rig.rams.iter().map(|ram| Rc::new(ram.snapshot())).collect();
     mounted.unmount().await.unwrap();
-    let report = Checker::new(rig.disks[0].clone(), Options::default()).run().await.unwrap();
+    let report = Checker::new(rig.disks[0].clone(), FsckOptions::default()).run().await.unwrap();
     assert!(report.is_consistent(), "{report}");
     left
 }
@@ -160,13 +160,13 @@ async fn recover(rig: &Rig, system: System, model: &'static Model) {
     let mounted = match system.journal() {
         Some(_) => system.mount(&rig.rt, &rig.disks, &options).await,
         None => {
-            let repair = Options { repair: Repair::Yes, ..Options::default() };
+            let repair = FsckOptions { repair: Repair::Yes, ..FsckOptions::default() };
             Checker::new(rig.disks[0].clone(), repair).run().await.unwrap();
             ffs::SOFT_UPDATES.mount(&rig.rt, &rig.disks, &options).await
         }
     };
     mounted.unwrap().unmount().await.unwrap();
-    let report = Checker::new(rig.disks[0].clone(), Options::default()).run().await.unwrap();
+    let report = Checker::new(rig.disks[0].clone(), FsckOptions::default()).run().await.unwrap();
     assert!(report.is_consistent(), "{report}");
 }
 

@@ -11,12 +11,12 @@ use ordo_block::BlockDevice;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
 use ordo_runtime::{Executor, Schedule, cpu::CpuModel};
-use ordo_vfs::tree::{Limits, measure, remove_below};
+use ordo_vfs::tree::{WalkLimits, measure, remove_below};
 use ordo_vfs::{Cookie, Errno, FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -63,14 +63,14 @@ impl<P: OrderingPolicy> Actor<P> {
         let (name, other) = (self.name(), self.name());
         match self.rng.random_range(0..16) {
             0 | 1 => {
-                let made = self.fs.make(dir, &name, &NewNode::directory(0o755)).await?;
+                let made = self.fs.create(dir, &name, &NewNode::directory(0o755)).await?;
                 self.known.borrow_mut().directories.push(made.ino);
             }
             2..5 => {
-                let made = self.fs.make(dir, &name, &NewNode::file(0o644)).await?;
+                let made = self.fs.create(dir, &name, &NewNode::file(0o644)).await?;
                 self.known.borrow_mut().files.push(made.ino);
             }
-            5 => drop(self.fs.make(dir, &name, &NewNode::symlink(&[b't'; 300])).await?),
+            5 => drop(self.fs.create(dir, &name, &NewNode::symlink(&[b't'; 300])).await?),
             6 => self.fs.rmdir(dir, &name).await?,
             7 => self.fs.unlink(dir, &name).await?,
             8..11 => {
@@ -165,15 +165,15 @@ fn stress<P: OrderingPolicy>(seed: u64, bytes: u64, policy: fn() -> P) {
             succeeded += task.await;
         }
         assert!(succeeded > 500, "seed {seed}: only {succeeded} operations did anything");
-        let totals = measure(&fs, fs.root(), Limits::default()).await.unwrap();
+        let totals = measure(&fs, fs.root(), WalkLimits::default()).await.unwrap();
         fs.unmount().await.unwrap();
-        let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
+        let report = Checker::new(disk.clone(), FsckOptions::default()).run().await.unwrap();
         assert!(report.is_consistent(), "seed {seed}: {report}");
         let fs = mount(&rt, disk.clone(), policy(), &options).await.unwrap();
-        let found = remove_below(&fs, fs.root(), Limits::default(), &mut || ()).await.unwrap();
+        let found = remove_below(&fs, fs.root(), WalkLimits::default(), &mut || ()).await.unwrap();
         assert_eq!(found, totals.entries, "seed {seed}");
         fs.unmount().await.unwrap();
-        let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
+        let report = Checker::new(disk.clone(), FsckOptions::default()).run().await.unwrap();
         assert!(report.is_consistent() && report.files <= 2, "seed {seed}, emptied: {report}");
     });
     outcome.unwrap_or_else(|deadlock| panic!("seed {seed}: {deadlock}"));

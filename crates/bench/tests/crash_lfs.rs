@@ -6,10 +6,10 @@
 
 use std::rc::Rc;
 
-use ordo_bench::crash::{Doing, subject};
+use ordo_bench::crash::{CrashWork, subject};
 use ordo_block::Device;
 use ordo_block::ram::RamDisk;
-use ordo_crash::{Budget, Config, Geometry, Model, Scheme};
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Scheme};
 use ordo_runtime::Executor;
 use ordo_systems::{MountOptions, lfs};
 use ordo_vfs::FileSystem;
@@ -20,7 +20,7 @@ const SHAPES: [&str; 4] = ["4k-512-full", "8k-1k-full", "16k-2k-full", "4k-512-g
 #[test]
 fn a_full_shape_is_full() {
     for name in SHAPES.into_iter().filter(|name| name.ends_with("full")) {
-        let shape = Geometry::by_name(name).unwrap();
+        let shape = FsGeometry::by_name(name).unwrap();
         let scheme = lfs::LFS.crashed(None, &shape).unwrap();
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
@@ -44,11 +44,11 @@ fn a_full_shape_is_full() {
 fn a_full_log_keeps_its_promise() {
     let mut states = 0;
     for name in SHAPES {
-        let shape = Geometry::by_name(name).unwrap();
+        let shape = FsGeometry::by_name(name).unwrap();
         let subject = subject(lfs::LFS, None, &shape).unwrap();
-        for (seed, model) in [(1, Model::Completed), (2, Model::Volatile)] {
+        for (seed, model) in [(1, CrashModel::Completed), (2, CrashModel::Volatile)] {
             let text = "postmark:small,files=12,transactions=60,directories=2,min=200,max=6000";
-            let doing = Doing::Bench(text.parse().unwrap(), seed);
+            let doing = CrashWork::Bench(text.parse().unwrap(), seed);
             let run = subject.record(&doing, &Config::new(seed, model)).unwrap();
             let budget = Budget { states: 600, usable_every: 50, ..Budget::default() };
             let outcome = subject.explore(&run, seed, &budget);

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use ordo_block::tap::{Recorder, Tap};
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, Operation, ram::RamDisk};
-use ordo_check::{Checker, Finding, Options, Report, Severity};
+use ordo_check::{Checker, Finding, FsckOptions, Report, Severity};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::{NoOrder, SyncOrder, SyncRules};
@@ -102,7 +102,7 @@ async fn three(
     let mut keepers = Vec::new();
     for i in 0..KEEPERS {
         let name = format!("keeper-{i}").into_bytes();
-        keepers.push(fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
+        keepers.push(fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
     }
     fs.sync().await.unwrap();
     let start = tap.inner().disk.snapshot();
@@ -124,7 +124,7 @@ async fn three(
     let mut reported = Vec::new();
     for i in 0..steps / 10 {
         let name = format!("reported-{i}").into_bytes();
-        if fs.make(fs.root(), &name, &NewNode::file(0o600)).await.is_ok() {
+        if fs.create(fs.root(), &name, &NewNode::file(0o600)).await.is_ok() {
             reported.push((completed(recorder), name));
         }
         rt.sleep(Duration::from_millis(20)).await;
@@ -141,7 +141,7 @@ async fn crowd(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -
     let mut dirs = Vec::new();
     for n in 0..40 {
         let name = format!("dir-{n}").into_bytes();
-        dirs.push(fs.make(fs.root(), &name, &NewNode::directory(0o755)).await.unwrap().ino);
+        dirs.push(fs.create(fs.root(), &name, &NewNode::directory(0o755)).await.unwrap().ino);
     }
     fs.sync().await.unwrap();
     let start = tap.inner().disk.snapshot();
@@ -153,7 +153,7 @@ async fn crowd(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -
                 let mut reported = Vec::new();
                 for i in 0..3 {
                     let name = format!("file-{i}").into_bytes();
-                    fs.make(dir, &name, &NewNode::file(0o600)).await.unwrap();
+                    fs.create(dir, &name, &NewNode::file(0o600)).await.unwrap();
                     let path = format!("dir-{n}/file-{i}").into_bytes();
                     reported.push((completed(&recorder), path));
                 }
@@ -185,11 +185,11 @@ fn harm<'r>(
         if NOT_ORDERED.contains(&finding.kind()) || out_of_reach || grew {
             return None;
         }
-        let keeper = |ino| keepers.contains(&Ino(u64::from(ino)));
-        let nameless = finding.kind() == "UnreferencedInode" && finding.ino().is_some_and(keeper);
+        let is_kept = |ino| keepers.contains(&Ino(u64::from(ino)));
+        let orphan = finding.kind() == "UnreferencedInode" && finding.ino().is_some_and(is_kept);
         match finding.severity() {
             Severity::Damage => Some((finding.kind(), report.describe(finding))),
-            _ if nameless => Some(("a renamed file without a name", report.describe(finding))),
+            _ if orphan => Some(("a renamed file without a name", report.describe(finding))),
             _ => None,
         }
     })
@@ -215,7 +215,7 @@ fn damage_of(seed: u64, run: Run) -> Damage {
     };
     for (i, (offset, data)) in run.writes.iter().enumerate() {
         disk.store(*offset, data);
-        let checker = Checker::new(disk.clone(), Options::default());
+        let checker = Checker::new(disk.clone(), FsckOptions::default());
         let report = executor.block_on(checker.run()).unwrap().unwrap();
         for (kind, what) in harm(&report, &run.keepers) {
             note(kind, format!("seed {seed}, write {i}: {what}"));
@@ -299,7 +299,7 @@ async fn move_over(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder
     let mut files = Vec::new();
     for i in 0..40 {
         let name = format!("file-{i}").into_bytes();
-        files.push(fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
+        files.push(fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
     }
     let (first, between, last) = (files[0], files[1], files[39]);
     fs.write(first, 0, &[1; 1000]).await.unwrap();
@@ -354,7 +354,7 @@ async fn cut_at_random(rt: &Runtime, seed: u64) -> Vec<String> {
     let mut keepers = Vec::new();
     for i in 0..KEEPERS {
         let name = format!("keeper-{i}").into_bytes();
-        keepers.push(fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
+        keepers.push(fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap().ino);
     }
     let keepers = Rc::new(keepers);
     for n in 0..3 {
@@ -371,7 +371,7 @@ async fn cut_at_random(rt: &Runtime, seed: u64) -> Vec<String> {
     for cut in 0..300 {
         rt.sleep(Duration::from_micros(rt.random_below(9000))).await;
         let image = Rc::new(disk.disk.crash_image_seeded(Loss::Subset, seed * 1000 + cut));
-        let checker = Checker::new(image, Options::default());
+        let checker = Checker::new(image, FsckOptions::default());
         let report = checker.run().await.unwrap();
         found.extend(
             harm(&report, &keepers).map(|(_, what)| format!("seed {seed}, cut {cut}: {what}")),

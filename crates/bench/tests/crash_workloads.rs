@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::Path;
 
-use ordo_bench::crash::{Doing, subject};
+use ordo_bench::crash::{CrashWork, subject};
 use ordo_bench::workload::Workload;
-use ordo_crash::{Budget, Config, Geometry, Model};
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry};
 use ordo_systems::{System, ffs};
 
 /// A tree with files of several sizes, nested directories, links and an empty file.
@@ -38,12 +38,12 @@ fn crash(system: System, states: usize) -> u64 {
         "postmark:small,files=25,transactions=70,directories=3,min=200,max=9000",
         &tree,
     ];
-    let subject = subject(system, None, &Geometry::default().sized(2 << 20)).unwrap();
+    let subject = subject(system, None, &FsGeometry::default().sized(2 << 20)).unwrap();
     let mut judged = 0;
     for text in texts {
         let workload: Workload = text.parse().unwrap();
-        for (seed, model) in [(1, Model::Completed), (2, Model::Volatile)] {
-            let doing = Doing::Bench(workload.clone(), seed);
+        for (seed, model) in [(1, CrashModel::Completed), (2, CrashModel::Volatile)] {
+            let doing = CrashWork::Bench(workload.clone(), seed);
             let run = subject.record(&doing, &Config::new(seed, model)).unwrap();
             let budget = Budget { states, usable_every: 100, ..Budget::default() };
             let outcome = subject.explore(&run, seed, &budget);

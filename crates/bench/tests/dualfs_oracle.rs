@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use ordo_bench::oracle::{OracleConfig, Rules, Subject, check};
+use ordo_bench::oracle::{OracleConfig, OracleRules, OracleSubject, check};
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
@@ -18,13 +18,13 @@ use ordo_dualfs::mkfs::{MkfsOptions, mkfs};
 use ordo_dualfs::mount::{DualOptions, MountOptions, mount, read};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::{AccessTimes, UfsConfig};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{FileSystem, FsError, FsResult, Timestamp};
 
 struct OnDualFs {
     runtime: Runtime,
     disks: Vec<Rc<RamDisk>>,
-    fs: Charged<DualFs>,
+    fs: WithCpuCost<DualFs>,
     options: MountOptions,
     remounts: u32,
 }
@@ -61,15 +61,15 @@ impl OnDualFs {
         };
         mkfs(&runtime, &erased(&disks), &made).await.expect("legal sizes");
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
-        let ufs = UfsConfig { access_times, contents_pass: size.atime, ..UfsConfig::default() };
+        let ufs = UfsConfig { access_times, drop_behind: size.atime, ..UfsConfig::default() };
         let options = MountOptions {
             ufs,
             cache: CacheConfig::with_capacity(size.cache),
-            options: DualOptions { affinity: size.affinity },
+            options: DualOptions { affinity: size.affinity, ..DualOptions::default() },
             ..MountOptions::default()
         };
         let fs = mount(&runtime, &erased(&disks), &options).await.expect("just made");
-        let fs = Charged::new(fs, runtime.clone());
+        let fs = WithCpuCost::new(fs, runtime.clone());
         Ok(OnDualFs { runtime, disks, fs, options, remounts: 0 })
     }
 
@@ -84,8 +84,8 @@ impl OnDualFs {
     }
 }
 
-impl Subject for OnDualFs {
-    type Fs = Charged<DualFs>;
+impl OracleSubject for OnDualFs {
+    type Fs = WithCpuCost<DualFs>;
 
     fn fs(&self) -> &Self::Fs {
         &self.fs
@@ -114,7 +114,7 @@ impl Subject for OnDualFs {
         read(&disks).await.map_err(|e| FsError::corrupt(format_args!("read again: {e}")))?;
         let fs = mount(&self.runtime, &disks, &self.options).await;
         let fs = fs.map_err(|e| FsError::corrupt(format_args!("mounted again: {e}")))?;
-        self.fs = Charged::new(fs, self.runtime.clone());
+        self.fs = WithCpuCost::new(fs, self.runtime.clone());
         Ok(())
     }
 }
@@ -126,7 +126,7 @@ fn compare(seed: u64, steps: usize, size: Size) {
     config.model.update_atime = size.atime;
     config.model.link_max = 32_767;
     config.model.file_size_max += 1;
-    config.rules = Rules { xattr_types: Vec::new(), ..Rules::ufs2() };
+    config.rules = OracleRules { xattr_types: Vec::new(), ..OracleRules::ufs2() };
     let result = check(&config, async |rt: Runtime| OnDualFs::new(rt, size).await);
     if let Err(failure) = result {
         panic!("{failure}");

@@ -14,16 +14,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ordo_block::fault::{Faults, Faulty, Rule};
+use ordo_block::fault::{FaultRule, Faults, Faulty};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags, ram::RamDisk};
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options, Repair};
+use ordo_check::{Checker, FsckOptions, Repair};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::UfsConfig;
-use ordo_vfs::tree::{Limits, Visit, Walk};
+use ordo_vfs::tree::{Visit, Walk, WalkLimits};
 use ordo_vfs::{
     Cookie, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
     path,
@@ -130,13 +130,13 @@ async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
     match step.clone() {
         Step::Dir(name) => {
             let (dir, last) = path::parent(fs, name.as_bytes()).await?;
-            fs.make(dir, last, &NewNode::directory(0o755)).await.map(|_| ())
+            fs.create(dir, last, &NewNode::directory(0o755)).await.map(|_| ())
         }
         Step::File(name, len) => {
             let (dir, last) = path::parent(fs, name.as_bytes()).await?;
             let ino = match fs.lookup(dir, last).await {
                 Err(e) if e.errno == Errno::NotFound => {
-                    fs.make(dir, last, &NewNode::file(0o644)).await?.ino
+                    fs.create(dir, last, &NewNode::file(0o644)).await?.ino
                 }
                 found => found?.ino,
             };
@@ -157,7 +157,7 @@ async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
         Step::Symlink(name, len) => {
             let target = vec![b't'; len];
             let (dir, last) = path::parent(fs, name.as_bytes()).await?;
-            fs.make(dir, last, &NewNode::symlink(&target)).await.map(|_| ())
+            fs.create(dir, last, &NewNode::symlink(&target)).await.map(|_| ())
         }
         Step::Rename(old, new) => {
             let (from, old) = path::parent(fs, old.as_bytes()).await?;
@@ -186,7 +186,7 @@ async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
 /// Names, types, link counts, sizes and contents of all files.
 async fn dump<F: FileSystem>(fs: &F) -> BTreeMap<String, (FileType, u32, u64, u64, Vec<u8>)> {
     let mut out = BTreeMap::new();
-    let mut walk = Walk::new(fs, fs.root(), Limits::default()).await.unwrap();
+    let mut walk = Walk::new(fs, fs.root(), WalkLimits::default()).await.unwrap();
     while let Some(visit) = walk.next().await.unwrap() {
         let Visit::Enter(e) = visit else { continue };
         let bytes = match e.attr.file_type {
@@ -219,7 +219,7 @@ async fn made(bytes: u64, options: &MkfsOptions) -> (Disk, Faults) {
 }
 
 async fn check(disk: &Disk, repair: Repair) -> ordo_check::Report {
-    let options = Options { repair, ..Options::default() };
+    let options = FsckOptions { repair, ..FsckOptions::default() };
     Checker::new(disk.clone(), options).run().await.unwrap()
 }
 
@@ -296,7 +296,7 @@ async fn run_with_failing_writes<P: OrderingPolicy>(
             }
         }
         if before {
-            let refused = fs.make(fs.root(), b"more", &NewNode::file(0o600)).await.unwrap_err();
+            let refused = fs.create(fs.root(), b"more", &NewNode::file(0o600)).await.unwrap_err();
             assert_eq!(refused.errno, Errno::ReadOnly);
             assert!(refused.to_string().contains("write of "), "{refused}");
             assert!(fs.is_read_only());
@@ -310,7 +310,7 @@ async fn run_with_failing_writes<P: OrderingPolicy>(
 async fn one_failing_write<P: OrderingPolicy>(rt: &Runtime, policy: P, n: u64, all: bool) -> bool {
     let (disk, faults) = made(24 * MIB, &papers()).await;
     let fs = mount(rt, disk.clone(), policy, &options()).await.unwrap();
-    let rule = Rule::fail(libc::EIO).on(Operation::Write);
+    let rule = FaultRule::fail(libc::EIO).on(Operation::Write);
     let id = faults.add(if all { rule.from_nth(n) } else { rule.nth(n) });
     let fired = || faults.fired(id) > 0;
     let when = format!("{}, write {n}{}", P::NAME, if all { " and all after it" } else { "" });
@@ -372,7 +372,7 @@ async fn with_failing_read<P: OrderingPolicy>(
     let (disk, faults) = made(24 * MIB, &papers()).await;
     let options = MountOptions::default();
     let fs = mount(rt, disk.clone(), policy, &options).await.unwrap();
-    let id = faults.add(Rule::fail(libc::EIO).on(Operation::Read).nth(n));
+    let id = faults.add(FaultRule::fail(libc::EIO).on(Operation::Read).nth(n));
     for step in workload() {
         let before = faults.fired(id);
         let cold = fs.drop_caches().await;
@@ -432,7 +432,7 @@ async fn random_step<F: FileSystem>(fs: &F, dice: &mut Pcg64Mcg) -> FsResult<()>
     let name = name.as_bytes();
     match dice.random_range(0..9) {
         0..=3 => {
-            let ino = match fs.make(root, name, &NewNode::file(0o644)).await {
+            let ino = match fs.create(root, name, &NewNode::file(0o644)).await {
                 Err(e) if e.errno == Errno::Exists => fs.lookup(root, name).await?.ino,
                 made => made?.ino,
             };
@@ -450,7 +450,7 @@ async fn random_step<F: FileSystem>(fs: &F, dice: &mut Pcg64Mcg) -> FsResult<()>
             let value = vec![2; dice.random_range(0..9000)];
             fs.setxattr(ino, b"user.y", &value, XattrMode::Set).await
         }
-        7 => fs.make(root, name, &NewNode::directory(0o755)).await.map(|_| ()),
+        7 => fs.create(root, name, &NewNode::directory(0o755)).await.map(|_| ()),
         _ => {
             let to = format!("n{}", dice.random_range(0..12));
             fs.rename(root, name, root, to.as_bytes(), RenameMode::Replace).await
@@ -464,9 +464,9 @@ async fn storm<P: OrderingPolicy>(rt: &Runtime, policy: P, seed: u64) -> (u32, u
     let fs = mount(rt, disk.clone(), policy, &options()).await.unwrap();
     let writes = dice.random_range(100..4000);
     let reads = dice.random_range(20..200);
-    let write = faults.add(Rule::fail(libc::EIO).on(Operation::Write).nth(writes));
-    faults.add(Rule::fail(libc::EIO).on(Operation::Read).nth(reads));
-    faults.add(Rule::fail(libc::EIO).on(Operation::Read).nth(reads * 2));
+    let write = faults.add(FaultRule::fail(libc::EIO).on(Operation::Write).nth(writes));
+    faults.add(FaultRule::fail(libc::EIO).on(Operation::Read).nth(reads));
+    faults.add(FaultRule::fail(libc::EIO).on(Operation::Read).nth(reads * 2));
     let (mut full, mut wrong) = (0, 0);
     for _ in 0..250 {
         let before = faults.fired(write) > 0;
@@ -534,7 +534,7 @@ fn odd_devices() {
         let disk = Rc::new(RamDisk::new(bytes));
         mkfs(&disk.clone().erase(), &papers(), 0).await.unwrap();
         let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
-        let ino = fs.make(fs.root(), b"all", &NewNode::file(0o600)).await.unwrap().ino;
+        let ino = fs.create(fs.root(), b"all", &NewNode::file(0o600)).await.unwrap().ino;
         let chunk = contents("all", 100_000);
         let mut size = 0;
         while let Ok(n) = fs.write(ino, size, &chunk).await {
@@ -550,7 +550,7 @@ fn odd_devices() {
         let read_only = MountOptions { ufs, ..MountOptions::default() };
         let fs = mount(&rt, sealed(), NoOrder, &read_only).await.unwrap();
         assert_eq!(read_whole(&fs, ino).await.unwrap().len() as u64, size);
-        let refused = fs.make(fs.root(), b"x", &NewNode::file(0o600)).await.unwrap_err();
+        let refused = fs.create(fs.root(), b"x", &NewNode::file(0o600)).await.unwrap_err();
         assert_eq!(refused.errno, Errno::ReadOnly);
         fs.sync().await.unwrap();
         fs.unmount().await.unwrap();

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use ordo_bench::oracle::{OracleConfig, Subject, check};
+use ordo_bench::oracle::{OracleConfig, OracleSubject, check};
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
@@ -17,13 +17,13 @@ use ordo_format::Endian;
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::{AccessTimes, UfsConfig};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{FsError, FsResult, Timestamp};
 
 struct OnFfs<P: OrderingPolicy> {
     runtime: Runtime,
     disk: Rc<RamDisk>,
-    fs: Charged<FastFs<P>>,
+    fs: WithCpuCost<FastFs<P>>,
     policy: fn() -> P,
     options: MountOptions,
 }
@@ -41,12 +41,12 @@ impl<P: OrderingPolicy> OnFfs<P> {
         };
         mkfs(&disk.clone().erase(), &made, runtime.wall_time().0).await.expect("legal sizes");
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
-        let contents_pass = size.atime;
-        let ufs = UfsConfig { access_times, contents_pass, ..UfsConfig::default() };
+        let drop_behind = size.atime;
+        let ufs = UfsConfig { access_times, drop_behind, ..UfsConfig::default() };
         let cache = CacheConfig::with_capacity(size.cache);
         let options = MountOptions { ufs, cache, use_reserve: true, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), policy(), &options).await.expect("just made");
-        let fs = Charged::new(fs, runtime.clone());
+        let fs = WithCpuCost::new(fs, runtime.clone());
         Ok(OnFfs { runtime, disk, fs, policy, options })
     }
 }
@@ -54,7 +54,7 @@ impl<P: OrderingPolicy> OnFfs<P> {
 impl<P: OrderingPolicy> OnFfs<P> {
     /// Checks that the independent checker has no findings on the unmounted disk.
     async fn no_findings(&self) -> FsResult<()> {
-        let checker = Checker::new(self.disk.clone(), ordo_check::Options::default());
+        let checker = Checker::new(self.disk.clone(), ordo_check::FsckOptions::default());
         let report = checker.run().await.expect("a RAM disk does not fail");
         match report.findings.first() {
             None => Ok(()),
@@ -63,8 +63,8 @@ impl<P: OrderingPolicy> OnFfs<P> {
     }
 }
 
-impl<P: OrderingPolicy> Subject for OnFfs<P> {
-    type Fs = Charged<FastFs<P>>;
+impl<P: OrderingPolicy> OracleSubject for OnFfs<P> {
+    type Fs = WithCpuCost<FastFs<P>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -77,7 +77,7 @@ impl<P: OrderingPolicy> Subject for OnFfs<P> {
         self.no_findings().await?;
         let fs = mount(&self.runtime, self.disk.clone(), (self.policy)(), &self.options).await;
         let fs = fs.map_err(|e| FsError::corrupt(format_args!("after an unmount: {e}")))?;
-        self.fs = Charged::new(fs, self.runtime.clone());
+        self.fs = WithCpuCost::new(fs, self.runtime.clone());
         Ok(())
     }
 }

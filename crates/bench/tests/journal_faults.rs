@@ -11,9 +11,9 @@
 
 use std::rc::Rc;
 
-use ordo_block::fault::{Faults, Faulty, Rule};
+use ordo_block::fault::{FaultRule, Faults, Faulty};
 use ordo_block::{BlockDevice, Device, Operation, ram::RamDisk};
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions};
 use ordo_ordering::RecoverError;
@@ -46,7 +46,7 @@ fn recovered(journaled: Journaled, disks: &[Rc<RamDisk>]) -> Vec<Vec<u8>> {
             }
         }
         fs.unmount().await.unwrap();
-        let report = Checker::new(disks[0].clone(), Options::default()).run().await.unwrap();
+        let report = Checker::new(disks[0].clone(), FsckOptions::default()).run().await.unwrap();
         assert!(report.findings.is_empty(), "{report}");
         names
     };
@@ -74,14 +74,14 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
                     journaled.mount(&rt, &Device::of_each(&disks), &options).await.unwrap();
                 let mut promised = 0;
                 for n in 0..10 {
-                    fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
+                    fs.create(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
                 }
                 fs.sync().await.unwrap();
                 promised += 10;
-                faults.add(Rule::fail(5).on(Operation::Write).from_nth(from));
+                faults.add(FaultRule::fail(5).on(Operation::Write).from_nth(from));
                 let mut failed = None;
                 for n in 10..100 {
-                    let made = fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await;
+                    let made = fs.create(fs.root(), &name(n), &NewNode::file(0o644)).await;
                     match (made, &failed) {
                         (Ok(_), None) if synchronous => promised += 1,
                         (Ok(_), None) => rt.sleep(Duration::from_millis(300)).await,
@@ -134,7 +134,7 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
             // The blocks of two files alternate.
             let mut inos = Vec::new();
             for n in 0..2 {
-                let file = fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
+                let file = fs.create(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
                 inos.push(file.ino);
             }
             for piece in 0..300 {
@@ -150,7 +150,7 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
             fs.unlink(fs.root(), &name(1)).await.unwrap();
             let long = NewNode::symlink(&[b'x'; 1000]);
             for n in 2..150 {
-                fs.make(fs.root(), &name(n), &long).await.unwrap();
+                fs.create(fs.root(), &name(n), &long).await.unwrap();
             }
             fs.sync().await.unwrap();
             None
@@ -181,7 +181,7 @@ fn a_log_that_is_not_its_own_is_refused() {
                 .await
                 .unwrap();
             for n in 0..30 {
-                fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
+                fs.create(fs.root(), &name(n), &NewNode::file(0o644)).await.unwrap();
             }
             disks.each_ref().map(|disk| Rc::new(disk.snapshot()))
         };

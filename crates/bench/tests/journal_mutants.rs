@@ -5,9 +5,9 @@
 //! all rules hold, and something where one does not. Would catch a workload in which no file takes a
 //! directory's blocks: without it the lack of the rules about freed blocks would have no effect.
 
-use ordo_bench::crash::{Doing, Subject, mutants};
+use ordo_bench::crash::{CrashSubject, CrashWork, mutants};
 use ordo_crash::mutants::Search;
-use ordo_crash::{Config, Geometry, Model};
+use ordo_crash::{Config, CrashModel, FsGeometry};
 use ordo_systems::{System, journaled};
 
 #[test]
@@ -15,7 +15,7 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
     // The lack of the rules about freed blocks and about undoing shows after 8,686 states at most.
     let search = Search { states: 15_000, ..Search::default() };
     for name in ["4k-512", "8k-1k"] {
-        let shape = Geometry::by_name(name).unwrap();
+        let shape = FsGeometry::by_name(name).unwrap();
         for (rule, subject) in mutants(journaled::FILE, &shape).unwrap() {
             let all = rule == "(none)";
             let search =
@@ -23,7 +23,7 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
             let sought = search
                 .run(
                     &shape,
-                    |script, config| subject.record(&Doing::Script(script.clone()), config),
+                    |script, config| subject.record(&CrashWork::Script(script.clone()), config),
                     |run, seed, budget| subject.explore(run, seed, budget),
                 )
                 .unwrap();
@@ -39,12 +39,12 @@ fn no_client_waits_for_a_small_log_for_ever() {
     let search = Search::default();
     let forms: Vec<_> = System::all().iter().filter(|form| form.journal().is_some()).collect();
     assert_eq!(forms.len(), 7, "each form of the journal is in the registry");
-    for shape in Geometry::all() {
+    for shape in FsGeometry::all() {
         for form in &forms {
             let subject = form.crashed(None, &shape).unwrap();
             for seed in [5, 17] {
-                let script = Doing::Script(search.script(seed, &shape));
-                let ran = subject.record(&script, &Config::new(seed, Model::Volatile));
+                let script = CrashWork::Script(search.script(seed, &shape));
+                let ran = subject.record(&script, &Config::new(seed, CrashModel::Volatile));
                 assert!(
                     ran.is_ok(),
                     "{}, {}, seed {seed}: {:?}",

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use ordo_bench::oracle::{OracleConfig, Rules, Subject, check};
+use ordo_bench::oracle::{OracleConfig, OracleRules, OracleSubject, check};
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
@@ -17,13 +17,13 @@ use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
 use ordo_runtime::{Runtime, cpu::CpuModel};
 use ordo_ufs::{AccessTimes, UfsConfig};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{FileSystem, FsError, FsResult, Timestamp};
 
 struct OnLfs {
     runtime: Runtime,
     disk: Rc<RamDisk>,
-    fs: Charged<LogFs>,
+    fs: WithCpuCost<LogFs>,
     options: MountOptions,
     remounts: u32,
 }
@@ -53,12 +53,12 @@ impl OnLfs {
         let now = runtime.wall_time().0.max(0).cast_unsigned();
         mkfs(disk.clone().erase(), &made, now).await.expect("legal sizes");
         let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
-        let ufs = UfsConfig { access_times, contents_pass: size.atime, ..UfsConfig::default() };
+        let ufs = UfsConfig { access_times, drop_behind: size.atime, ..UfsConfig::default() };
         let cache = CacheConfig::with_capacity(size.cache);
         let cleaning = Cleaning::by(size.policy);
         let options = MountOptions { ufs, cache, cleaning, ..MountOptions::default() };
         let fs = mount(&runtime, disk.clone(), &options).await.expect("just made");
-        let fs = Charged::new(fs, runtime.clone());
+        let fs = WithCpuCost::new(fs, runtime.clone());
         Ok(OnLfs { runtime, disk, fs, options, remounts: 0 })
     }
 
@@ -73,8 +73,8 @@ impl OnLfs {
     }
 }
 
-impl Subject for OnLfs {
-    type Fs = Charged<LogFs>;
+impl OracleSubject for OnLfs {
+    type Fs = WithCpuCost<LogFs>;
 
     fn fs(&self) -> &Self::Fs {
         &self.fs
@@ -102,7 +102,7 @@ impl Subject for OnLfs {
         self.disk = copy;
         let fs = mount(&self.runtime, self.disk.clone(), &self.options).await;
         let fs = fs.map_err(|e| FsError::corrupt(format_args!("mounted again: {e}")))?;
-        self.fs = Charged::new(fs, self.runtime.clone());
+        self.fs = WithCpuCost::new(fs, self.runtime.clone());
         Ok(())
     }
 }
@@ -114,7 +114,7 @@ fn compare(seed: u64, steps: usize, size: Size) {
     config.model.update_atime = size.atime;
     config.model.link_max = 32_767;
     config.model.file_size_max += 1;
-    config.rules = Rules { xattr_types: Vec::new(), ..Rules::ufs2() };
+    config.rules = OracleRules { xattr_types: Vec::new(), ..OracleRules::ufs2() };
     let result = check(&config, async |rt: Runtime| OnLfs::new(rt, size).await);
     if let Err(failure) = result {
         panic!("{failure}");
@@ -146,7 +146,7 @@ fn with_room() {
     compare(1, 20_000, ROOMY);
 }
 
-/// Steps on a full disk. Longer runs find a log that is stuck: see docs/formats/lfs.md, known limits.
+/// Steps on a full disk: enough for the cleaner to go around the log many times.
 const FULL_STEPS: usize = 20_000;
 
 #[test]

@@ -16,7 +16,7 @@ use ordo_cache::CacheConfig;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{LogFs, MountOptions, mount};
 use ordo_runtime::Executor;
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_vfs::{FileSystem, Ino, NewNode};
 
@@ -39,7 +39,7 @@ fn contents(tag: u64, len: usize) -> Vec<u8> {
 }
 
 async fn file(fs: &LogFs, name: &str, tag: u64, len: usize) -> Ino {
-    let made = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await;
+    let made = fs.create(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await;
     let ino = made.expect("there is space").ino;
     let data = contents(tag, len);
     assert_eq!(fs.write(ino, 0, &data).await.expect("there is space"), len);
@@ -52,9 +52,9 @@ async fn work(fs: &LogFs) -> BTreeMap<u64, Vec<u8>> {
     let mut all = BTreeMap::new();
     for n in 0..30 {
         let node = NewNode::directory(0o755);
-        let dir = fs.make(root, format!("d{n}").as_bytes(), &node).await.expect("there is space");
+        let dir = fs.create(root, format!("d{n}").as_bytes(), &node).await.expect("there is space");
         let link = NewNode::symlink(&[b'x'; 300]);
-        fs.make(dir.ino, b"link", &link).await.expect("there is space");
+        fs.create(dir.ino, b"link", &link).await.expect("there is space");
     }
     // Blocks behind the first 12 + 512 have two levels of indirect blocks above them.
     let deep = file(fs, "deep", 1, 600 * BLOCK).await;
@@ -112,7 +112,7 @@ fn every_write_has_a_name() {
                 assert_ne!(part.class, Class::Unknown, "{part:?}");
                 *to.borrow_mut().entry(part.class).or_default() += part.len;
                 let is_cleaners =
-                    matches!(part.what, What::Piece(words, _) if words.contains("cleaner"));
+                    matches!(part.what, BlockMeaning::Piece(words, _) if words.contains("cleaner"));
                 *cleaners.borrow_mut() += u64::from(is_cleaners);
             }
         });

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use ordo_block::file::{Access, FileDisk, OpenError};
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::SyncOrder;
@@ -46,7 +46,7 @@ async fn whole_life(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
     mkfs(&disk.clone().erase(), &options, 0).await.unwrap();
     let fs = mount(rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await.unwrap();
-    let file = fs.make(fs.root(), b"file", &NewNode::file(0o600)).await.unwrap().ino;
+    let file = fs.create(fs.root(), b"file", &NewNode::file(0o600)).await.unwrap().ino;
     let contents: Vec<u8> = (0..500_000u32).map(|i| (i % 251) as u8).collect();
     fs.write(file, 0, &contents).await.unwrap();
     fs.fsync(file).await.unwrap();
@@ -55,7 +55,7 @@ async fn whole_life(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
     fs.read(file, 0, &mut back).await.unwrap();
     assert!(back == contents);
     fs.unmount().await.unwrap();
-    let report = Checker::new(disk, Options::default()).run().await.unwrap();
+    let report = Checker::new(disk, FsckOptions::default()).run().await.unwrap();
     assert!(report.is_consistent(), "{report}");
 }
 
@@ -71,10 +71,10 @@ fn a_loop_device_carries_a_file_system() {
         };
         let executor = Executor::real(1);
         let rt = executor.runtime();
-        let disk = Rc::new(FileDisk::open(&rt, &device.0, Access::ReadWrite).unwrap());
+        let disk = Rc::new(FileDisk::open(&rt, &device.0, FileAccess::ReadWrite).unwrap());
         let geometry = disk.geometry();
         assert_eq!((geometry.bytes, geometry.read_only), (bytes, false));
-        let again = FileDisk::open(&rt, &device.0, Access::ReadWrite).unwrap_err();
+        let again = FileDisk::open(&rt, &device.0, FileAccess::ReadWrite).unwrap_err();
         assert!(matches!(again, OpenError::Busy { .. } | OpenError::Locked { .. }), "{again}");
         executor
             .block_on(async {

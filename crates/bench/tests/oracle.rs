@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use ordo_bench::oracle::{OracleConfig, Rules, Subject, check};
+use ordo_bench::oracle::{OracleConfig, OracleRules, OracleSubject, check};
 use ordo_vfs::host::HostDir;
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{
@@ -77,7 +77,7 @@ impl Flawed {
     }
 }
 
-impl Subject for Flawed {
+impl OracleSubject for Flawed {
     type Fs = Flawed;
     fn fs(&self) -> &Flawed {
         self
@@ -118,11 +118,11 @@ impl FileSystem for Flawed {
         }
         Ok(after)
     }
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         if self.strikes(Flaw::FullBeforeExists, 9) && self.fs.lookup(dir, name).await.is_ok() {
             return Err(Errno::NoSpace.into());
         }
-        let made = self.fs.make(dir, name, new).await?;
+        let made = self.fs.create(dir, name, new).await?;
         if self.strikes(Flaw::FullButMade, 20) { Err(Errno::NoSpace.into()) } else { Ok(made) }
     }
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
@@ -254,7 +254,7 @@ struct OnHost {
     _temp: tempfile::TempDir,
 }
 
-impl Subject for OnHost {
+impl OracleSubject for OnHost {
     type Fs = HostDir;
     fn fs(&self) -> &HostDir {
         &self.fs
@@ -272,7 +272,7 @@ impl Subject for OnHost {
 fn against_the_kernel(base: &std::path::Path, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let privileged = rustix_is_root();
-        let rules = Rules::linux(privileged);
+        let rules = OracleRules::linux(privileged);
         let model = ModelConfig { symlink_max: rules.symlink_max, ..ModelConfig::ufs2(4096) };
         let mut config = OracleConfig::ufs2(seed, 6_000, 4096, 1024);
         config.large_offsets = false;

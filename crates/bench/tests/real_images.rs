@@ -15,7 +15,7 @@ use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
 use ordo_runtime::{Executor, Runtime};
 use ordo_testkit::{dissect, judge, judge_bytes, real_input};
 use ordo_ufs::UfsConfig;
-use ordo_vfs::tree::{self, Limits, Visit, Walk};
+use ordo_vfs::tree::{self, Visit, Walk, WalkLimits};
 use ordo_vfs::{FileSystem, FileType, Ino, NewNode, RenameMode, SetAttr, XattrMode, path};
 
 const FREEBSD: &str = "images/freebsd-ufs2-little-endian.img";
@@ -55,7 +55,7 @@ async fn sample<F: FileSystem>(fs: &F, ino: Ino, whole_max: u64) -> Vec<u8> {
 /// Every regular file by path, with its contents (a sample of huge ones).
 async fn files<F: FileSystem>(fs: &F, whole_max: u64) -> BTreeMap<String, Vec<u8>> {
     let mut out = BTreeMap::new();
-    let mut walk = Walk::new(fs, fs.root(), Limits::default()).await.unwrap();
+    let mut walk = Walk::new(fs, fs.root(), WalkLimits::default()).await.unwrap();
     while let Some(visit) = walk.next().await.unwrap() {
         if let Visit::Enter(entry) = visit
             && entry.attr.file_type == FileType::Regular
@@ -132,17 +132,17 @@ fn freebsds_image_is_read_whole() {
 /// Changes of every kind to an image by other software.
 async fn change<P: OrderingPolicy>(fs: &Fs<P>) {
     let root = fs.root();
-    let dir = fs.make(root, b"new-dir", &NewNode::directory(0o755)).await.unwrap().ino;
+    let dir = fs.create(root, b"new-dir", &NewNode::directory(0o755)).await.unwrap().ino;
     let contents: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
-    let file = fs.make(dir, b"new-file", &NewNode::file(0o600)).await.unwrap().ino;
+    let file = fs.create(dir, b"new-file", &NewNode::file(0o600)).await.unwrap().ino;
     assert_eq!(fs.write(file, 0, &contents).await.unwrap(), contents.len());
     fs.setxattr(file, b"user.colour", b"green", XattrMode::Set).await.unwrap();
-    fs.make(dir, b"short", &NewNode::symlink(b"../new-dir")).await.unwrap();
-    fs.make(dir, b"long", &NewNode::symlink(&[b'x'; 300])).await.unwrap();
+    fs.create(dir, b"short", &NewNode::symlink(b"../new-dir")).await.unwrap();
+    fs.create(dir, b"long", &NewNode::symlink(&[b'x'; 300])).await.unwrap();
     fs.link(file, root, b"second-name").await.unwrap();
     fs.rename(dir, b"new-file", root, b"moved", RenameMode::Replace).await.unwrap();
     let cut = SetAttr { size: Some(1234), ..SetAttr::default() };
-    let victim = fs.make(root, b"cut", &NewNode::file(0o644)).await.unwrap().ino;
+    let victim = fs.create(root, b"cut", &NewNode::file(0o644)).await.unwrap().ino;
     fs.write(victim, 100_000, b"far").await.unwrap();
     fs.setattr(victim, &cut).await.unwrap();
 }
@@ -159,7 +159,7 @@ async fn changed_as_asked<F: FileSystem>(fs: &F) {
 }
 
 async fn no_findings(disk: &Rc<RamDisk>, when: &str) {
-    let checker = ordo_check::Checker::new(disk.clone(), ordo_check::Options::default());
+    let checker = ordo_check::Checker::new(disk.clone(), ordo_check::FsckOptions::default());
     let report = checker.run().await.unwrap();
     assert!(report.findings.is_empty(), "{when}: {:#?}", report.findings);
 }
@@ -180,7 +180,7 @@ async fn change_and_check<P: OrderingPolicy>(rt: &Runtime, image: &[u8], policy:
     for name in [&b"moved"[..], b"second-name", b"cut"] {
         fs.unlink(fs.root(), name).await.unwrap();
     }
-    tree::remove(&fs, fs.root(), b"new-dir", Limits::default()).await.unwrap();
+    tree::remove(&fs, fs.root(), b"new-dir", WalkLimits::default()).await.unwrap();
     fs.unmount().await.unwrap();
     no_findings(&disk, "after removal").await;
     let fs = mount(rt, disk, policy(), &read_only()).await.unwrap();
@@ -252,19 +252,19 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
     ];
     for (i, size) in sizes.into_iter().enumerate() {
         let name = format!("size-{size}");
-        let ino = fs.make(root, name.as_bytes(), &NewNode::file(0o644)).await.unwrap().ino;
+        let ino = fs.create(root, name.as_bytes(), &NewNode::file(0o644)).await.unwrap().ino;
         let contents: Vec<u8> = (0..size).map(|j| (j * 31 + i as u64) as u8 | 1).collect();
         fs.write(ino, 0, &contents).await.unwrap();
     }
     // The file reaches into the double indirect block, with a hole before it.
     let double = (12 + block / 8 + 5) * block;
-    let ino = fs.make(root, b"sparse", &NewNode::file(0o644)).await.unwrap().ino;
+    let ino = fs.create(root, b"sparse", &NewNode::file(0o644)).await.unwrap().ino;
     fs.write(ino, 5, b"start").await.unwrap();
     fs.write(ino, double, b"far away").await.unwrap();
-    let many = fs.make(root, b"many", &NewNode::directory(0o755)).await.unwrap().ino;
+    let many = fs.create(root, b"many", &NewNode::directory(0o755)).await.unwrap().ino;
     for i in 0..700 {
         let name = format!("entry-{i}-{}", "n".repeat(i % 120));
-        let ino = fs.make(many, name.as_bytes(), &NewNode::file(0o600)).await.unwrap().ino;
+        let ino = fs.create(many, name.as_bytes(), &NewNode::file(0o600)).await.unwrap().ino;
         fs.write(ino, 0, name.as_bytes()).await.unwrap();
     }
     // The directory gets holes, some of which are filled again.
@@ -274,7 +274,7 @@ async fn fill<F: FileSystem>(fs: &F, block: u64) -> BTreeMap<String, Vec<u8>> {
     }
     let target = path::lookup(fs, b"size-1").await.unwrap().ino;
     fs.link(target, many, b"another-name").await.unwrap();
-    fs.make(root, b"short-link", &NewNode::symlink(b"many/another-name")).await.unwrap();
+    fs.create(root, b"short-link", &NewNode::symlink(b"many/another-name")).await.unwrap();
     files(fs, u64::MAX).await
 }
 

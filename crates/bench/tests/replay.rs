@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ordo_block::overlay::Overlay;
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{MountError, MountOptions, mount};
 use ordo_ordering::{NoOrder, RecoverError};
@@ -29,7 +29,7 @@ fn cut(place: LogPlace) -> RamDisk {
             journaled.mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await.unwrap();
         for n in 0..50 {
             let name = format!("file-{n}").into_bytes();
-            fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
+            fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
         }
         disks[0].snapshot()
     };
@@ -47,11 +47,11 @@ fn a_look_changes_nothing_and_a_replay_leaves_nothing() {
         let work = async {
             let look = Overlay::new(disk.clone()).erase();
             assert!(replay(&rt, std::slice::from_ref(&look)).await.unwrap().is_some());
-            let report = Checker::new(look, Options::default()).run().await.unwrap();
+            let report = Checker::new(look, FsckOptions::default()).run().await.unwrap();
             assert!(report.findings.is_empty(), "{place:?}: {report}");
             assert!(disk.to_vec() == before, "{place:?}: a look has changed the image");
             assert!(replay(&rt, &Device::of_each(&disks)).await.unwrap().is_some());
-            let report = Checker::new(disk.clone(), Options::default()).run().await.unwrap();
+            let report = Checker::new(disk.clone(), FsckOptions::default()).run().await.unwrap();
             assert!(report.findings.is_empty() && report.files >= 51, "{place:?}: {report}");
             assert_eq!(
                 replay(&rt, &Device::of_each(&disks)).await.unwrap(),
@@ -73,7 +73,7 @@ fn a_stale_log_is_refused() {
     let work = async {
         let options = MountOptions { force: true, ..MountOptions::default() };
         let fs = mount(&rt, disk.clone(), NoOrder, &options).await.unwrap();
-        fs.make(fs.root(), b"other", &NewNode::file(0o644)).await.unwrap();
+        fs.create(fs.root(), b"other", &NewNode::file(0o644)).await.unwrap();
         fs.sync().await.unwrap();
         let stale = Rc::new(disk.snapshot());
         let error = replay(&rt, &[stale.erase()]).await.unwrap_err();

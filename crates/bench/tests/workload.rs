@@ -3,17 +3,17 @@
 
 use std::fs;
 
-use ordo_bench::workload::{Phase, Stage, Watch, Workload, WorkloadError};
+use ordo_bench::workload::{Phase, PhaseListener, Workload, WorkloadError, WorkloadStage};
 use ordo_runtime::{Executor, Runtime, cpu::CpuModel};
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::model::{ModelConfig, ModelFs};
-use ordo_vfs::tree::{Limits, Totals, measure};
+use ordo_vfs::tree::{Totals, WalkLimits, measure};
 use ordo_vfs::{FileSystem, FsResult, Timestamp};
 
 /// The model, with a processor of the 2020s.
 struct OnModel {
     runtime: Runtime,
-    fs: Charged<ModelFs>,
+    fs: WithCpuCost<ModelFs>,
     dropped: u32,
 }
 
@@ -21,13 +21,13 @@ impl OnModel {
     fn new(runtime: &Runtime) -> OnModel {
         runtime.cpu().set_model(CpuModel::MODERN);
         let model = ModelFs::new(ModelConfig::ufs2(8192), || Timestamp { seconds: 1, nanos: 0 });
-        let fs = Charged::new(model, runtime.clone());
+        let fs = WithCpuCost::new(model, runtime.clone());
         OnModel { runtime: runtime.clone(), fs, dropped: 0 }
     }
 }
 
-impl Stage for OnModel {
-    type Fs = Charged<ModelFs>;
+impl WorkloadStage for OnModel {
+    type Fs = WithCpuCost<ModelFs>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -56,7 +56,7 @@ fn run_and_keep(text: &str, seed: u64) -> (Vec<Phase>, u32, Totals) {
     executor
         .block_on(async {
             let phases = workload.run(&mut stage, seed, &mut ()).await.unwrap();
-            let left = measure(&stage.fs, stage.fs.root(), Limits::default()).await.unwrap();
+            let left = measure(&stage.fs, stage.fs.root(), WalkLimits::default()).await.unwrap();
             (phases, stage.dropped, left)
         })
         .unwrap()
@@ -161,7 +161,7 @@ fn a_tree_is_copied_compared_and_removed() {
 #[test]
 fn a_tree_that_changes_under_the_run_is_noticed() {
     struct Meddle(std::path::PathBuf);
-    impl Watch for Meddle {
+    impl PhaseListener for Meddle {
         fn ended(&mut self, phase: &Phase) {
             if phase.name == "copy in" {
                 fs::write(&self.0, "other").unwrap();

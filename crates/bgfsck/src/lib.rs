@@ -4,7 +4,7 @@
 //! Source: soft-updates-2000, section 3.3 (what a crash may leave) and its reference to background fsck.
 //!
 //! Layers, lowest first:
-//! - [`ordo_block::frozen`]: the snapshot, which copies old contents before they are overwritten.
+//! - [`ordo_block::snapshot`]: the snapshot, which copies old contents before they are overwritten.
 //! - `paced`: reads of it, spaced so that others get their share of the disk.
 //! - `found`: the independent checker's findings on it, as steps.
 //! - `steps`: each step, done by the live file system as an operation of its own.
@@ -22,7 +22,7 @@
 //!
 //! ```
 //! use ordo_bgfsck::{Background, Ending, Pace};
-//! use ordo_block::{BlockDevice, frozen::Frozen, ram::RamDisk};
+//! use ordo_block::{BlockDevice, snapshot::SnapshotDevice, ram::RamDisk};
 //! use ordo_ffs::{MountOptions, mkfs, mount};
 //! use ordo_ordering::NoOrder;
 //!
@@ -31,7 +31,7 @@
 //! executor.block_on(async {
 //!     let disk = RamDisk::new(16 << 20).erase();
 //!     mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), 0).await.unwrap();
-//!     let disk = std::rc::Rc::new(Frozen::new(disk, 64 << 20));
+//!     let disk = std::rc::Rc::new(SnapshotDevice::new(disk, 64 << 20));
 //!     let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
 //!     let check = Background::start(&rt, &fs, &disk, Pace::default());
 //!     // ... use the file system ...
@@ -49,9 +49,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use ordo_block::frozen::Frozen;
+use ordo_block::snapshot::SnapshotDevice;
 use ordo_block::{BlockDevice, BlockError, Device, Fault};
-use ordo_check::{CheckError, Checker, Options, Report};
+use ordo_check::{CheckError, Checker, FsckOptions, Report};
 use ordo_ffs::FastFs;
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::{Join, Runtime};
@@ -63,7 +63,7 @@ use paced::Paced;
 use steps::Taken;
 
 /// A file system that can be checked while it is used.
-pub type Watched<P> = FastFs<P>;
+pub type CheckedFs<P> = FastFs<P>;
 
 /// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,18 +98,18 @@ pub enum Ending {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct CheckOutcome {
     /// The way in which it ended.
     pub ending: Ending,
     /// The things that were freed or corrected.
-    pub given_back: GivenBack,
+    pub reclaimed: Reclaimed,
     /// The checker's findings on the state at the mount, if the checker came to its end.
     pub report: Option<Report>,
 }
 
 /// The numbers of things that were freed or corrected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct GivenBack {
+pub struct Reclaimed {
     /// Fragments to which no pointer led.
     pub fragments: u64,
     /// Inodes that were used according to their bitmap only.
@@ -126,9 +126,9 @@ pub struct GivenBack {
     pub left: u64,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CheckOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let GivenBack { fragments, inodes, unnamed, links, names, left, .. } = self.given_back;
+        let Reclaimed { fragments, inodes, unnamed, links, names, left, .. } = self.reclaimed;
         match self.ending {
             Ending::NotNeeded => return f.write_str("nothing to check"),
             Ending::Complete => f.write_str("checked while in use")?,
@@ -174,7 +174,7 @@ pub enum BackgroundError {
 /// A check that is running. It must be stopped, or waited for, before the file system is unmounted.
 pub struct Background {
     stop: Rc<Cell<bool>>,
-    task: Join<Result<Outcome, BackgroundError>>,
+    task: Join<Result<CheckOutcome, BackgroundError>>,
 }
 
 impl Background {
@@ -182,8 +182,8 @@ impl Background {
     /// check ends at once if the image was clean.
     pub fn start<P: OrderingPolicy>(
         runtime: &Runtime,
-        fs: &Watched<P>,
-        disk: &Rc<Frozen<Device>>,
+        fs: &CheckedFs<P>,
+        disk: &Rc<SnapshotDevice<Device>>,
         pace: Pace,
     ) -> Background {
         let stop = Rc::new(Cell::new(false));
@@ -201,7 +201,7 @@ impl Background {
     ///
     /// # Errors
     /// As for [`wait`](Self::wait).
-    pub async fn stop(self) -> Result<Outcome, BackgroundError> {
+    pub async fn stop(self) -> Result<CheckOutcome, BackgroundError> {
         self.stop.set(true);
         self.task.await
     }
@@ -210,28 +210,28 @@ impl Background {
     ///
     /// # Errors
     /// The device failed, or the file system could not free something.
-    pub async fn wait(self) -> Result<Outcome, BackgroundError> {
+    pub async fn wait(self) -> Result<CheckOutcome, BackgroundError> {
         self.task.await
     }
 }
 
 struct Run<P: OrderingPolicy> {
     runtime: Runtime,
-    fs: Watched<P>,
-    disk: Rc<Frozen<Device>>,
+    fs: CheckedFs<P>,
+    disk: Rc<SnapshotDevice<Device>>,
     pace: Pace,
     stop: Rc<Cell<bool>>,
 }
 
 impl<P: OrderingPolicy> Run<P> {
-    async fn run(self) -> Result<Outcome, BackgroundError> {
-        let outcome = self.check_and_give_back().await;
+    async fn run(self) -> Result<CheckOutcome, BackgroundError> {
+        let outcome = self.check_and_reclaim().await;
         self.disk.thaw();
         outcome
     }
 
-    async fn check_and_give_back(&self) -> Result<Outcome, BackgroundError> {
-        let end = |ending, report| Outcome { ending, given_back: GivenBack::default(), report };
+    async fn check_and_reclaim(&self) -> Result<CheckOutcome, BackgroundError> {
+        let end = |ending, report| CheckOutcome { ending, reclaimed: Reclaimed::default(), report };
         if self.fs.is_read_only() || self.fs.layout().recovered().is_none() {
             return Ok(end(Ending::NotNeeded, None));
         }
@@ -246,8 +246,8 @@ impl<P: OrderingPolicy> Run<P> {
             Ok((report, found)) => {
                 // Everything that is needed of the state at the mount has been read.
                 self.disk.thaw();
-                let given_back = self.give_back(&found).await?;
-                let ending = match given_back.left {
+                let reclaimed = self.reclaim(&found).await?;
+                let ending = match reclaimed.left {
                     _ if self.stop.get() => Ending::Stopped,
                     0 => Ending::Complete,
                     _ => Ending::Partly,
@@ -255,7 +255,7 @@ impl<P: OrderingPolicy> Run<P> {
                 if ending == Ending::Complete {
                     self.fs.layout().set_checked();
                 }
-                Ok(Outcome { ending, given_back, report: Some(report) })
+                Ok(CheckOutcome { ending, reclaimed, report: Some(report) })
             }
         }
     }
@@ -265,7 +265,7 @@ impl<P: OrderingPolicy> Run<P> {
         let sb = self.fs.layout().superblock();
         let endian = self.fs.layout().endian();
         let view =
-            Paced::new(&self.runtime, self.disk.view(), self.pace, self.stop.clone()).erase();
+            Paced::new(&self.runtime, self.disk.snapshot(), self.pace, self.stop.clone()).erase();
         let found::Groups { free, directories } = found::groups(&view, sb, endian).await?;
         let frag = sb.fshift;
         let base = sb.fpg as u64;
@@ -276,15 +276,15 @@ impl<P: OrderingPolicy> Run<P> {
                 ordo_format::ufs2::bitmap::is_set(map, bit)
             })
         });
-        let options = Options { trust_bitmaps: true, copies: false, ..Options::default() };
+        let options = FsckOptions { trust_bitmaps: true, copies: false, ..FsckOptions::default() };
         let report = Checker::new(view.clone(), options).run().await?;
         let found = found::gather(&view, sb, endian, &report, &directories).await?;
         Ok((report, found))
     }
 
     /// Does all steps, one after the other, at their pace.
-    async fn give_back(&self, found: &Found) -> Result<GivenBack, BackgroundError> {
-        let mut given_back = GivenBack { left: found.left, ..GivenBack::default() };
+    async fn reclaim(&self, found: &Found) -> Result<Reclaimed, BackgroundError> {
+        let mut reclaimed = Reclaimed { left: found.left, ..Reclaimed::default() };
         let mut unsynced = false;
         for round in &found.rounds {
             if std::mem::take(&mut unsynced) && !round.is_empty() && !self.stop.get() {
@@ -294,18 +294,18 @@ impl<P: OrderingPolicy> Run<P> {
             }
             for step in round {
                 if self.stop.get() {
-                    return Ok(given_back);
+                    return Ok(reclaimed);
                 }
                 unsynced = true;
                 let start = self.runtime.now();
                 match steps::take(&self.fs, step).await? {
-                    Taken::Left => given_back.left += 1,
-                    Taken::Done => steps::count(step, &mut given_back),
+                    Taken::Left => reclaimed.left += 1,
+                    Taken::Done => steps::count(step, &mut reclaimed),
                 }
                 paced::rest(&self.runtime, self.pace, start).await;
             }
         }
-        Ok(given_back)
+        Ok(reclaimed)
     }
 }
 

@@ -5,7 +5,7 @@ use ordo_ordering::OrderingPolicy;
 use ordo_vfs::FsResult;
 
 use crate::found::Step;
-use crate::{GivenBack, Watched};
+use crate::{CheckedFs, Reclaimed};
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Taken {
 ///
 /// # Errors
 /// The device failed; `Corrupt` if a bitmap is not as it must be, since only this step could have changed it.
-pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsResult<Taken> {
+pub(crate) async fn take<P: OrderingPolicy>(fs: &CheckedFs<P>, step: &Step) -> FsResult<Taken> {
     let done = match step {
         Step::Block { address, frags } => {
             let sb = fs.layout().superblock();
@@ -53,13 +53,13 @@ pub(crate) async fn take<P: OrderingPolicy>(fs: &Watched<P>, step: &Step) -> FsR
 }
 
 /// Counts a step that was done.
-pub(crate) fn count(step: &Step, given_back: &mut GivenBack) {
+pub(crate) fn count(step: &Step, reclaimed: &mut Reclaimed) {
     match step {
-        Step::Block { frags, .. } => given_back.fragments += u64::from(*frags),
-        Step::Inode { .. } => given_back.inodes += 1,
-        Step::Unnamed { .. } => given_back.unnamed += 1,
-        Step::Links { excess, .. } => given_back.links += u64::from(*excess),
-        Step::Measures { .. } | Step::Directories { .. } => given_back.counts += 1,
-        Step::Name { .. } => given_back.names += 1,
+        Step::Block { frags, .. } => reclaimed.fragments += u64::from(*frags),
+        Step::Inode { .. } => reclaimed.inodes += 1,
+        Step::Unnamed { .. } => reclaimed.unnamed += 1,
+        Step::Links { excess, .. } => reclaimed.links += u64::from(*excess),
+        Step::Measures { .. } | Step::Directories { .. } => reclaimed.counts += 1,
+        Step::Name { .. } => reclaimed.names += 1,
     }
 }

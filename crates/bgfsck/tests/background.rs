@@ -12,10 +12,10 @@ mod support;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ordo_bgfsck::{Background, Ending, Outcome, Pace, Watched};
-use ordo_block::frozen::Frozen;
+use ordo_bgfsck::{Background, CheckOutcome, CheckedFs, Ending, Pace};
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
+use ordo_block::snapshot::SnapshotDevice;
 use ordo_block::{BlockDevice, Device};
 use ordo_check::Repair;
 use ordo_ffs::{MountOptions, mkfs::MkfsOptions, mount};
@@ -28,7 +28,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use support::{Surgeon, check};
 
-type Fs = Watched<SoftUpdates>;
+type Fs = CheckedFs<SoftUpdates>;
 
 const ROOT: u32 = 2;
 
@@ -48,21 +48,22 @@ fn made() -> Rc<RamDisk> {
         let fs = mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
         let (file, folder) = (NewNode::file(0o644), NewNode::directory(0o755));
         for name in ["a", "b", "c", "gone", "moved"] {
-            let dir = fs.make(fs.root(), name.as_bytes(), &folder).await.unwrap().ino;
+            let dir = fs.create(fs.root(), name.as_bytes(), &folder).await.unwrap().ino;
             for i in 0..30 {
-                let made = fs.make(dir, format!("f{i}").as_bytes(), &file).await.unwrap().ino;
+                let made = fs.create(dir, format!("f{i}").as_bytes(), &file).await.unwrap().ino;
                 fs.write(made, 0, &vec![i as u8; 900 * i]).await.unwrap();
                 if i % 5 == 0 {
-                    let sub = fs.make(dir, format!("d{i}").as_bytes(), &folder).await.unwrap().ino;
-                    let inner = fs.make(sub, b"inner", &file).await.unwrap().ino;
+                    let sub =
+                        fs.create(dir, format!("d{i}").as_bytes(), &folder).await.unwrap().ino;
+                    let inner = fs.create(sub, b"inner", &file).await.unwrap().ino;
                     fs.write(inner, 0, &[1; 5000]).await.unwrap();
                 }
             }
         }
         let a = fs.lookup(fs.root(), b"a").await.unwrap().ino;
-        fs.make(a, b"bare", &folder).await.unwrap();
+        fs.create(a, b"bare", &folder).await.unwrap();
         // The file is long enough for indirect blocks.
-        let large = fs.make(fs.root(), b"large", &file).await.unwrap().ino;
+        let large = fs.create(fs.root(), b"large", &file).await.unwrap().ino;
         fs.write(large, 0, &vec![7; 40 * 8192]).await.unwrap();
         // The file has a name in a directory that will be removed, and another one elsewhere.
         let gone = fs.lookup(fs.root(), b"gone").await.unwrap().ino;
@@ -126,10 +127,14 @@ fn crash(sound: &RamDisk) -> Surgeon {
     s
 }
 
-fn start(executor: &Executor, ram: &Rc<RamDisk>, memory: usize) -> (Fs, Rc<Frozen<Device>>) {
+fn start(
+    executor: &Executor,
+    ram: &Rc<RamDisk>,
+    memory: usize,
+) -> (Fs, Rc<SnapshotDevice<Device>>) {
     let rt = executor.runtime();
     let model = Model::by_name("viking").expect("a model of ours");
-    let disk = Rc::new(Frozen::new(Modeled::new(&rt, model, ram.clone()).erase(), memory));
+    let disk = Rc::new(SnapshotDevice::new(Modeled::new(&rt, model, ram.clone()).erase(), memory));
     let mut options = MountOptions::default();
     // The cache is small, so that the disk is read and written all the time.
     options.cache.capacity = 1 << 20;
@@ -155,8 +160,8 @@ async fn use_it(rt: Runtime, fs: Fs, seed: u64, ops: u32) {
         let (i, j) = (rng.random_range(0..30u32), rng.random_range(0..60u32));
         // Most of these fail as they should: no such name, not empty, already there.
         match rng.random_range(0..9u32) {
-            0 => drop(fs.make(dir, &name(j, 'f'), &NewNode::file(0o600)).await),
-            1 => drop(fs.make(dir, &name(j, 'd'), &NewNode::directory(0o700)).await),
+            0 => drop(fs.create(dir, &name(j, 'f'), &NewNode::file(0o600)).await),
+            1 => drop(fs.create(dir, &name(j, 'd'), &NewNode::directory(0o700)).await),
             2 | 3 => drop(fs.unlink(dir, &name(i, 'f')).await),
             4 => drop(fs.rmdir(dir, &name(i, 'd')).await),
             5 | 6 => {
@@ -178,7 +183,7 @@ async fn use_it(rt: Runtime, fs: Fs, seed: u64, ops: u32) {
     }
 }
 
-fn finish(executor: &Executor, fs: &Fs, check: Background) -> Outcome {
+fn finish(executor: &Executor, fs: &Fs, check: Background) -> CheckOutcome {
     let outcome = executor.block_on(check.wait()).unwrap().unwrap();
     executor.block_on(fs.unmount()).unwrap().unwrap();
     outcome
@@ -205,7 +210,7 @@ fn what_leaked_is_given_back_while_others_work() {
             })
             .unwrap();
         let outcome = finish(&executor, &fs, check_task);
-        let given = outcome.given_back;
+        let given = outcome.reclaimed;
         let groups = u64::from(s.sb.ncg);
         let exactly = (given.fragments, given.inodes, given.names);
         assert_eq!(exactly, (21 * groups, 7 * groups, 1), "seed {seed}: {outcome}");
@@ -245,7 +250,7 @@ fn a_number_used_again_is_not_what_leaked() {
         fs.rmdir(a, b"bare").await.unwrap();
         for i in 0..40 {
             let name = format!("again{i}");
-            fs.make(a, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap();
+            fs.create(a, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap();
         }
     };
     executor.block_on(reuse).unwrap();
@@ -284,7 +289,7 @@ fn damage_is_left_alone_and_remembered() {
     let before = fs.layout().superblock().cstotal.clone();
     let check_task = Background::start(&executor.runtime(), &fs, &disk, Pace { share: 1.0 });
     let outcome = finish(&executor, &fs, check_task);
-    assert_eq!((outcome.ending, outcome.given_back), (Ending::Damage, Default::default()));
+    assert_eq!((outcome.ending, outcome.reclaimed), (Ending::Damage, Default::default()));
     let after = Surgeon::new(&s.disk).sb;
     assert!(after.clean == 0 && after.flags & FS_NEEDSFSCK != 0);
     assert!(before.nifree >= after.cstotal.nifree, "nothing was given back");

@@ -163,12 +163,12 @@ mod tests {
 
     use super::*;
     use crate::fault::{Faults, Faulty};
-    use crate::frozen::Frozen;
     use crate::model::{Model, Modeled};
-    use crate::nearby::Nearby;
     use crate::overlay::Overlay;
-    use crate::part::Part;
+    use crate::partition::Partition;
     use crate::ram::RamDisk;
+    use crate::read_around::ReadAround;
+    use crate::snapshot::SnapshotDevice;
     use crate::tap::Tap;
     use crate::volatile::VolatileCache;
 
@@ -246,16 +246,16 @@ mod tests {
         let rt = executor.runtime();
         let late = Late::new(&rt, false);
         let stacks = |inner: Device| -> [Device; 8] {
-            let frozen = Frozen::new(inner.clone(), 1 << 20);
+            let snapshot = SnapshotDevice::new(inner.clone(), 1 << 20);
             [
                 inner.clone(),
-                Part::new(inner.clone(), 512, 8192).erase(),
+                Partition::new(inner.clone(), 512, 8192).erase(),
                 Overlay::new(inner.clone()).erase(),
                 Faulty::new(inner.clone(), &Faults::new()).erase(),
-                Nearby::new(inner.clone()).erase(),
+                ReadAround::new(inner.clone()).erase(),
                 Tap::new(&rt, inner.clone()).erase(),
                 VolatileCache::new(inner.clone()).erase(),
-                frozen.erase(),
+                snapshot.erase(),
             ]
         };
         let ready = stacks(RamDisk::new(1 << 16).erase());

@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, Operation, WriteFlags, ram::RamDisk};
-//! use ordo_block::fault::{Faults, Faulty, Rule};
+//! use ordo_block::fault::{Faults, Faulty, FaultRule};
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let faults = Faults::new();
 //! let disk = Faulty::new(RamDisk::new(1 << 20), &faults);
-//! faults.add(Rule::fail(5).on(Operation::Write).nth(2));
+//! faults.add(FaultRule::fail(5).on(Operation::Write).nth(2));
 //! executor.block_on(async {
 //!     disk.write(0, IoBuf::zeroed(512), WriteFlags::empty()).await.unwrap();
 //!     disk.write(0, IoBuf::zeroed(512), WriteFlags::empty()).await.unwrap_err();
@@ -30,7 +30,7 @@ const TEAR: usize = 512;
 
 /// A request, as a rule's predicate sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt<'a> {
+pub struct FaultAttempt<'a> {
     /// The kind of request.
     pub op: Operation,
     /// Its offset in bytes; 0 for a flush.
@@ -54,11 +54,11 @@ enum Failure {
     Lie,
 }
 
-type Predicate = Rc<dyn Fn(&Attempt<'_>) -> bool>;
+type Predicate = Rc<dyn Fn(&FaultAttempt<'_>) -> bool>;
 
 /// A rule for which requests fail, and how. Without a restriction it applies to all requests, every time.
 #[derive(Clone)]
-pub struct Rule {
+pub struct FaultRule {
     failure: Failure,
     op: Option<Operation>,
     range: Option<Range<u64>>,
@@ -69,64 +69,64 @@ pub struct Rule {
     fired: u64,
 }
 
-impl Rule {
-    fn new(failure: Failure) -> Rule {
+impl FaultRule {
+    fn new(failure: Failure) -> FaultRule {
         let (op, range, predicate) = (None, None, None);
-        Rule { failure, op, range, predicate, numbers: 1..u64::MAX, matched: 0, fired: 0 }
+        FaultRule { failure, op, range, predicate, numbers: 1..u64::MAX, matched: 0, fired: 0 }
     }
 
     /// Makes requests fail with `errno` (5 is EIO); the device does nothing.
-    pub fn fail(errno: i32) -> Rule {
-        Rule::new(Failure::Error(errno))
+    pub fn fail(errno: i32) -> FaultRule {
+        FaultRule::new(Failure::Error(errno))
     }
 
     /// Tears writes: the marked sectors of 512 bytes of each are written (those beyond the list are not), and the
     /// request fails with EIO.
-    pub fn tear(sectors: impl Into<Vec<bool>>) -> Rule {
-        Rule::new(Failure::Tear(sectors.into(), Some(libc::EIO))).on(Operation::Write)
+    pub fn tear(sectors: impl Into<Vec<bool>>) -> FaultRule {
+        FaultRule::new(Failure::Tear(sectors.into(), Some(libc::EIO))).on(Operation::Write)
     }
 
     /// Tears writes, and reports success.
-    pub fn tear_silently(sectors: impl Into<Vec<bool>>) -> Rule {
-        Rule::new(Failure::Tear(sectors.into(), None)).on(Operation::Write)
+    pub fn tear_silently(sectors: impl Into<Vec<bool>>) -> FaultRule {
+        FaultRule::new(Failure::Tear(sectors.into(), None)).on(Operation::Write)
     }
 
     /// Makes the device report success and do nothing: a lost write, or a flush that lies. Reads are not affected.
-    pub fn lie() -> Rule {
-        Rule::new(Failure::Lie)
+    pub fn lie() -> FaultRule {
+        FaultRule::new(Failure::Lie)
     }
 
     /// Restricts the rule to requests of this kind.
-    pub fn on(mut self, op: Operation) -> Rule {
+    pub fn on(mut self, op: Operation) -> FaultRule {
         self.op = Some(op);
         self
     }
 
     /// Restricts the rule to requests that touch these bytes.
-    pub fn within(mut self, bytes: Range<u64>) -> Rule {
+    pub fn within(mut self, bytes: Range<u64>) -> FaultRule {
         self.range = Some(bytes);
         self
     }
 
     /// Restricts the rule to requests for which `predicate` holds.
-    pub fn when(mut self, predicate: impl Fn(&Attempt<'_>) -> bool + 'static) -> Rule {
+    pub fn when(mut self, predicate: impl Fn(&FaultAttempt<'_>) -> bool + 'static) -> FaultRule {
         self.predicate = Some(Rc::new(predicate));
         self
     }
 
     /// Restricts the rule to the `n`th matching request from now on, counted from 1.
-    pub fn nth(mut self, n: u64) -> Rule {
+    pub fn nth(mut self, n: u64) -> FaultRule {
         self.numbers = n..n + 1;
         self
     }
 
     /// Restricts the rule to the `n`th matching request and all after it, counted from 1.
-    pub fn from_nth(mut self, n: u64) -> Rule {
+    pub fn from_nth(mut self, n: u64) -> FaultRule {
         self.numbers = n..u64::MAX;
         self
     }
 
-    fn matches(&self, attempt: &Attempt<'_>) -> bool {
+    fn matches(&self, attempt: &FaultAttempt<'_>) -> bool {
         let touches = |r: &Range<u64>| {
             attempt.op != Operation::Flush
                 && attempt.offset < r.end
@@ -145,7 +145,7 @@ pub struct RuleId(u64);
 #[derive(Default)]
 struct Rules {
     next: u64,
-    rules: BTreeMap<RuleId, Rule>,
+    rules: BTreeMap<RuleId, FaultRule>,
     /// The start and end of ranges that cannot be read; they do not overlap.
     latent: BTreeMap<u64, u64>,
 }
@@ -161,7 +161,7 @@ impl Faults {
     }
 
     /// Adds a rule. Where several match a request, the one added first decides.
-    pub fn add(&self, rule: Rule) -> RuleId {
+    pub fn add(&self, rule: FaultRule) -> RuleId {
         let mut rules = self.0.borrow_mut();
         let id = RuleId(rules.next);
         rules.next += 1;
@@ -198,7 +198,7 @@ impl Faults {
     }
 
     /// The failure of a request; `None` where no rule matches.
-    fn judge(&self, attempt: &Attempt<'_>) -> Option<Failure> {
+    fn judge(&self, attempt: &FaultAttempt<'_>) -> Option<Failure> {
         let mut rules = self.0.borrow_mut();
         let mut failure = None;
         for rule in rules.rules.values_mut() {
@@ -283,7 +283,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         let (op, flags) = (Operation::Read, WriteFlags::empty());
-        let attempt = Attempt { op, offset, len: len as u64, flags, data: None };
+        let attempt = FaultAttempt { op, offset, len: len as u64, flags, data: None };
         if let Some(Failure::Error(errno)) = self.faults.judge(&attempt) {
             return Err(BlockError { op, offset, len, fault: Fault::Io(errno) });
         }
@@ -292,7 +292,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         let (op, len) = (Operation::Write, data.len());
-        let attempt = Attempt { op, offset, len: len as u64, flags, data: Some(&data) };
+        let attempt = FaultAttempt { op, offset, len: len as u64, flags, data: Some(&data) };
         let errno = match self.faults.judge(&attempt) {
             None => {
                 self.inner.write(offset, data, flags).await?;
@@ -315,7 +315,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     async fn flush(&self) -> Result<(), BlockError> {
         let (op, flags) = (Operation::Flush, WriteFlags::empty());
-        match self.faults.judge(&Attempt { op, offset: 0, len: 0, flags, data: None }) {
+        match self.faults.judge(&FaultAttempt { op, offset: 0, len: 0, flags, data: None }) {
             None => self.inner.flush().await,
             Some(Failure::Error(errno) | Failure::Tear(_, Some(errno))) => {
                 Err(BlockError { op, offset: 0, len: 0, fault: Fault::Io(errno) })
@@ -326,7 +326,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         let (op, flags) = (Operation::Discard, WriteFlags::empty());
-        match self.faults.judge(&Attempt { op, offset, len, flags, data: None }) {
+        match self.faults.judge(&FaultAttempt { op, offset, len, flags, data: None }) {
             None => self.inner.discard(offset, len).await,
             Some(Failure::Error(errno) | Failure::Tear(_, Some(errno))) => {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -366,7 +366,7 @@ mod tests {
         let faults = Faults::new();
         let disk = disk(&faults);
         run(async {
-            let range = faults.add(Rule::fail(5).on(Operation::Write).within(4096..8192));
+            let range = faults.add(FaultRule::fail(5).on(Operation::Write).within(4096..8192));
             put(&disk, 0, 1, 4096).await.unwrap();
             put(&disk, 8192, 1, 4096).await.unwrap();
             disk.read(4096, 512).await.unwrap();
@@ -377,15 +377,15 @@ mod tests {
             faults.remove(range);
             put(&disk, 4096, 1, 512).await.unwrap();
 
-            faults.add(Rule::fail(28).on(Operation::Flush).nth(2));
+            faults.add(FaultRule::fail(28).on(Operation::Flush).nth(2));
             disk.flush().await.unwrap();
             assert_eq!(disk.flush().await.unwrap_err().fault, Fault::Io(28));
             disk.flush().await.unwrap();
 
-            faults.add(Rule::fail(5).when(|a| a.data.is_some_and(|d| d[0] == 0xee)));
+            faults.add(FaultRule::fail(5).when(|a| a.data.is_some_and(|d| d[0] == 0xee)));
             put(&disk, 0, 0xed, 512).await.unwrap();
             put(&disk, 0, 0xee, 512).await.unwrap_err();
-            faults.add(Rule::fail(5).on(Operation::Read).from_nth(2));
+            faults.add(FaultRule::fail(5).on(Operation::Read).from_nth(2));
             disk.read(0, 512).await.unwrap();
             disk.read(0, 512).await.unwrap_err();
             disk.read(0, 512).await.unwrap_err();
@@ -400,8 +400,8 @@ mod tests {
         let faults = Faults::new();
         let disk = disk(&faults);
         run(async {
-            faults.add(Rule::tear([true, false, true, true]).nth(1));
-            let silent = Rule::tear_silently([false, true]).nth(2);
+            faults.add(FaultRule::tear([true, false, true, true]).nth(1));
+            let silent = FaultRule::tear_silently([false, true]).nth(2);
             faults.add(silent);
             put(&disk, 0, 7, 6 * 512).await.unwrap_err();
             put(&disk, 8192, 7, 1024).await.unwrap();
@@ -417,7 +417,7 @@ mod tests {
         let faults = Faults::new();
         let disk = disk(&faults);
         run(async {
-            faults.add(Rule::lie().on(Operation::Write).nth(1));
+            faults.add(FaultRule::lie().on(Operation::Write).nth(1));
             put(&disk, 0, 7, 512).await.unwrap();
             assert_eq!(disk.read(0, 512).await.unwrap()[0], 0);
             put(&disk, 0, 7, 512).await.unwrap();

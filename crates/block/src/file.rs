@@ -70,7 +70,7 @@ pub enum OpenError {
 
 /// The access for which a disk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Reads only; several processes may have it at once.
     ReadOnly,
     /// Reads and writes; no other process may have the image open.
@@ -113,14 +113,14 @@ impl FileDisk {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<FileDisk, OpenError> {
+    pub fn open(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<FileDisk, OpenError> {
         let fail = |action| move |source| OpenError::Io { path: path.into(), action, source };
         let metadata = std::fs::metadata(path).map_err(fail("open it"))?;
         let device = metadata.file_type().is_block_device();
         if !device && !metadata.is_file() {
             return Err(OpenError::NotADisk { path: path.into() });
         }
-        let claim = match device && access == Access::ReadWrite {
+        let claim = match device && access == FileAccess::ReadWrite {
             true => Some(claim(path).map_err(|e| match e.raw_os_error() {
                 Some(libc::EBUSY) => OpenError::Busy { path: path.into() },
                 _ => fail("open it")(e),
@@ -159,7 +159,7 @@ impl FileDisk {
             sector: SECTOR as u32,
             max_request: MAX_REQUEST,
             volatile_cache: true,
-            read_only: access != Access::ReadWrite,
+            read_only: access != FileAccess::ReadWrite,
         };
         let blocks = RwLock::new("blocks of a file", 0);
         let runtime = runtime.clone();
@@ -188,13 +188,13 @@ impl FileDisk {
             .truncate(false)
             .open(path)
             .map_err(fail("make it"))?;
-        lock(&file, Access::ReadWrite).map_err(|e| match e.kind() {
+        lock(&file, FileAccess::ReadWrite).map_err(|e| match e.kind() {
             io::ErrorKind::WouldBlock => OpenError::Locked { path: path.into() },
             _ => fail("lock it")(e),
         })?;
         file.set_len(0).and_then(|()| file.set_len(bytes)).map_err(fail("set its size"))?;
         drop(file);
-        FileDisk::open(runtime, path, Access::ReadWrite)
+        FileDisk::open(runtime, path, FileAccess::ReadWrite)
     }
 
     /// Gives up the exclusive open, so that the kernel can mount the device; needed by a mount that stands for the
@@ -253,7 +253,7 @@ impl FileDisk {
 ///
 /// # Errors
 /// Another process has the image open, and one of the two writes.
-fn lock_behind(device: &std::fs::Metadata, access: Access) -> io::Result<Option<File>> {
+fn lock_behind(device: &std::fs::Metadata, access: FileAccess) -> io::Result<Option<File>> {
     let (major, minor) = (libc::major(device.rdev()), libc::minor(device.rdev()));
     let whole = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     let part_of = whole.join("..");
@@ -271,18 +271,18 @@ fn claim(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path)
 }
 
-fn open_file(path: &Path, access: Access, direct: bool) -> io::Result<File> {
-    let write = access == Access::ReadWrite;
+fn open_file(path: &Path, access: FileAccess, direct: bool) -> io::Result<File> {
+    let write = access == FileAccess::ReadWrite;
     let flags = if direct { libc::O_DIRECT } else { 0 };
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 
 #[allow(unsafe_code)]
-fn lock(file: &File, access: Access) -> io::Result<()> {
+fn lock(file: &File, access: FileAccess) -> io::Result<()> {
     let how = match access {
-        Access::ReadWrite => libc::LOCK_EX,
-        Access::ReadOnly => libc::LOCK_SH,
-        Access::Watch => return Ok(()),
+        FileAccess::ReadWrite => libc::LOCK_EX,
+        FileAccess::ReadOnly => libc::LOCK_SH,
+        FileAccess::Watch => return Ok(()),
     };
     // SAFETY: a system call on an open descriptor; it takes no pointers.
     if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
@@ -555,14 +555,14 @@ mod tests {
         let path = dir.path().join("image");
         let open = |access| FileDisk::open(&runtime, &path, access);
         let writer = FileDisk::create(&runtime, &path, 1 << 20).unwrap();
-        assert!(matches!(open(Access::ReadOnly), Err(OpenError::Locked { .. })));
+        assert!(matches!(open(FileAccess::ReadOnly), Err(OpenError::Locked { .. })));
         assert!(matches!(FileDisk::create(&runtime, &path, 4096), Err(OpenError::Locked { .. })));
         drop(writer);
-        let reader = open(Access::ReadOnly).unwrap();
-        let second = open(Access::ReadOnly).unwrap();
-        assert!(matches!(open(Access::ReadWrite), Err(OpenError::Locked { .. })));
+        let reader = open(FileAccess::ReadOnly).unwrap();
+        let second = open(FileAccess::ReadOnly).unwrap();
+        assert!(matches!(open(FileAccess::ReadWrite), Err(OpenError::Locked { .. })));
         drop((reader, second));
-        assert_eq!(open(Access::ReadWrite).unwrap().geometry().bytes, 1 << 20);
+        assert_eq!(open(FileAccess::ReadWrite).unwrap().geometry().bytes, 1 << 20);
     }
 
     /// Somebody cuts an image off while it is used. A read must not give zeros for what is gone, and a write must not
@@ -601,7 +601,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
         std::fs::write(&path, vec![7; 1000]).unwrap();
-        let disk = FileDisk::open(&runtime, &path, Access::ReadOnly).unwrap();
+        let disk = FileDisk::open(&runtime, &path, FileAccess::ReadOnly).unwrap();
         assert_eq!((disk.geometry().bytes, disk.geometry().read_only), (512, true));
         executor
             .block_on(async {
@@ -616,7 +616,7 @@ mod tests {
             .unwrap();
         std::fs::write(&path, b"tiny").unwrap();
         drop(disk);
-        let open = |p: &Path| FileDisk::open(&runtime, p, Access::ReadOnly);
+        let open = |p: &Path| FileDisk::open(&runtime, p, FileAccess::ReadOnly);
         assert!(matches!(open(&path), Err(OpenError::TooSmall { bytes: 4, .. })));
         assert!(matches!(open(dir.path()), Err(OpenError::NotADisk { .. })));
         assert!(matches!(open(Path::new("/dev/null")), Err(OpenError::NotADisk { .. })));

@@ -26,12 +26,12 @@ pub mod differ;
 mod error;
 pub mod fault;
 pub mod file;
-pub mod frozen;
 pub mod model;
-pub mod nearby;
 pub mod overlay;
-pub mod part;
+pub mod partition;
 pub mod ram;
+pub mod read_around;
+pub mod snapshot;
 pub mod tap;
 pub mod volatile;
 

@@ -7,14 +7,14 @@
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
-//! use ordo_block::volatile::{Keep, VolatileCache};
+//! use ordo_block::volatile::{KeepWrites, VolatileCache};
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let disk = VolatileCache::new(RamDisk::new(1 << 20));
 //! executor.block_on(async {
 //!     disk.write(0, IoBuf::from_slice(&[1; 1024]), WriteFlags::empty()).await.unwrap();
 //!     assert_eq!(disk.read(0, 512).await.unwrap()[0], 1);
 //! }).unwrap();
-//! let torn = disk.crash_image(|_| Keep::Sectors(vec![false, true]));
+//! let torn = disk.crash_image(|_| KeepWrites::Sectors(vec![false, true]));
 //! assert_eq!(torn.to_vec()[511..513], [0, 1]);
 //! ```
 
@@ -49,7 +49,7 @@ pub struct PendingWrite {
 
 /// The part of a write that a crash leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepWrites {
     /// All of the write.
     All,
     /// Nothing.
@@ -226,14 +226,14 @@ fn patch(buf: &mut [u8], offset: u64, pieces: &[(u64, u64, Rc<PendingWrite>)]) {
 impl<D: BlockDevice + Snapshot> VolatileCache<D> {
     /// The disk after a crash at this moment: `keep` decides on each write that was not flushed, oldest first. Writes
     /// that were written through survive, and `keep` is not asked about them.
-    pub fn crash_image(&self, mut keep: impl FnMut(&PendingWrite) -> Keep) -> RamDisk {
+    pub fn crash_image(&self, mut keep: impl FnMut(&PendingWrite) -> KeepWrites) -> RamDisk {
         let image = self.inner.snapshot();
         for write in &self.state.borrow().pending {
-            let kept = if write.durable { Keep::All } else { keep(write) };
+            let kept = if write.durable { KeepWrites::All } else { keep(write) };
             match kept {
-                Keep::All => image.store(write.offset, &write.data),
-                Keep::Nothing => {}
-                Keep::Sectors(marks) => {
+                KeepWrites::All => image.store(write.offset, &write.data),
+                KeepWrites::Nothing => {}
+                KeepWrites::Sectors(marks) => {
                     for (i, sector) in write.data.chunks(TEAR).enumerate() {
                         if marks.get(i).copied().unwrap_or(false) {
                             image.store(write.offset + (i * TEAR) as u64, sector);
@@ -255,17 +255,17 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
             index += 1;
             let sectors = write.data.len().div_ceil(TEAR);
             match loss {
-                Loss::Nothing => Keep::All,
-                Loss::Prefix if index <= whole => Keep::All,
-                Loss::Prefix if index > whole + 1 => Keep::Nothing,
+                Loss::Nothing => KeepWrites::All,
+                Loss::Prefix if index <= whole => KeepWrites::All,
+                Loss::Prefix if index > whole + 1 => KeepWrites::Nothing,
                 Loss::Prefix => {
                     let kept = rng.random_range(0..=sectors);
-                    Keep::Sectors((0..sectors).map(|i| i < kept).collect())
+                    KeepWrites::Sectors((0..sectors).map(|i| i < kept).collect())
                 }
                 Loss::Subset => match rng.random_range(0..3) {
-                    0 => Keep::Nothing,
-                    1 => Keep::All,
-                    _ => Keep::Sectors((0..sectors).map(|_| rng.random()).collect()),
+                    0 => KeepWrites::Nothing,
+                    1 => KeepWrites::All,
+                    _ => KeepWrites::Sectors((0..sectors).map(|_| rng.random()).collect()),
                 },
             }
         })
@@ -458,7 +458,8 @@ mod tests {
         seen.sort();
         seen.dedup();
         assert_eq!(seen, [[0, 0], [0, 2], [1, 0], [1, 2]]);
-        let only_second = disk.crash_image(|w| if w.id == 1 { Keep::All } else { Keep::Nothing });
+        let only_second =
+            disk.crash_image(|w| if w.id == 1 { KeepWrites::All } else { KeepWrites::Nothing });
         assert_eq!(firsts(&only_second)[..2], [0, 2]);
     }
 
@@ -490,10 +491,10 @@ mod tests {
         });
         let epochs: Vec<_> = disk.pending().iter().map(|w| w.epoch).collect();
         assert_eq!(epochs, [0, 1]);
-        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing)), [0; SECTORS]);
+        assert_eq!(firsts(&disk.crash_image(|_| KeepWrites::Nothing)), [0; SECTORS]);
         disk.set_lying(false);
         run(disk.flush()).unwrap();
-        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing))[..2], [1, 2]);
+        assert_eq!(firsts(&disk.crash_image(|_| KeepWrites::Nothing))[..2], [1, 2]);
     }
 
     /// A FUA write over an un-flushed write: the older one must not overwrite it later, neither in a crash nor when
@@ -505,8 +506,8 @@ mod tests {
             put(&disk, 0, 2, 1, WriteFlags::empty()).await;
             put(&disk, 1, 1, 9, WriteFlags::FUA).await;
         });
-        assert_eq!(firsts(&disk.crash_image(|_| Keep::All))[..2], [1, 9]);
-        assert_eq!(firsts(&disk.crash_image(|_| Keep::Nothing))[..2], [0, 9]);
+        assert_eq!(firsts(&disk.crash_image(|_| KeepWrites::All))[..2], [1, 9]);
+        assert_eq!(firsts(&disk.crash_image(|_| KeepWrites::Nothing))[..2], [0, 9]);
         run(disk.flush()).unwrap();
         assert_eq!(firsts(disk.inner())[..2], [1, 9]);
     }

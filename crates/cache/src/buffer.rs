@@ -31,7 +31,7 @@ impl BufKey {
 
 /// The kind of a block, as far as the cache treats kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum BufferClass {
     /// Inodes, groups, indirect blocks, superblock: written alone, early.
     Metadata,
     /// Contents of a directory.
@@ -130,7 +130,7 @@ impl From<IoBuf> for Bytes {
 /// One block in memory.
 pub struct Buffer {
     key: BufKey,
-    class: Class,
+    class: BufferClass,
     address: Cell<Option<u64>>,
     bytes: RefCell<Bytes>,
     len: Cell<usize>,
@@ -145,7 +145,7 @@ pub struct Buffer {
     /// The time since which the syncer has skipped the buffer although it was due.
     pub(crate) due_since: Cell<Option<ordo_runtime::Time>>,
     /// Drop-behind: nobody is expected to use the buffer again, so it leaves memory when it is clean.
-    pub(crate) passing: Cell<bool>,
+    pub(crate) drop_behind: Cell<bool>,
     /// The buffer's place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
     /// Whether the owner has checked the bytes that were read.
@@ -154,7 +154,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    fn new(key: BufKey, address: Option<u64>, bytes: Bytes, class: Class) -> Buffer {
+    fn new(key: BufKey, address: Option<u64>, bytes: Bytes, class: BufferClass) -> Buffer {
         Buffer {
             key,
             class,
@@ -168,21 +168,31 @@ impl Buffer {
             referenced: Cell::new(true),
             volatile_since: Cell::new(0),
             due_since: Cell::new(None),
-            passing: Cell::new(false),
+            drop_behind: Cell::new(false),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
         }
     }
 
-    pub(crate) fn loading(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
+    pub(crate) fn loading(
+        key: BufKey,
+        address: Option<u64>,
+        len: usize,
+        class: BufferClass,
+    ) -> BufRef {
         let buf = Buffer::new(key, address, Bytes::Short(Vec::new()), class);
         buf.len.set(len);
         buf.loading.set(true);
         Rc::new(buf)
     }
 
-    pub(crate) fn zeroed(key: BufKey, address: Option<u64>, len: usize, class: Class) -> BufRef {
+    pub(crate) fn zeroed(
+        key: BufKey,
+        address: Option<u64>,
+        len: usize,
+        class: BufferClass,
+    ) -> BufRef {
         let buf = Buffer::new(key, address, Bytes::zeroed(len), class);
         buf.verified.set(true);
         Rc::new(buf)
@@ -212,7 +222,7 @@ impl Buffer {
     }
 
     /// The kind of the block.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> BufferClass {
         self.class
     }
 

@@ -2,7 +2,7 @@
 
 use ordo_runtime::Duration;
 
-use crate::Class;
+use crate::BufferClass;
 
 /// The age of the oldest change that a power cut may take back, under soft updates:
 /// journaling-versus-soft-updates-2000, section 6. A device misses it only where it takes seconds to write a
@@ -56,11 +56,11 @@ impl CacheConfig {
     }
 
     /// The age at which a dirty block of this class is due.
-    pub fn age(&self, class: Class) -> Duration {
+    pub fn age(&self, class: BufferClass) -> Duration {
         match class {
-            Class::Metadata => self.metadata_age,
-            Class::Directory => self.directory_age,
-            Class::Data => self.data_age,
+            BufferClass::Metadata => self.metadata_age,
+            BufferClass::Directory => self.directory_age,
+            BufferClass::Data => self.data_age,
         }
     }
 }

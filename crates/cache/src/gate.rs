@@ -9,7 +9,7 @@ use crate::{BufKey, BufRef, Buffer};
 
 /// The gate's decision about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WriteDecision {
     /// The image equals the block's contents and may be written.
     Write,
     /// Something was rolled back in the image. The image may be written, but the block stays dirty.
@@ -48,7 +48,7 @@ impl Deref for WriteImage {
 
 /// The write preview: the effect that writing a block now would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlook {
+pub enum WritePreview {
     /// The block would be on disk as it is.
     Whole,
     /// Some of the block's new changes would be on disk.
@@ -72,15 +72,15 @@ pub trait WriteGate: 'static {
     const ROLLS_BACK: bool = false;
 
     /// Decides about an image before it is written. It may roll back in the image what must not be on disk yet;
-    /// then `undone` gets the first byte of each change in the image.
+    /// then `rolled_back` gets the first byte of each change in the image.
     fn before_write(
         &self,
         block: &Buffer,
         image: &mut WriteImage,
-        undone: &mut Vec<usize>,
-    ) -> Verdict {
-        let _ = (block, image, undone);
-        Verdict::Write
+        rolled_back: &mut Vec<usize>,
+    ) -> WriteDecision {
+        let _ = (block, image, rolled_back);
+        WriteDecision::Write
     }
 
     /// Tells that the write of the image of this [version](Buffer::version) is durable, or failed. On a device
@@ -96,7 +96,7 @@ pub trait WriteGate: 'static {
     }
 
     /// Whether the block must not be written at all for now: its address belonged to another block, which may
-    /// get it back if the power fails. Where a task has to wait for the block, [`unblocked`](Self::unblocked)
+    /// get it back if the power fails. Where a task has to wait for the block, [`wait_for_progress`](Self::wait_for_progress)
     /// is called to end that.
     fn held(&self, block: &Buffer) -> bool {
         let _ = block;
@@ -105,9 +105,9 @@ pub trait WriteGate: 'static {
 
     /// Waits for an event that lets more blocks be written whole, when writing everything dirty has brought no
     /// progress: for example, the end of an operation under way.
-    async fn unblocked(&self) {}
+    async fn wait_for_progress(&self) {}
 
-    /// Waits until the log is durable up to `lsn`, as [`Verdict::WaitFor`] demands.
+    /// Waits until the log is durable up to `lsn`, as [`WriteDecision::WaitFor`] demands.
     ///
     /// # Errors
     /// The log's device failed.
@@ -118,9 +118,9 @@ pub trait WriteGate: 'static {
 
     /// The effect that writing the block now would have. It is asked for only if
     /// [`ROLLS_BACK`](Self::ROLLS_BACK) is set.
-    fn outlook(&self, block: &Buffer) -> Outlook {
+    fn write_preview(&self, block: &Buffer) -> WritePreview {
         let _ = block;
-        Outlook::Whole
+        WritePreview::Whole
     }
 
     /// The blocks that must be on disk before the first `changes` changes of these blocks can be, through any
@@ -143,7 +143,7 @@ pub trait WriteGate: 'static {
     }
 
     /// A dump in words of which blocks wait for which, for the report of a defect.
-    fn story(&self) -> String {
+    fn explain(&self) -> String {
         String::new()
     }
 
@@ -167,9 +167,9 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
         &self,
         block: &Buffer,
         image: &mut WriteImage,
-        undone: &mut Vec<usize>,
-    ) -> Verdict {
-        (**self).before_write(block, image, undone)
+        rolled_back: &mut Vec<usize>,
+    ) -> WriteDecision {
+        (**self).before_write(block, image, rolled_back)
     }
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
         (**self).write_done(block, version, result);
@@ -180,14 +180,14 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     fn held(&self, block: &Buffer) -> bool {
         (**self).held(block)
     }
-    async fn unblocked(&self) {
-        (**self).unblocked().await;
+    async fn wait_for_progress(&self) {
+        (**self).wait_for_progress().await;
     }
     async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
         (**self).wait_for(lsn).await
     }
-    fn outlook(&self, block: &Buffer) -> Outlook {
-        (**self).outlook(block)
+    fn write_preview(&self, block: &Buffer) -> WritePreview {
+        (**self).write_preview(block)
     }
     fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         (**self).prerequisites(blocks, changes)
@@ -204,8 +204,8 @@ impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
     fn met(&self) -> u64 {
         (**self).met()
     }
-    fn story(&self) -> String {
-        (**self).story()
+    fn explain(&self) -> String {
+        (**self).explain()
     }
 }
 

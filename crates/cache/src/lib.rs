@@ -5,7 +5,7 @@
 //!   as late as when it is written.
 //! - [`gate`]: [`WriteGate`], through which an ordering sees the [image](WriteImage) of each block before it is
 //!   written and learns when the write is durable.
-//! - [`Cache`]: look-up, bounded memory ([`room`]), writing ([`mod@write`], `waves`), ageing ([`syncer`]).
+//! - [`Cache`]: look-up, bounded memory ([`evict`]), writing ([`mod@write`], `waves`), ageing ([`syncer`]).
 //! - [`writer`]: writing in another way than in place; `devices`: one space of addresses over several devices.
 //!
 //! Invariants:
@@ -25,10 +25,10 @@
 pub mod buffer;
 mod config;
 mod devices;
+pub mod evict;
 pub mod gate;
 mod lists;
 mod pace;
-pub mod room;
 pub mod syncer;
 mod waves;
 pub mod write;
@@ -41,9 +41,9 @@ use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
 use rustc_hash::FxHashMap;
 
-pub use buffer::{BufKey, BufRef, Buffer, Class};
+pub use buffer::{BufKey, BufRef, Buffer, BufferClass};
 pub use config::{CacheConfig, CacheStats, LOST_MAX};
-pub use gate::{NoGate, Outlook, Verdict, WriteGate, WriteImage};
+pub use gate::{NoGate, WriteDecision, WriteGate, WriteImage, WritePreview};
 
 pub use writer::{Gathered, Occasion, WriteOut, Writer};
 
@@ -81,7 +81,7 @@ struct Shared<G> {
     /// Buffers whose writes have completed but are not known to be durable, in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
     /// The bytes among them that leave memory once they are known to be durable.
-    unflushed_passing: Cell<usize>,
+    unflushed_drop_behind: Cell<usize>,
     /// Written buffers that should leave memory, but were in use.
     lingering: RefCell<Vec<BufKey>>,
     epochs: Epochs,
@@ -136,7 +136,7 @@ impl<G: WriteGate> Cache<G> {
             drained: Notify::new("fewer dirty buffers", 0),
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
-            unflushed_passing: Cell::new(0),
+            unflushed_drop_behind: Cell::new(0),
             lingering: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
             flushing: Cell::new(0),
@@ -233,7 +233,7 @@ impl<G: WriteGate> Cache<G> {
         key: BufKey,
         address: u64,
         len: usize,
-        class: Class,
+        class: BufferClass,
     ) -> Result<BufRef, BlockError> {
         match self.peek(key) {
             Some(buf) => Ok(buf),
@@ -246,7 +246,7 @@ impl<G: WriteGate> Cache<G> {
         key: BufKey,
         address: u64,
         len: usize,
-        class: Class,
+        class: BufferClass,
     ) -> Result<BufRef, BlockError> {
         loop {
             if let Some(buf) = self.peek(key) {
@@ -271,11 +271,11 @@ impl<G: WriteGate> Cache<G> {
         &self,
         run: &[(BufKey, usize)],
         address: u64,
-        class: Class,
+        class: BufferClass,
     ) -> Result<(), BlockError> {
         let total: usize = run.iter().map(|(_, len)| len).sum();
-        self.make_room(total).await;
-        let mut loading = room::Loading::new(self);
+        self.evict(total).await;
+        let mut loading = evict::Loading::new(self);
         let mut at = address;
         for (key, len) in run {
             if self.shared.buffers.borrow().contains_key(key) {
@@ -308,7 +308,7 @@ impl<G: WriteGate> Cache<G> {
         key: BufKey,
         address: Option<u64>,
         len: usize,
-        class: Class,
+        class: BufferClass,
     ) -> BufRef {
         self.get_or_make(key, len, || Buffer::zeroed(key, address, len, class)).await
     }
@@ -320,7 +320,7 @@ impl<G: WriteGate> Cache<G> {
         &self,
         key: BufKey,
         len: usize,
-        class: Class,
+        class: BufferClass,
         fill: impl FnOnce(&mut [u8]),
     ) -> BufRef {
         let make = || {
@@ -341,7 +341,7 @@ impl<G: WriteGate> Cache<G> {
                 buf.loaded().await;
                 continue;
             }
-            self.make_room(len).await;
+            self.evict(len).await;
             if self.shared.buffers.borrow().contains_key(&key) {
                 continue;
             }
@@ -382,7 +382,7 @@ impl<G: WriteGate> Cache<G> {
     #[inline]
     pub fn mark_dirty(&self, buf: &BufRef) {
         buf.bump_version();
-        buf.passing.set(false);
+        buf.drop_behind.set(false);
         if buf.is_dirty() {
             return;
         }

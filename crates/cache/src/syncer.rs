@@ -1,6 +1,6 @@
 //! The syncer: writes buffers that have grown old, or that could not be written in time if it waited for that.
 
-use ordo_runtime::{Duration, sync::first};
+use ordo_runtime::{Duration, sync::select};
 
 use crate::{Cache, WriteGate};
 
@@ -28,7 +28,7 @@ async fn round<G: WriteGate>(cache: &Cache<G>) {
         }
         let relieve = cache.is_behind() && cache.failure().is_none();
         if relieve && !cache.write_some(shared.config.dirty_max / 4).await.unwrap_or(false) {
-            shared.gate.unblocked().await;
+            shared.gate.wait_for_progress().await;
         }
         return;
     }
@@ -38,7 +38,7 @@ async fn round<G: WriteGate>(cache: &Cache<G>) {
         None => shared.syncer_wake.notified().await,
         Some(due) if due > now => {
             let nap = shared.runtime.sleep(due.since(now).min(TICK));
-            first(shared.syncer_wake.notified(), nap).await;
+            select(shared.syncer_wake.notified(), nap).await;
         }
         Some(_) => {
             let _ = cache.write_due().await;

@@ -10,7 +10,7 @@ use ordo_block::BlockError;
 use ordo_runtime::{Duration, Time};
 
 use crate::buffer::BufRef;
-use crate::gate::Outlook;
+use crate::gate::WritePreview;
 use crate::syncer::TICK;
 use crate::{Cache, Occasion, WriteGate};
 
@@ -52,7 +52,7 @@ impl<G: WriteGate> Cache<G> {
         let (mut result, left) = self.write_waves(bufs, sync).await;
         let gate = self.gate();
         let (part, nothing): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|b| gate.outlook(b) == Outlook::Part);
+            left.into_iter().partition(|b| gate.write_preview(b) == WritePreview::Part);
         result = result.and(self.write_wave(part, sync).await);
         // These buffers have nothing new for the disk, perhaps because another task is writing them.
         for buf in nothing {
@@ -76,7 +76,7 @@ impl<G: WriteGate> Cache<G> {
         let mut result = Ok(());
         loop {
             let (now, later): (Vec<_>, Vec<_>) =
-                left.into_iter().partition(|b| gate.outlook(b) == Outlook::Whole);
+                left.into_iter().partition(|b| gate.write_preview(b) == WritePreview::Whole);
             left = later;
             if now.is_empty() {
                 return (result, left);
@@ -145,7 +145,7 @@ impl<G: WriteGate> Cache<G> {
             wanted.dedup_by_key(|b| b.key());
             let before = self.progress();
             let (waves, mut rest) = self.write_waves(wanted, false).await;
-            rest.retain(|b| gate.outlook(b) == Outlook::Part);
+            rest.retain(|b| gate.write_preview(b) == WritePreview::Part);
             result = result.and(waves).and(self.write_wave(rest, false).await);
             left.extend(bufs.iter().filter(|b| is_old(b)).cloned());
             if left.is_empty() || self.progress() == before || result.is_err() {
@@ -191,7 +191,7 @@ impl<G: WriteGate> Cache<G> {
             return self.finish_some(before, &start).await;
         }
         let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
-        let fit = |b: &BufRef| all || self.gate().outlook(b) == Outlook::Whole;
+        let fit = |b: &BufRef| all || self.gate().write_preview(b) == WritePreview::Whole;
         let mut some = self.least_used(bytes, fit);
         let found: usize = some.iter().map(|b| b.len()).sum();
         if G::ROLLS_BACK && (found < bytes / ENOUGH || (all && self.has_waves())) {
@@ -211,12 +211,12 @@ impl<G: WriteGate> Cache<G> {
             .into_iter()
             .partition(|b| !b.referenced.replace(false));
         let mut left = bytes;
-        let room = |b: &BufRef| {
+        let has_space = |b: &BufRef| {
             let fits = left > 0;
             left = left.saturating_sub(b.len());
             fits
         };
-        idle.into_iter().chain(used).take(ROUND_MAX).take_while(room).collect()
+        idle.into_iter().chain(used).take(ROUND_MAX).take_while(has_space).collect()
     }
 
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
@@ -270,8 +270,8 @@ impl<G: WriteGate> Cache<G> {
             self.write_round(dirty).await?;
             if self.progress() == before {
                 fruitless += 1;
-                assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", self.gate().story());
-                self.gate().unblocked().await;
+                assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", self.gate().explain());
+                self.gate().wait_for_progress().await;
             }
         }
         self.wait_for_writes().await;

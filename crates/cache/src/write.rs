@@ -7,11 +7,11 @@ use ordo_runtime::Time;
 use ordo_runtime::sync::Permit;
 use rustc_hash::FxHashSet;
 
-use crate::buffer::{BufKey, BufRef, Buffer, Class};
-use crate::{Cache, Occasion, Verdict, WriteGate, WriteImage};
+use crate::buffer::{BufKey, BufRef, Buffer, BufferClass};
+use crate::{Cache, Occasion, WriteDecision, WriteGate, WriteImage};
 
 /// One buffer's part in a write.
-pub(crate) struct Part {
+pub(crate) struct BufferWrite {
     pub(crate) buf: BufRef,
     pub(crate) version: u64,
     /// The time at which its image was made.
@@ -23,7 +23,7 @@ pub(crate) struct Part {
 pub(crate) struct Request {
     pub(crate) address: u64,
     pub(crate) bytes: IoList,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<BufferWrite>,
     pub(crate) meta: bool,
     pub(crate) sync: bool,
 }
@@ -88,7 +88,7 @@ impl<G: WriteGate> Cache<G> {
                 }
                 if self.shared.gate.held(buf) {
                     self.failure().map_or(Ok(()), Err)?;
-                    self.shared.gate.unblocked().await;
+                    self.shared.gate.wait_for_progress().await;
                     continue;
                 }
                 let rolled_back = self.write_cluster(vec![buf.clone()], true).await?;
@@ -211,7 +211,7 @@ impl<G: WriteGate> Cache<G> {
             return Ok(());
         }
         let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
-        self.shared.unflushed_passing.set(0);
+        self.shared.unflushed_drop_behind.set(0);
         self.shared.stats.borrow_mut().flushes += 1;
         let epochs = &self.shared.epochs;
         let ending = epochs.current.replace(epochs.current.get() + 1);
@@ -243,7 +243,9 @@ impl<G: WriteGate> Cache<G> {
     /// contents of files are gathered.
     fn neighbours(&self, buf: &BufRef) -> Vec<BufRef> {
         let mut cluster = vec![buf.clone()];
-        let (Class::Data, Some(address)) = (buf.class(), buf.address()) else { return cluster };
+        let (BufferClass::Data, Some(address)) = (buf.class(), buf.address()) else {
+            return cluster;
+        };
         let device = self.shared.devices.bytes_of(address);
         let key = buf.key();
         if key.block < 0 {
@@ -255,7 +257,7 @@ impl<G: WriteGate> Cache<G> {
             dirty.get(BufKey { file: key.file, block }).filter(|b| {
                 let place = b.address().map(|a| if end { a + b.len() as u64 } else { a });
                 let here = b.address().is_some_and(|a| device.contains(&a));
-                place == Some(wanted) && here && !b.is_writing() && b.class() == Class::Data
+                place == Some(wanted) && here && !b.is_writing() && b.class() == BufferClass::Data
             })
         };
         let mut end = address + buf.len() as u64;
@@ -312,7 +314,7 @@ impl<G: WriteGate> Cache<G> {
         drop(live);
         let (bytes, parts) =
             self.images(&claim.0).await.inspect_err(|failure| self.note_failure(*failure))?;
-        let meta = claim.0[0].class() != Class::Data;
+        let meta = claim.0[0].class() != BufferClass::Data;
         let address = claim.0[0].address().expect("a buffer has an address when it is written");
         self.send(Request { address, bytes, parts, meta, sync }, slot, claim).await
     }
@@ -335,11 +337,11 @@ impl<G: WriteGate> Cache<G> {
         self.finish(&parts, result, !volatile || sync);
         let all_whole = parts.iter().all(|p| p.whole);
         drop(claim);
-        for Part { buf, .. } in parts {
+        for BufferWrite { buf, .. } in parts {
             self.passed(&buf);
         }
-        if self.shared.unflushed_passing.get() > PASSING_MAX {
-            self.shared.unflushed_passing.set(0);
+        if self.shared.unflushed_drop_behind.get() > PASSING_MAX {
+            self.shared.unflushed_drop_behind.set(0);
             let cache = self.clone();
             // The cache keeps a failure.
             let task = async move {
@@ -360,22 +362,22 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// The images of the buffers, as the gate lets them be written, sealed, one after another.
-    async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<Part>), BlockError> {
+    async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<BufferWrite>), BlockError> {
         'again: loop {
             let mut images = IoList::with_capacity(cluster.len());
             let mut parts = Vec::with_capacity(cluster.len());
             for buf in cluster {
                 let mut image = WriteImage::of(buf);
-                let mut undone = Vec::new();
-                let verdict = self.shared.gate.before_write(buf, &mut image, &mut undone);
-                if let Verdict::WaitFor(lsn) = verdict {
+                let mut rolled_back = Vec::new();
+                let verdict = self.shared.gate.before_write(buf, &mut image, &mut rolled_back);
+                if let WriteDecision::WaitFor(lsn) = verdict {
                     self.shared.gate.wait_for(lsn).await?;
                     continue 'again;
                 }
                 if let Some(seal) = &*self.shared.seal.borrow() {
-                    seal(buf, &mut image, &undone);
+                    seal(buf, &mut image, &rolled_back);
                 }
-                parts.push(self.part(buf, verdict == Verdict::Write));
+                parts.push(self.part(buf, verdict == WriteDecision::Write));
                 images.push(image.into_piece());
             }
             self.charge_gate();
@@ -383,7 +385,7 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    fn finish(&self, parts: &[Part], result: Result<(), BlockError>, durable: bool) {
+    fn finish(&self, parts: &[BufferWrite], result: Result<(), BlockError>, durable: bool) {
         let mut rolled_back = 0;
         for part in parts {
             if result.is_ok() && part.whole && part.buf.version() == part.version {
@@ -408,9 +410,9 @@ impl<G: WriteGate> Cache<G> {
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, part.version, result);
             } else if G::FOLLOWS_WRITES {
-                if part.buf.passing.get() {
-                    let passing = &self.shared.unflushed_passing;
-                    passing.set(passing.get() + part.buf.len());
+                if part.buf.drop_behind.get() {
+                    let drop_behind = &self.shared.unflushed_drop_behind;
+                    drop_behind.set(drop_behind.get() + part.buf.len());
                 }
                 self.shared.unflushed.borrow_mut().push((part.buf.clone(), part.version));
             }

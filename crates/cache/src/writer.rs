@@ -15,9 +15,9 @@ use std::rc::{Rc, Weak};
 
 use ordo_block::{BlockError, Fault, IoBuf, IoList, Operation};
 
-use crate::buffer::{BufRef, Class};
-use crate::write::{Claim, Part, Request};
-use crate::{Cache, Verdict, WriteGate, WriteImage};
+use crate::buffer::{BufRef, BufferClass};
+use crate::write::{BufferWrite, Claim, Request};
+use crate::{Cache, WriteDecision, WriteGate, WriteImage};
 
 /// The reason for writing dirty buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub trait Writer: 'static {
 pub struct Gathered {
     address: u64,
     bytes: IoList,
-    parts: Vec<Part>,
+    parts: Vec<BufferWrite>,
     claim: Claim,
     meta: bool,
 }
@@ -108,17 +108,17 @@ impl<G: WriteGate> Cache<G> {
         buf.set_address(Some(request.end()));
         buf.set_writing(true);
         request.claim.0.push(buf.clone());
-        let (mut image, mut undone) = (WriteImage::of(buf), Vec::new());
-        let verdict = self.shared.gate.before_write(buf, &mut image, &mut undone);
+        let (mut image, mut rolled_back) = (WriteImage::of(buf), Vec::new());
+        let verdict = self.shared.gate.before_write(buf, &mut image, &mut rolled_back);
         assert!(
-            !matches!(verdict, Verdict::WaitFor(_)),
+            !matches!(verdict, WriteDecision::WaitFor(_)),
             "the writer of a log waits for no other log"
         );
         if let Some(seal) = &*self.shared.seal.borrow() {
-            seal(buf, &mut image, &undone);
+            seal(buf, &mut image, &rolled_back);
         }
-        request.meta |= buf.class() != Class::Data;
-        request.parts.push(self.part(buf, verdict == Verdict::Write));
+        request.meta |= buf.class() != BufferClass::Data;
+        request.parts.push(self.part(buf, verdict == WriteDecision::Write));
         request.bytes.push(image.into_piece());
     }
 
@@ -135,9 +135,9 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// A buffer's part in a request, with its bytes as they are now.
-    pub(crate) fn part(&self, buf: &BufRef, whole: bool) -> Part {
+    pub(crate) fn part(&self, buf: &BufRef, whole: bool) -> BufferWrite {
         let (version, at) = (buf.version(), self.shared.runtime.now());
-        Part { buf: buf.clone(), version, at, whole }
+        BufferWrite { buf: buf.clone(), version, at, whole }
     }
 
     /// Writes a gathered request, and waits. With `sync` it is durable then.

@@ -7,8 +7,8 @@ use ordo_block::{
     BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags, ram::RamDisk,
 };
 use ordo_cache::{
-    BufKey, BufRef, Buffer, Cache, CacheConfig, Class, NoGate, Outlook, Verdict, WriteGate,
-    WriteImage,
+    BufKey, BufRef, Buffer, BufferClass, Cache, CacheConfig, NoGate, WriteDecision, WriteGate,
+    WriteImage, WritePreview,
 };
 use ordo_runtime::{Duration, Executor, Runtime};
 
@@ -88,18 +88,18 @@ impl BlockDevice for Slow {
 fn with_cache<G: WriteGate, F: AsyncFnOnce(Cache<G>, Rc<Slow>)>(
     gate: G,
     config: CacheConfig,
-    story: F,
+    scenario: F,
 ) {
     let executor = Executor::simulated(7);
     let rt = executor.runtime();
     let disk = Rc::new(Slow::new(&rt));
     let cache = Cache::new(&rt, disk.clone(), gate, config);
-    executor.block_on(story(cache, disk)).unwrap();
+    executor.block_on(scenario(cache, disk)).unwrap();
 }
 
 async fn new_block<G: WriteGate>(cache: &Cache<G>, n: u64, byte: u8) -> BufRef {
     let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
-    let buf = cache.get_new(key, Some(at), BLOCK, Class::Data).await;
+    let buf = cache.get_new(key, Some(at), BLOCK, BufferClass::Data).await;
     buf.write(|b| b.fill(byte));
     cache.mark_dirty(&buf);
     buf
@@ -119,7 +119,8 @@ fn contiguous_data_is_gathered_into_clusters() {
         for n in 0..10 {
             new_block(&cache, n, 1).await;
         }
-        let meta = cache.get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, Class::Metadata);
+        let meta =
+            cache.get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, BufferClass::Metadata);
         cache.mark_dirty(&meta.await);
         cache.flush_all().await.unwrap();
         let mut sizes: Vec<usize> = disk.writes.borrow().iter().map(|w| w.1 / BLOCK).collect();
@@ -158,7 +159,7 @@ fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
             for n in 0..3 {
                 let key = BufKey::file(9, n);
                 let at = Some(n.cast_unsigned() * len as u64);
-                let buf = cache.get_new(key, at, len, Class::Data).await;
+                let buf = cache.get_new(key, at, len, BufferClass::Data).await;
                 buf.write(|b| b.fill(1));
                 cache.mark_dirty(&buf);
                 bufs.push(buf);
@@ -197,7 +198,7 @@ fn one_cache_reaches_two_devices() {
         for n in 0..2u64 {
             let key = BufKey::file(9, n.cast_signed());
             let at = border - BLOCK as u64 * (1 - n);
-            let buf = cache.get_new(key, Some(at), BLOCK, Class::Data).await;
+            let buf = cache.get_new(key, Some(at), BLOCK, BufferClass::Data).await;
             buf.write(|b| b.fill(7 + n as u8));
             cache.mark_dirty(&buf);
         }
@@ -208,11 +209,11 @@ fn one_cache_reaches_two_devices() {
         let flushes = || disks.each_ref().map(|disk| disk.flushes.get());
         let before = flushes();
         let far = BufKey::file(9, 5);
-        let buf = cache.get(far, border + 8192, BLOCK, Class::Data).await.unwrap();
+        let buf = cache.get(far, border + 8192, BLOCK, BufferClass::Data).await.unwrap();
         cache.mark_dirty(&buf);
         cache.flush_all().await.unwrap();
         assert_eq!(flushes(), [before[0], before[1] + 1]);
-        let over = cache.get(BufKey::file(9, 6), border - 512, 1024, Class::Data).await;
+        let over = cache.get(BufKey::file(9, 6), border - 512, 1024, BufferClass::Data).await;
         assert_eq!(over.unwrap_err().fault, Fault::OutOfRange);
     };
     executor.block_on(run).unwrap();
@@ -250,7 +251,7 @@ fn memory_is_bounded_and_eviction_loses_nothing() {
         }
         for n in 0..300u64 {
             let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
-            let buf = cache.get(key, at, BLOCK, Class::Data).await.unwrap();
+            let buf = cache.get(key, at, BLOCK, BufferClass::Data).await.unwrap();
             assert_eq!(buf.read()[100], n as u8);
             assert!(cache.stats().bytes <= 16 * BLOCK);
         }
@@ -263,8 +264,9 @@ fn memory_is_bounded_and_eviction_loses_nothing() {
 fn the_syncer_writes_by_age() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
         let data = new_block(&cache, 3, 1).await;
-        let meta =
-            cache.get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, Class::Metadata).await;
+        let meta = cache
+            .get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, BufferClass::Metadata)
+            .await;
         cache.mark_dirty(&meta);
         cache.runtime().sleep(Duration::from_secs(27)).await;
         assert!(disk.writes.borrow().is_empty());
@@ -296,9 +298,9 @@ fn a_failed_read_leaves_no_buffer() {
         disk.disk.store(0, &[5; BLOCK]);
         disk.fail_reads.set(true);
         let key = BufKey::file(9, 0);
-        assert!(cache.get(key, 0, BLOCK, Class::Data).await.is_err());
+        assert!(cache.get(key, 0, BLOCK, BufferClass::Data).await.is_err());
         disk.fail_reads.set(false);
-        let buf = cache.get(key, 0, BLOCK, Class::Data).await.unwrap();
+        let buf = cache.get(key, 0, BLOCK, BufferClass::Data).await.unwrap();
         assert_eq!(buf.read()[0], 5);
         assert_eq!(cache.stats().bytes, BLOCK);
     });
@@ -316,15 +318,20 @@ impl WriteGate for Undo {
     const FOLLOWS_WRITES: bool = true;
     const ROLLS_BACK: bool = true;
 
-    fn before_write(&self, _block: &Buffer, image: &mut WriteImage, _: &mut Vec<usize>) -> Verdict {
+    fn before_write(
+        &self,
+        _block: &Buffer,
+        image: &mut WriteImage,
+        _: &mut Vec<usize>,
+    ) -> WriteDecision {
         if self.log_at.get() < 7 {
-            return Verdict::WaitFor(7);
+            return WriteDecision::WaitFor(7);
         }
         if self.hold.get() {
             image.to_mut()[0] = 0;
-            return Verdict::WriteRolledBack;
+            return WriteDecision::WriteRolledBack;
         }
-        Verdict::Write
+        WriteDecision::Write
     }
     fn write_done(&self, _block: &Buffer, _version: u64, result: Result<(), BlockError>) {
         self.done.borrow_mut().push(result.is_ok());
@@ -333,8 +340,8 @@ impl WriteGate for Undo {
         self.log_at.set(lsn);
         Ok(())
     }
-    fn outlook(&self, _block: &Buffer) -> Outlook {
-        if self.hold.get() { Outlook::Part } else { Outlook::Whole }
+    fn write_preview(&self, _block: &Buffer) -> WritePreview {
+        if self.hold.get() { WritePreview::Part } else { WritePreview::Whole }
     }
 }
 
@@ -399,7 +406,7 @@ fn clean_is_not_durable() {
             let key = new_block(&cache, 4, 8).await.key();
             cache.write_all(vec![cache.peek(key).unwrap()], false).await.unwrap();
             cache.forget(key).await;
-            let buf = cache.get(key, 4 * BLOCK as u64, BLOCK, Class::Data).await.unwrap();
+            let buf = cache.get(key, 4 * BLOCK as u64, BLOCK, BufferClass::Data).await.unwrap();
             cache.write_now(std::slice::from_ref(&buf)).await.unwrap();
             assert_eq!(disk.flushes.get(), 2);
         })
@@ -413,7 +420,7 @@ fn what_passes_leaves_memory() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         let key = buf.key();
-        cache.pass(&buf);
+        cache.drop_behind(&buf);
         assert!(cache.peek(key).is_some(), "dirty, and gone");
         cache.write_soon(&buf);
         drop(buf);
@@ -423,8 +430,8 @@ fn what_passes_leaves_memory() {
 
         let (held, buf) = (new_block(&cache, 4, 1).await, new_block(&cache, 5, 1).await);
         let (first, second) = (held.key(), buf.key());
-        cache.pass(&held);
-        cache.pass(&buf);
+        cache.drop_behind(&held);
+        cache.drop_behind(&buf);
         cache.write_soon(&held);
         cache.write_soon(&buf);
         cache.mark_dirty(&buf);
@@ -432,7 +439,7 @@ fn what_passes_leaves_memory() {
         cache.runtime().sleep(Duration::from_millis(10)).await;
         assert!(cache.peek(first).is_some() && cache.peek(second).is_some());
         drop(held);
-        cache.pass_the_rest();
+        cache.drop_behind_rest();
         assert!(cache.peek(first).is_none(), "kept though it is no longer in use");
         assert!(cache.peek(second).is_some(), "changed, and gone");
     });

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_ordering::NoOrder;
@@ -26,7 +26,7 @@ fn image(block_size: u32, frag_size: u32, bytes: u64, files: usize) -> Rc<RamDis
         for i in 0..files {
             let name = format!("file{i}");
             let file =
-                fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
+                fs.create(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
             fs.write(file.ino, 0, &vec![1; 100 * (i % 50)]).await.expect("room");
         }
         fs.unmount().await.expect("memory");
@@ -46,7 +46,7 @@ fn main() {
         let (start, mut runs, mut work) = (Instant::now(), 0u32, None);
         while start.elapsed().as_millis() < 1000 {
             let executor = ordo_runtime::Executor::simulated(1);
-            let options = Options { copies: false, ..Options::default() };
+            let options = FsckOptions { copies: false, ..FsckOptions::default() };
             let checker = Checker::new(disk.clone(), options);
             let report = executor.block_on(checker.run()).expect("no one waits").expect("sound");
             assert!(report.is_consistent(), "{report}");

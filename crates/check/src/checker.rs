@@ -13,7 +13,7 @@ use crate::io::Io;
 use crate::names::printable;
 use crate::state::{ROOT, Run};
 use crate::superblock::{Found, Search, encode};
-use crate::{CheckError, Finding, Options, Phase, Progress, Repair, Report};
+use crate::{CheckError, CheckPhase, CheckProgress, Finding, FsckOptions, Repair, Report};
 
 /// The longest path that is worked out, in directories.
 const DEEPEST_PATH: usize = 256;
@@ -21,18 +21,18 @@ const DEEPEST_PATH: usize = 256;
 /// Checks and repairs the file system on a device.
 pub struct Checker {
     device: Device,
-    options: Options,
-    progress: Option<Progress>,
+    options: FsckOptions,
+    progress: Option<CheckProgress>,
 }
 
 impl Checker {
     /// A checker of `device`. No one else may write to it meanwhile.
-    pub fn new(device: impl BlockDevice, options: Options) -> Checker {
+    pub fn new(device: impl BlockDevice, options: FsckOptions) -> Checker {
         Checker { device: device.erase(), options, progress: None }
     }
 
     /// Calls `progress` as the check goes on.
-    pub fn on_progress(mut self, progress: Progress) -> Checker {
+    pub fn on_progress(mut self, progress: CheckProgress) -> Checker {
         self.progress = Some(progress);
         self
     }
@@ -85,7 +85,7 @@ impl Checker {
         Ok(run.report)
     }
 
-    fn start(&self, found: Found, work: crate::Work) -> Run<'_> {
+    fn start(&self, found: Found, work: crate::CheckWork) -> Run<'_> {
         let Found { sb, endian, from_copy, findings } = found;
         let mut run = Run {
             io: Io::new(&self.device, sb.frag_size(), work),
@@ -164,7 +164,7 @@ impl Run<'_> {
         if !allowed || !is_needed {
             return Ok(());
         }
-        self.tell(Phase::Writing, 0, 1);
+        self.tell(CheckPhase::Writing, 0, 1);
         self.io.write_out().await?;
         device.flush().await?;
         self.write_copies(device).await?;
@@ -177,7 +177,7 @@ impl Run<'_> {
         self.write_superblock(device, self.sb.sblockloc as u64).await?;
         device.flush().await?;
         self.report.repaired = !self.report.is_consistent();
-        self.tell(Phase::Writing, 1, 1);
+        self.tell(CheckPhase::Writing, 1, 1);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use ordo_block::BlockError;
 use ordo_format::ufs2::dir;
 
 use crate::state::{DirInfo, ROOT, Run};
-use crate::{Finding, Phase};
+use crate::{CheckPhase, Finding};
 
 /// The state of the walk up from a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Run<'_> {
 
     /// Finds directories outside the root, and moves them to lost+found or clears them.
     pub async fn check_connectivity(&mut self) -> Result<(), BlockError> {
-        self.tell(Phase::Connectivity, 0, self.dirs.len());
+        self.tell(CheckPhase::Connectivity, 0, self.dirs.len());
         let heads = self.find_heads().await?;
         self.check_parents_that_were(&heads);
         self.report.cleared = self.is_ordinary();
@@ -52,7 +52,7 @@ impl Run<'_> {
             }
         }
         self.fix_parents().await?;
-        self.tell(Phase::Connectivity, self.dirs.len(), self.dirs.len());
+        self.tell(CheckPhase::Connectivity, self.dirs.len(), self.dirs.len());
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! assert!(matches!(result, Err(DualCheckError::Identity { .. })));
 //! ```
 
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::dualfs::{
     IDENTITY_SIZE, Identity, IdentityError, PairError, PairName, ROLE_DATA, check_pair,
@@ -86,7 +86,7 @@ impl DualChecker {
     /// The metadata device, and the shape of the data device.
     async fn log(&self) -> Result<LfsChecker, DualCheckError> {
         let first = DualChecker::identity(&self.devices[0], "metadata").await?;
-        let metadata = Part::new(self.devices[0].clone(), 0, first.metadata_bytes);
+        let metadata = Partition::new(self.devices[0].clone(), 0, first.metadata_bytes);
         let data = match self.devices.get(1) {
             Some(data) => data.clone(),
             None if first.role == ROLE_DATA || first.data_at == 0 => {
@@ -96,7 +96,7 @@ impl DualChecker {
             None => {
                 let whole = self.devices[0].geometry().bytes;
                 let rest = whole.saturating_sub(first.data_at);
-                Part::new(self.devices[0].clone(), first.data_at, rest).erase()
+                Partition::new(self.devices[0].clone(), first.data_at, rest).erase()
             }
         };
         let second = DualChecker::identity(&data, "data").await?;

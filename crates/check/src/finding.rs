@@ -650,7 +650,7 @@ impl Finding {
 
     /// Whether a repair of this damage loses nothing: bitmaps that call used space free, derived fields, and blocks
     /// beyond the size that a growing file had on disk.
-    pub(crate) fn is_mended_without_loss(&self) -> bool {
+    pub(crate) fn is_repaired_without_loss(&self) -> bool {
         matches!(
             self,
             Finding::BlocksNotMarked { .. }

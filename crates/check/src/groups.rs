@@ -11,7 +11,7 @@ use ordo_format::ufs2::{Csum, Group, ROOT_INO, bitmap};
 
 use crate::fields::{padding, straighten};
 use crate::state::Run;
-use crate::{Count, Finding, Phase};
+use crate::{CheckPhase, Count, Finding};
 
 /// The counts and clusters that follow from a group's bitmaps.
 struct Derived {
@@ -30,7 +30,7 @@ impl Run<'_> {
         let mut sums = [[0i64; 4]; 3];
         let mut changed = false;
         for cg in 0..groups {
-            self.tell(Phase::Groups, cg, groups);
+            self.tell(CheckPhase::Groups, cg, groups);
             let (stored, expected) = self.check_group(cg as u32).await?;
             let entry = Csum::decode(&summary[cg * Csum::SIZE..], self.endian);
             for (i, (count, value)) in counts(&entry).into_iter().enumerate() {
@@ -52,7 +52,7 @@ impl Run<'_> {
             self.io.change(self.sb.csaddr as u64, 0, &summary).await?;
         }
         self.check_totals(sums);
-        self.tell(Phase::Groups, groups, groups);
+        self.tell(CheckPhase::Groups, groups, groups);
         Ok(())
     }
 

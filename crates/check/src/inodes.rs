@@ -11,7 +11,7 @@ use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, NXADDR, bitmap, extattr};
 
 use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
 use crate::walk::{FileWalk, has_blocks};
-use crate::{Finding, Phase, Slot};
+use crate::{CheckPhase, Finding, Slot};
 
 /// The largest directory that is accepted, in bytes.
 const MAX_DIRECTORY: u64 = 1 << 30;
@@ -38,11 +38,11 @@ impl Run<'_> {
             });
         }
         for cg in 0..self.sb.ncg {
-            self.tell(Phase::Blocks, cg as usize, groups);
+            self.tell(CheckPhase::Blocks, cg as usize, groups);
             self.check_group_inodes(cg).await?;
             self.report.directories.push(self.groups[cg as usize].directories as u32);
         }
-        self.tell(Phase::Blocks, groups, groups);
+        self.tell(CheckPhase::Blocks, groups, groups);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 
-use crate::Work;
+use crate::CheckWork;
 
 /// Access to the device in fragments. Changes are laid over reads. Nothing is written before
 /// [`write_out`](Io::write_out), so a check without repair sees exactly what one with repair does.
@@ -15,11 +15,11 @@ pub(crate) struct Io<'d> {
     overlay: BTreeMap<u64, Box<[u8]>>,
     /// Changed fragments to which nothing on the device refers yet.
     fresh: BTreeSet<u64>,
-    pub work: Work,
+    pub work: CheckWork,
 }
 
 impl<'d> Io<'d> {
-    pub fn new(device: &'d Device, frag: usize, work: Work) -> Io<'d> {
+    pub fn new(device: &'d Device, frag: usize, work: CheckWork) -> Io<'d> {
         let request = device.geometry().max_request / frag * frag;
         let (overlay, fresh) = (BTreeMap::new(), BTreeSet::new());
         Io { device, frag, request: request.max(frag), overlay, fresh, work }

@@ -22,9 +22,9 @@
 //!
 //! ```
 //! use ordo_block::ram::RamDisk;
-//! use ordo_check::{CheckError, Checker, Options};
+//! use ordo_check::{CheckError, Checker, FsckOptions};
 //! let executor = ordo_runtime::Executor::simulated(1);
-//! let checker = Checker::new(RamDisk::new(1 << 20), Options::default());
+//! let checker = Checker::new(RamDisk::new(1 << 20), FsckOptions::default());
 //! let result = executor.block_on(checker.run()).unwrap();
 //! assert!(matches!(result, Err(CheckError::NoSuperblock(_))));
 //! ```
@@ -53,5 +53,7 @@ mod walk;
 
 pub use checker::Checker;
 pub use finding::Finding;
-pub use report::{CheckError, ExtraName, Options, Phase, Progress, Repair, Report, Work};
+pub use report::{
+    CheckError, CheckPhase, CheckProgress, CheckWork, ExtraName, FsckOptions, Repair, Report,
+};
 pub use terms::{Count, Severity, Slot};

@@ -4,7 +4,7 @@ use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
 
 use crate::state::{ROOT, Run};
-use crate::{Finding, Phase};
+use crate::{CheckPhase, Finding};
 
 /// The greatest link count.
 const MOST_LINKS: u32 = i16::MAX as u32;
@@ -16,7 +16,7 @@ impl Run<'_> {
         // A file that lost+found takes in changes no other file's count, so one pass over the files is enough.
         // Directories are counted last, lost+found among them.
         for cg in 0..groups {
-            self.tell(Phase::References, cg, groups);
+            self.tell(CheckPhase::References, cg, groups);
             for within in 0..self.groups[cg].inodes.len() {
                 let info = self.groups[cg].inodes[within];
                 if info.kind != 0 && info.kind != DT_DIR {
@@ -33,7 +33,7 @@ impl Run<'_> {
                 self.check_count(self.dirs[idx].ino).await?;
             }
         }
-        self.tell(Phase::References, groups, groups);
+        self.tell(CheckPhase::References, groups, groups);
         Ok(())
     }
 

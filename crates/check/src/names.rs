@@ -9,7 +9,7 @@ use ordo_format::ufs2::superblock::FS_SUJ;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::state::{DirBlock, ROOT, Run};
-use crate::{ExtraName, Finding, Phase};
+use crate::{CheckPhase, ExtraName, Finding};
 
 /// The file in the root directory that holds the soft updates journal.
 const SUJ_FILE: &[u8] = b".sujournal";
@@ -52,7 +52,7 @@ impl Run<'_> {
         let (begun, whole): (Vec<_>, Vec<_>) =
             (0..self.dirs.len()).partition(|idx| self.is_begun_or_removed(*idx));
         for (done, idx) in whole.into_iter().enumerate() {
-            self.tell(Phase::Names, done, self.dirs.len());
+            self.tell(CheckPhase::Names, done, self.dirs.len());
             self.check_directory(idx, &mut names).await?;
         }
         let named: FxHashSet<u32> = names.refs.iter().map(|link| link.child).collect();
@@ -61,7 +61,7 @@ impl Run<'_> {
                 self.check_directory(idx, &mut names).await?;
             }
         }
-        self.tell(Phase::Names, self.dirs.len(), self.dirs.len());
+        self.tell(CheckPhase::Names, self.dirs.len(), self.dirs.len());
         if self.sb.flags & FS_SUJ != 0 && !self.has_suj_file {
             self.finding(Finding::JournalMissing {});
             self.sb.flags &= !FS_SUJ;

@@ -24,7 +24,7 @@ pub enum Repair {
 
 /// Options of a check.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FsckOptions {
     /// The action for findings.
     pub repair: Repair,
     /// The byte of the superblock, or of the copy, to use; otherwise it is searched for.
@@ -40,9 +40,9 @@ pub struct Options {
     pub max_findings: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for FsckOptions {
+    fn default() -> FsckOptions {
+        FsckOptions {
             repair: Repair::No,
             superblock: None,
             skip_clean: false,
@@ -56,7 +56,7 @@ impl Default for Options {
 /// The part of a check that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum CheckPhase {
     /// Blocks and sizes, counted in cylinder groups.
     Blocks,
     /// Path names, counted in directories.
@@ -72,11 +72,11 @@ pub enum Phase {
 }
 
 /// A function that is called as a check proceeds, with the phase, the work done, and the work in all.
-pub type Progress = Rc<dyn Fn(Phase, u64, u64)>;
+pub type CheckProgress = Rc<dyn Fn(CheckPhase, u64, u64)>;
 
 /// The work of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Work {
+pub struct CheckWork {
     /// Reads sent to the device.
     pub reads: u64,
     /// Bytes read.
@@ -147,7 +147,7 @@ pub struct Report {
     /// Findings that no repair removes.
     pub unrepairable: u64,
     /// The work of the check.
-    pub work: Work,
+    pub work: CheckWork,
     /// Files, directories and others in use after the check.
     pub files: u64,
     /// Fragments in use after the check, the file system's own included.
@@ -172,7 +172,7 @@ impl Report {
             skipped: false,
             repaired: false,
             unrepairable: 0,
-            work: Work::default(),
+            work: CheckWork::default(),
             files: 0,
             used_fragments: 0,
             fragments: 0,
@@ -192,7 +192,7 @@ impl Report {
     pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
         let is_ordered = matches!(finding, Finding::PointerBeyondEnd { .. }) && self.soft_updates;
         self.severity(finding) != Severity::Damage
-            || finding.is_mended_without_loss() && !is_ordered
+            || finding.is_repaired_without_loss() && !is_ordered
     }
 
     /// The action that a repair takes, or would take, for a finding.

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::copies::Copies;
 use crate::io::Io;
-use crate::{Finding, Options, Phase, Progress, Report, Slot};
+use crate::{CheckPhase, CheckProgress, Finding, FsckOptions, Report, Slot};
 
 /// The root directory's inode number, as directories store it.
 pub(crate) const ROOT: u32 = ROOT_INO as u32;
@@ -98,8 +98,8 @@ pub(crate) struct Refused {
 /// The state of a running check.
 pub(crate) struct Run<'d> {
     pub io: Io<'d>,
-    pub options: Options,
-    pub progress: Option<Progress>,
+    pub options: FsckOptions,
+    pub progress: Option<CheckProgress>,
     pub sb: Superblock,
     pub endian: Endian,
     /// Whether the superblock came from a copy.
@@ -147,7 +147,7 @@ impl<'d> Run<'d> {
         self.report.findings.push(finding);
     }
 
-    pub fn tell(&self, phase: Phase, done: usize, of: usize) {
+    pub fn tell(&self, phase: CheckPhase, done: usize, of: usize) {
         if let Some(progress) = &self.progress {
             progress(phase, done as u64, of as u64);
         }

@@ -8,7 +8,7 @@ use ordo_format::ufs2::superblock::{
 use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 
 use crate::copies::same_shape;
-use crate::{CheckError, Finding, Work};
+use crate::{CheckError, CheckWork, Finding};
 
 /// The distance from its start up to which a device is searched for copies to which nothing points, in bytes.
 const SEARCH_LIMIT: u64 = 1 << 30;
@@ -29,12 +29,12 @@ pub(crate) struct Found {
 /// The search for superblocks.
 pub(crate) struct Search<'d> {
     device: &'d Device,
-    pub work: Work,
+    pub work: CheckWork,
 }
 
 impl<'d> Search<'d> {
     pub fn new(device: &'d Device) -> Search<'d> {
-        Search { device, work: Work::default() }
+        Search { device, work: CheckWork::default() }
     }
 
     /// `len` bytes at `at`; `None` where the device ends before.

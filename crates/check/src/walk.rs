@@ -9,7 +9,7 @@ use crate::{Finding, Slot};
 
 /// The decision about an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AddressDecision {
     /// The file gets the block.
     Granted,
     /// The contents may be the file's, but the block is another's: it will be copied.
@@ -174,8 +174,8 @@ impl Run<'_> {
         let frags = (bytes >> self.sb.fshift) as u32;
         let verdict = self.judge(walk.ino, slot, addr, frags);
         match verdict {
-            Verdict::Granted => walk.sectors += self.sectors(frags),
-            Verdict::Refused => {
+            AddressDecision::Granted => walk.sectors += self.sectors(frags),
+            AddressDecision::Refused => {
                 walk.touched = true;
                 let addr = addr as u64;
                 let refused = Refused { ino: walk.ino, slot, level, lbn, addr, frags };
@@ -185,41 +185,41 @@ impl Run<'_> {
                 }
                 self.refused.push_back(refused);
             }
-            Verdict::Impossible => {
+            AddressDecision::Impossible => {
                 walk.touched = true;
                 return Seen::Clear;
             }
         }
         if level == 0 {
             walk.last = walk.last.max(Some(lbn));
-            if walk.is_dir && verdict == Verdict::Granted {
+            if walk.is_dir && verdict == AddressDecision::Granted {
                 walk.dir_blocks.push(DirBlock { lbn, addr: addr as u64, bytes });
             }
         }
-        if verdict == Verdict::Granted { Seen::Granted } else { Seen::Kept }
+        if verdict == AddressDecision::Granted { Seen::Granted } else { Seen::Kept }
     }
 
     /// Decides whether a file can have a run of fragments, and marks it used if so.
-    fn judge(&mut self, ino: u32, slot: Slot, raw: i64, count: u32) -> Verdict {
+    fn judge(&mut self, ino: u32, slot: Slot, raw: i64, count: u32) -> AddressDecision {
         let addr = raw as u64;
         let own = |sb: &ordo_format::ufs2::Superblock| {
             (addr..addr + u64::from(count)).any(|frag| sb.is_own(frag, 1))
         };
         if raw < 0 || !self.sb.has_frags(addr, count.into()) || own(&self.sb) {
             self.finding(Finding::BadBlock { ino, slot, addr: raw });
-            return Verdict::Impossible;
+            return AddressDecision::Impossible;
         }
         let frag = self.sb.frag as u32;
         if (addr % u64::from(frag)) as u32 + count > frag {
             self.finding(Finding::Misaligned { ino, slot, addr, count });
-            return Verdict::Refused;
+            return AddressDecision::Refused;
         }
         if !self.is_free(addr, count) {
             self.finding(Finding::DuplicateBlock { ino, slot, addr, count });
-            return Verdict::Refused;
+            return AddressDecision::Refused;
         }
         self.take(addr, count);
-        Verdict::Granted
+        AddressDecision::Granted
     }
 
     /// Looks at addresses as [`look`](Self::look) does, for the extended attributes, which have no indirect blocks.
@@ -233,13 +233,13 @@ impl Run<'_> {
         let slot = Slot::Attributes(n as u32);
         let frags = (self.sb.file_block_size(size, n as u64) >> self.sb.fshift) as u32;
         match self.judge(walk.ino, slot, addr, frags) {
-            Verdict::Granted => walk.sectors += self.sectors(frags),
-            Verdict::Refused => {
+            AddressDecision::Granted => walk.sectors += self.sectors(frags),
+            AddressDecision::Refused => {
                 walk.touched = true;
                 let (ino, addr, lbn) = (walk.ino, addr as u64, n as u64);
                 self.refused.push_back(Refused { ino, slot, level: 0, lbn, addr, frags });
             }
-            Verdict::Impossible => {
+            AddressDecision::Impossible => {
                 walk.touched = true;
                 return false;
             }

@@ -5,7 +5,7 @@ mod support;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_check::{Options, Repair};
+use ordo_check::{FsckOptions, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_format::Endian;
 use support::{assert_clean, check, check_with};
@@ -80,7 +80,7 @@ fn a_file_system_with_one_of_everything_is_consistent() {
 #[test]
 fn a_clean_mark_can_be_believed() {
     let (disk, _) = support::populated(Endian::Little);
-    let options = Options { skip_clean: true, ..Options::default() };
+    let options = FsckOptions { skip_clean: true, ..FsckOptions::default() };
     let report = check_with(&disk, options).unwrap();
     assert!(report.skipped && report.exit_code() == 0 && report.work.inodes == 0);
 }

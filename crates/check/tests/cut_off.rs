@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ordo_block::Operation;
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap};
-use ordo_check::{Checker, Options, Repair};
+use ordo_check::{Checker, FsckOptions, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_ordering::NoOrder;
@@ -32,12 +32,12 @@ fn full_root() -> Rc<RamDisk> {
     let work = async move {
         let fs = mount::mount(&rt, device, NoOrder, &MountOptions::default()).await.unwrap();
         let mut names = names().into_iter();
-        let dir = fs.make(fs.root(), &names.next().unwrap(), &NewNode::directory(0o755)).await;
+        let dir = fs.create(fs.root(), &names.next().unwrap(), &NewNode::directory(0o755)).await;
         let dir = dir.unwrap().ino;
-        let lost = fs.make(dir, b"without-a-name", &NewNode::file(0o644)).await;
+        let lost = fs.create(dir, b"without-a-name", &NewNode::file(0o644)).await;
         fs.write(lost.unwrap().ino, 0, b"contents").await.unwrap();
         for name in names {
-            fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
+            fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
         }
         fs.unmount().await.unwrap();
         u32::try_from(dir.0).unwrap()
@@ -58,7 +58,7 @@ fn what_had_a_name_keeps_it_when_a_repair_is_cut_off() {
     let recorder = Recorder::new(true);
     let tap = Rc::new(Tap::new(&rt, disk.clone()));
     tap.attach(recorder.clone());
-    let options = Options { repair: Repair::Yes, ..Options::default() };
+    let options = FsckOptions { repair: Repair::Yes, ..FsckOptions::default() };
     let report = executor.block_on(Checker::new(tap, options).run()).unwrap().unwrap();
     assert!(report.findings.iter().any(|f| f.kind() == "UnreferencedInode"), "{report}");
     assert_clean(&disk, "after the repair");

@@ -8,7 +8,7 @@ mod support;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_check::{CheckError, Options, Repair};
+use ordo_check::{CheckError, FsckOptions, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::SBLOCK_SIZE;
@@ -256,7 +256,7 @@ fn memory_for_findings_is_bounded() {
     let surgeon = Surgeon::new(&disk);
     let block = surgeon.byte(surgeon.inode(inodes.huge).ib[0] as u64);
     disk.store(block, &[0x7f; 8192]);
-    let options = Options { max_findings: 10, ..Options::default() };
+    let options = FsckOptions { max_findings: 10, ..FsckOptions::default() };
     let report = check_with(&disk, options).unwrap();
     assert_eq!(report.findings.len(), 10);
     assert!(report.suppressed > 1000);

@@ -10,7 +10,7 @@ mod support;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_check::{Options, Repair, Report, Severity};
+use ordo_check::{FsckOptions, Repair, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK};
 use ordo_format::ufs2::{bitmap, dir};
@@ -173,8 +173,11 @@ fn ordinary_states_are_leaks_and_are_cleared() {
             assert_eq!(looked.counts.keys().max(), Some(worst), "{name}:\n{looked}");
             assert!(!looked.to_string().contains("unexpected"), "{looked}");
             // A preen that looks only at used inodes repairs all of it.
-            let options =
-                Options { repair: Repair::Preen, trust_bitmaps: true, ..Options::default() };
+            let options = FsckOptions {
+                repair: Repair::Preen,
+                trust_bitmaps: true,
+                ..FsckOptions::default()
+            };
             let preened = check_with(&s.disk, options).unwrap();
             assert_eq!(preened.findings, looked.findings, "{name}");
             assert!(preened.repaired && preened.exit_code() == 1, "{name}:\n{preened}");
@@ -259,7 +262,7 @@ fn trusting_the_bitmaps_reads_fewer_inodes() {
     let s = crashed(&sound);
     s.remove_entry(ROOT, "large");
     let all = check(&s.disk, Repair::No).unwrap();
-    let options = Options { trust_bitmaps: true, ..Options::default() };
+    let options = FsckOptions { trust_bitmaps: true, ..FsckOptions::default() };
     let few = check_with(&s.disk, options.clone()).unwrap();
     assert_eq!(all.findings, few.findings);
     assert_eq!(all.work.inodes_used, few.work.inodes_used);

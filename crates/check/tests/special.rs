@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_check::{CheckError, Checker, Finding, Options, Phase, Repair, Severity};
+use ordo_check::{CheckError, CheckPhase, Checker, Finding, FsckOptions, Repair, Severity};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_format::Endian;
@@ -26,12 +26,12 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
         .block_on(async {
             let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
             let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
-            let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
-            let many = fs.make(fs.root(), b"many", &NewNode::directory(0o755)).await.unwrap().ino;
+            let file = fs.create(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
+            let many = fs.create(fs.root(), b"many", &NewNode::directory(0o755)).await.unwrap().ino;
             for i in 0..32_766 {
                 fs.link(file, many, format!("{i:x}").as_bytes()).await.unwrap();
             }
-            let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+            let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
             fs.unmount().await.unwrap();
             (file.0 as u32, dir.0 as u32)
         })
@@ -62,14 +62,14 @@ fn without_space(full: bool) -> Rc<RamDisk> {
     let work = async {
         let mounted = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await;
         let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
-        let dir = fs.make(fs.root(), b"d", &NewNode::directory(0o755)).await.unwrap().ino;
-        fs.make(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
-        let file = fs.make(fs.root(), b"f", &NewNode::file(0o644)).await.unwrap();
+        let dir = fs.create(fs.root(), b"d", &NewNode::directory(0o755)).await.unwrap().ino;
+        fs.create(dir, b"inner", &NewNode::file(0o644)).await.unwrap();
+        let file = fs.create(fs.root(), b"f", &NewNode::file(0o644)).await.unwrap();
         fs.write(file.ino, 0, &[1; 700]).await.unwrap();
         // The loop writes until no fragment is left.
         for n in 0..8 {
             let name = format!("fill{n}");
-            let fill = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
+            let fill = fs.create(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
             for size in [4096, 512] {
                 let mut at = fs.getattr(fill.ino).await.unwrap().size;
                 while fs.write(fill.ino, at, &vec![1; size]).await.is_ok() {
@@ -78,7 +78,7 @@ fn without_space(full: bool) -> Rc<RamDisk> {
             }
         }
         for letter in (b'A'..=b'Z').chain(b'0'..=b'9').chain(b'k'..=b'z').filter(|_| full) {
-            if fs.make(fs.root(), &[letter], &NewNode::file(0o644)).await.is_err() {
+            if fs.create(fs.root(), &[letter], &NewNode::file(0o644)).await.is_err() {
                 break;
             }
         }
@@ -170,7 +170,8 @@ fn a_superblock_can_be_chosen() {
     let surgeon = Surgeon::new(&disk);
     let copy = surgeon.byte(surgeon.sb.cg_superblock(2));
     disk.store(65536, &[0; SBLOCK_SIZE]);
-    let at = |at| Options { superblock: Some(at), repair: Repair::Yes, ..Options::default() };
+    let at =
+        |at| FsckOptions { superblock: Some(at), repair: Repair::Yes, ..FsckOptions::default() };
     let error = check_with(&disk, at(65536)).unwrap_err();
     assert!(matches!(error, CheckError::Superblock { at: 65536, .. }), "{error}");
     let error = check_with(&disk, at(1 << 50)).unwrap_err();
@@ -188,7 +189,7 @@ fn a_crashed_file_system_is_marked_clean_once_it_is() {
         .change_superblock(|sb| (sb.clean, sb.flags) = (0, sb.flags | FS_UNCLEAN | FS_NEEDSFSCK));
     let report = check(&disk, Repair::No).unwrap();
     assert!(!report.was_clean && report.is_consistent() && report.exit_code() == 0);
-    let skip = Options { skip_clean: true, repair: Repair::Preen, ..Options::default() };
+    let skip = FsckOptions { skip_clean: true, repair: Repair::Preen, ..FsckOptions::default() };
     let report = check_with(&disk, skip).unwrap();
     assert!(!report.skipped && report.work.writes == 1, "only the superblock is written");
     let again = Surgeon::new(&disk).sb;
@@ -208,7 +209,7 @@ fn a_report_says_what_where_and_what_was_done() {
     surgeon.change_inode(inodes.sub, |node| node.nlink = 9);
     let phases = Rc::new(RefCell::new(Vec::new()));
     let seen = phases.clone();
-    let checker = Checker::new(disk.clone(), Options::default())
+    let checker = Checker::new(disk.clone(), FsckOptions::default())
         .on_progress(Rc::new(move |phase, done, of| seen.borrow_mut().push((phase, done, of))));
     let executor = ordo_runtime::Executor::simulated(1);
     let report = executor.block_on(checker.run()).unwrap().unwrap();
@@ -233,8 +234,8 @@ fn a_report_says_what_where_and_what_was_done() {
     assert_eq!(json["findings"][0]["kind"], "block-count");
     assert_eq!(json["counts"]["leak-only"], 1);
     let phases = phases.borrow();
-    assert_eq!(phases.first().unwrap().0, Phase::Blocks);
-    assert_eq!(phases.last().unwrap().0, Phase::Groups);
+    assert_eq!(phases.first().unwrap().0, CheckPhase::Blocks);
+    assert_eq!(phases.last().unwrap().0, CheckPhase::Groups);
     assert!(phases.iter().all(|(_, done, of)| done <= of));
 }
 

@@ -5,11 +5,12 @@ mod crash;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ordo_bench::age;
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Cleaning, Format, MetadataSize, System};
+use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -121,12 +122,14 @@ pub struct Chosen {
     pub name: String,
     /// Options of its cleaner.
     pub cleaning: Option<Cleaning>,
+    /// Options of DualFS.
+    pub dual: Option<DualOptions>,
 }
 
 impl Chosen {
     /// A system without options.
     pub fn usual(system: System) -> Chosen {
-        Chosen { system, name: system.name().to_owned(), cleaning: None }
+        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None }
     }
 
     fn set(&mut self, option: &str) -> Result<(), String> {
@@ -134,8 +137,13 @@ impl Chosen {
         if !self.system.has_cleaner() {
             return Err(format!("{} has no cleaner, and takes no options", self.system.name()));
         }
-        let cleaning = self.cleaning.get_or_insert_default();
-        cleaning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
+            let dual = self.dual.get_or_insert_default();
+            dual.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        } else {
+            let cleaning = self.cleaning.get_or_insert_default();
+            cleaning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        }
         self.name.push(if self.name.contains(':') { ',' } else { ':' });
         self.name.push_str(option);
         Ok(())
@@ -160,6 +168,10 @@ fn chosen(text: &str) -> Result<ChosenList, String> {
         }
     }
     Ok(ChosenList(all))
+}
+
+fn ageing(text: &str) -> Result<age::ChurnOptions, String> {
+    text.parse::<age::ChurnOptions>().map_err(|e| e.to_string())
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
@@ -220,6 +232,7 @@ Examples:
   ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
+  ordo compare --aged                the same on file systems that have been full for long
   ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].
@@ -235,6 +248,10 @@ pub struct Compare {
     /// Do not cut the power in the middle of each run.
     #[arg(long)]
     pub no_recovery: bool,
+    /// Let files come and go first, as `ordo age` does, until the file system has aged. PROFILE is agrawal, douceur, meyer,
+    /// server or a file, with options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "agrawal", value_parser = ageing)]
+    pub aged: Option<age::ChurnOptions>,
     /// Show every measure, with writes by the kind of block, one column for each system.
     #[arg(long)]
     pub wide: bool,
@@ -323,16 +340,22 @@ Examples:
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
   ordo mkfs /dev/sdx1 --soft-updates
   ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
-  ordo mkfs dual.img --fs dualfs --size 4g --meta 10%")]
+  ordo mkfs dual.img --fs dualfs --size 4g --meta 10%
+  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3")]
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
     /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
     pub fs: Made,
-    /// Size of the metadata device of a DualFS, at the start of the disk: bytes, or a share as in 10% [default: 10%].
+    /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
+    /// or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
     pub meta: Option<MetadataSize>,
+    /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
+    /// first path is the data device.
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
@@ -396,6 +419,10 @@ Examples:
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
     /// listed.
     #[arg(long, short, value_name = "PART")]
@@ -431,6 +458,10 @@ Examples:
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
     pub no: bool,
@@ -471,6 +502,10 @@ pub struct Ls {
     /// The file or directory to list.
     #[arg(default_value = "/")]
     pub path: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
@@ -494,6 +529,10 @@ pub struct Cat {
     /// The paths of the files.
     #[arg(required = true)]
     pub paths: Vec<String>,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
 }
 
 /// `ordo cp`.
@@ -512,6 +551,10 @@ pub struct Cp {
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
+    /// The metadata device of the destination if it is an image, otherwise of the source, where that is the data device of a
+    /// DualFS on two devices [default: searched beside the image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -537,6 +580,10 @@ pub struct Import {
     /// The destination in the image, created if it does not exist.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
@@ -564,6 +611,10 @@ pub struct Export {
     /// The directory or file to copy.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ordo_block::file::{Access, FileDisk, OpenError};
-use ordo_block::overlay::Overlay;
-use ordo_block::{BlockDevice, Device};
+use ordo_block::Device;
+use ordo_block::file::{FileAccess, OpenError};
 use ordo_report::number;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_systems::{Format, MountOptions, Mounted, format_of};
 use ordo_vfs::AnyFs;
+
+use crate::pair::{self, Named, erased};
 
 /// Does a command's work in real time.
 ///
@@ -46,11 +47,11 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
 ///
 /// # Errors
 /// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
-pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
-    let disk = FileDisk::open(runtime, path, Access::ReadWrite)?.erase();
-    let name = || path.display().to_string();
-    let format = format_of(&disk).await.with_context(name)?;
-    format.edit(runtime, std::slice::from_ref(&disk)).await.with_context(name)
+pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
+    let disks = erased(named.open(runtime, FileAccess::ReadWrite).await?, false);
+    let name = || named.words();
+    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    format.edit(runtime, &disks).await.with_context(name)
 }
 
 /// Mounts the file system in an image for reading, even if it was not unmounted. A log is then replayed in
@@ -58,16 +59,14 @@ pub async fn open(runtime: &Runtime, path: &Path) -> Result<Mounted> {
 ///
 /// # Errors
 /// The image cannot be opened, or its file system cannot be mounted.
-pub async fn open_to_read(runtime: &Runtime, path: &Path) -> Result<AnyFs> {
-    let disk = FileDisk::open(runtime, path, Access::ReadOnly)?;
-    let disk = Overlay::new(disk).erase();
-    let name = || path.display().to_string();
-    let format = format_of(&disk).await.with_context(name)?;
-    if let Some(said) = replay_log(runtime, format, std::slice::from_ref(&disk), path, true).await {
+pub async fn open_to_read(runtime: &Runtime, named: Named<'_>) -> Result<AnyFs> {
+    let disks = erased(named.open(runtime, FileAccess::ReadOnly).await?, true);
+    let name = || named.words();
+    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    if let Some(said) = replay_log(runtime, format, &disks, named.image, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
-    let disks = std::slice::from_ref(&disk);
-    let mounted = format.read(runtime, disks, &MountOptions::default()).await;
+    let mounted = format.read(runtime, &disks, &MountOptions::default()).await;
     Ok(mounted.with_context(name)?.fs().clone())
 }
 

@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod image;
+mod pair;
 mod partition;
 mod text;
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, anyhow, bail};
 use ordo_block::file::FileDisk;
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device, Geometry};
 use ordo_format::label::{self, Kind, Range, SECTOR};
 
@@ -13,7 +13,7 @@ const CHAIN_MAX: u32 = 128;
 
 /// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Partition {
+pub struct PartitionRow {
     /// The name: a number, a letter of a BSD label, or both.
     pub name: String,
     /// Its first byte.
@@ -30,7 +30,7 @@ pub struct Partition {
 ///
 /// # Errors
 /// The device failed.
-pub async fn list(disk: &Device) -> Result<Vec<Partition>> {
+pub async fn list(disk: &Device) -> Result<Vec<PartitionRow>> {
     let Geometry { bytes, .. } = disk.geometry();
     let mut found: Vec<(u32, Range)> = match label::mbr(&sector(disk, 0).await?) {
         None => Vec::new(),
@@ -60,9 +60,9 @@ pub async fn list(disk: &Device) -> Result<Vec<Partition>> {
     Ok(out)
 }
 
-fn partition(name: String, range: Range) -> Partition {
+fn partition(name: String, range: Range) -> PartitionRow {
     let Range { start, len, kind, name: label } = range;
-    Partition { name, start, bytes: len, kind: kind.to_string(), label }
+    PartitionRow { name, start, bytes: len, kind: kind.to_string(), label }
 }
 
 async fn sector(disk: &Device, at: u64) -> Result<Vec<u8>> {
@@ -116,7 +116,7 @@ async fn labelled(
     slice: &str,
     start: u64,
     len: u64,
-    out: &mut Vec<Partition>,
+    out: &mut Vec<PartitionRow>,
 ) -> Result<()> {
     let entries = label::bsd(&sector(disk, start + SECTOR).await?).unwrap_or_default();
     for (letter, mut range) in entries {
@@ -132,9 +132,9 @@ async fn labelled(
 ///
 /// # Errors
 /// There is no such partition, or the device failed.
-pub async fn take(disk: Rc<FileDisk>, name: Option<&str>) -> Result<Part<Rc<FileDisk>>> {
+pub async fn take(disk: Rc<FileDisk>, name: Option<&str>) -> Result<Partition<Rc<FileDisk>>> {
     let bytes = disk.geometry().bytes;
-    let Some(name) = name else { return Ok(Part::new(disk, 0, bytes)) };
+    let Some(name) = name else { return Ok(Partition::new(disk, 0, bytes)) };
     let all = list(&disk.clone().erase()).await?;
     if all.is_empty() {
         bail!("the disk has no partitions that Ordo can read (GPT, MBR, BSD label)");
@@ -143,5 +143,5 @@ pub async fn take(disk: Rc<FileDisk>, name: Option<&str>) -> Result<Part<Rc<File
         let names: Vec<&str> = all.iter().map(|p| p.name.as_str()).collect();
         anyhow!("there is no partition {name}; there are {}", names.join(", "))
     })?;
-    Ok(Part::new(disk, found.start, found.bytes))
+    Ok(Partition::new(disk, found.start, found.bytes))
 }

@@ -57,6 +57,24 @@ fn systems_in_memory_give_the_same_again() {
     }
 }
 
+/// `ordo compare --aged` says how old the file systems are, with and without a profile, and refuses what is no option.
+#[test]
+fn a_comparison_says_how_its_file_systems_have_aged() {
+    let compare = |aged: &str| {
+        let work = ["-f", "ffs-none", "-w", "create-delete:files=20", "--size", "96m", "-q"];
+        ordo(&[&["compare", aged, "--wide"], &work[..]].concat())
+    };
+    let (table, said, code) = compare("--aged=server:util=50%,overwrites=1");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(table.contains("Aged by server: 50 % full, the space written 1 times."), "{table}");
+    assert!(table.contains("layout score before ageing") && table.contains("and after it"));
+    let (table, said, code) = compare("--aged");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(table.contains("Aged by agrawal: 76 % full"), "{table}");
+    let (_, said, code) = compare("--aged=agrawal:slow");
+    assert!(code == Some(2) && said.contains("util= and overwrites="), "{said}");
+}
+
 /// The table in the README is a part of what its command prints today.
 #[test]
 fn the_table_of_the_readme_is_of_today() {

@@ -103,7 +103,7 @@ fn with_names_in_its_log() -> Vec<u8> {
             journaled.mount(&rt, &Device::of_each(&disks), &MountOptions::default()).await.unwrap();
         for n in 0..20 {
             let name = format!("file-{n}").into_bytes();
-            fs.make(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
+            fs.create(fs.root(), &name, &NewNode::file(0o644)).await.unwrap();
         }
         disks[0].snapshot().to_vec()
     };

@@ -138,22 +138,22 @@ fn parts_make_a_whole_or_an_error() {
 /// A run of several crash cycles is counted as such. Its failures are saved with their run, and repeated. A
 /// campaign with another number of cycles is not continued.
 #[test]
-fn lives_are_counted_and_their_failures_repeated() {
+fn crash_cycles_are_counted_and_their_failures_repeated() {
     let dir = tempfile::tempdir().unwrap();
-    let lives = ["--fs", "ffs-sync,lffs-file", "--lives", "3", "-o", "lives.json"];
-    let (code, out, err) = crash(dir.path(), &small(&lives));
+    let cycles = ["--fs", "ffs-sync,lffs-file", "--cycles", "3", "-o", "cycles.json"];
+    let (code, out, err) = crash(dir.path(), &small(&cycles));
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("2 run(s) of 3 lives") && out.contains("  lives"), "{out}");
-    let text = std::fs::read_to_string(dir.path().join("lives.json")).unwrap();
+    assert!(out.contains("2 run(s) of 3 crash cycles") && out.contains("  cycles"), "{out}");
+    let text = std::fs::read_to_string(dir.path().join("cycles.json")).unwrap();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let rows = value["rows"].as_array().unwrap();
-    assert!(rows.iter().all(|r| r["lives"] == 6 && r["runs"] == 2), "{text}");
-    let other = ["--fs", "ffs-sync,lffs-file", "--lives", "2", "--resume", "-o", "lives.json"];
+    assert!(rows.iter().all(|r| r["cycles"] == 6 && r["runs"] == 2), "{text}");
+    let other = ["--fs", "ffs-sync,lffs-file", "--lives", "2", "--resume", "-o", "cycles.json"];
     let (code, _, err) = crash(dir.path(), &small(&other));
-    assert!(code == 1 && err.contains("the number of lives is 3, not 2"), "{err}");
+    assert!(code == 1 && err.contains("the number of crash cycles is 3, not 2"), "{err}");
     let bench = ["--quiet", "--lives", "2", "--workload", "postmark:files=8,transactions=10"];
     let (code, _, err) = crash(dir.path(), &bench);
-    assert!(code == 1 && err.contains("--lives goes with --workload random"), "{err}");
+    assert!(code == 1 && err.contains("--cycles goes with --workload random"), "{err}");
 
     // Without order, but held to another system's promise, a later cycle is the first to break it with some
     // seed.
@@ -161,19 +161,20 @@ fn lives_are_counted_and_their_failures_repeated() {
         let (name, seed) = (format!("f{seed}.json"), seed.to_string());
         let what = ["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-soft-updates"];
         let how = ["--workload", "random:clients=1,steps=2", "--states", "40", "--runs", "1"];
-        let args = [&what[..], &how, &["--lives", "4", "--seed", &seed, "--save", &name]].concat();
+        let args = [&what[..], &how, &["--cycles", "4", "--seed", &seed, "--save", &name]].concat();
         let code = crash(dir.path(), &args).0;
         let text = std::fs::read_to_string(dir.path().join(&name)).unwrap_or_default();
-        (code == 1 && text.contains("life 1 ended:")).then_some((name, text))
+        (code == 1 && text.contains("cycle 1 ended:")).then_some((name, text))
     });
     let (name, text) = later.expect("a failure of a later life");
     let (code, told, err) = crash(dir.path(), &["replay", &name]);
     assert_eq!(code, 1, "{told}{err}");
-    assert!(told.contains("life 1 ended:") && told.contains("a promise is broken"), "{told}");
+    assert!(told.contains("cycle 1 ended:") && told.contains("a promise is broken"), "{told}");
     let json = crash(dir.path(), &["replay", &name, "--json"]).1;
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(value(&json)["broken"], value(&text)["broken"]);
-    std::fs::write(dir.path().join(&name), text.replace("life 1 ended:", "life 2 ended:")).unwrap();
+    std::fs::write(dir.path().join(&name), text.replace("cycle 1 ended:", "life 2 ended:"))
+        .unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", &name]);
     assert!(code == 1 && err.contains("changed after it was written"), "{err}");
 }

@@ -5,6 +5,7 @@
 mod calling;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use calling::{done, ordo, text};
 
@@ -58,4 +59,135 @@ fn sizes_that_cannot_be_are_refused_in_words() {
     refused(&["--fs", "dualfs", "--frag-size", "1k"], "--frag-size does not go with a DualFS");
     refused(&["--fs", "lfs", "--meta", "10%"], "--meta does not go with an LFS");
     refused(&["--fs", "dualfs-2"], "takes two disks");
+}
+
+/// A pair on two images, in directories of their own: `[data, metadata]`.
+fn made_pair(dir: &Path) -> [PathBuf; 2] {
+    let paths = ["data", "metadata"].map(|name| {
+        let folder = dir.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder.join("half.img")
+    });
+    let [data, metadata] = &paths;
+    let args = ["mkfs", text(data), "--fs", "dualfs", "--size", "64m", "--meta-device"];
+    let made = done(&[&args[..], &[text(metadata), "--meta", "8m"]].concat());
+    assert!(made.contains("metadata: 8 MB") && made.contains("on a device of its own"), "{made}");
+    assert!(made.contains(&format!("metadata device: {}", metadata.display())), "{made}");
+    paths
+}
+
+#[test]
+fn a_pair_on_two_images_is_known_by_every_command() {
+    let temp = tempfile::tempdir().unwrap();
+    let [data, metadata] = made_pair(temp.path());
+    let lengths = [&data, &metadata].map(|path| fs::metadata(path).unwrap().len());
+    assert_eq!(lengths, [64 << 20, 8 << 20]);
+    let (data, device) = (text(&data), ["--meta-device", text(&metadata)]);
+    let with = |args: &[&str]| done(&[args, &device[..]].concat());
+    let folder = temp.path().join("from");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a file"), vec![7; 100_000]).unwrap();
+    with(&["import", text(&folder), data]);
+    assert!(with(&["ls", data]).contains("a file"));
+    let single = temp.path().join("b");
+    fs::write(&single, "words").unwrap();
+    with(&["cp", text(&single), &format!("{data}:/")]);
+    assert_eq!(with(&["cat", data, "/b"]), "words");
+    let copied = temp.path().join("c");
+    with(&["cp", &format!("{data}:/b"), text(&copied)]);
+    assert_eq!(fs::read(copied).unwrap(), b"words");
+    let checked = with(&["fsck", data]);
+    assert!(checked.contains("consistent: 4 files"), "{checked}");
+    let out = temp.path().join("to");
+    with(&["export", data, text(&out)]);
+    assert_eq!(fs::read(out.join("a file")).unwrap(), vec![7; 100_000]);
+    let info = with(&["info", data, "--groups"]);
+    assert!(info.starts_with("DualFS, pair ") && info.contains("group 0: "), "{info}");
+    for line in [format!("metadata device: {}", device[1]), format!("data device: {data}")] {
+        assert!(info.contains(&line), "{info}");
+    }
+    let shown: serde_json::Value = serde_json::from_str(&with(&["info", data, "--json"])).unwrap();
+    assert_eq!((&shown["role"], &shown["metadata_device"]), (&"both".into(), &device[1].into()));
+    let (code, _, errors) = ordo(&[&["mkfs", data, "--fs", "dualfs"], &device[..]].concat());
+    assert!(code != 0 && errors.contains("holds a DualFS; --force"), "{errors}");
+}
+
+/// Where one half is named, the other is found beside it by the pair's identifier, whatever else is there; where it is not, or
+/// is there twice, the message says so.
+#[test]
+fn the_other_half_is_found_beside_the_image() {
+    let temp = tempfile::tempdir().unwrap();
+    let [data, metadata] = made_pair(temp.path());
+    let missing = |image: &Path, why: &str| {
+        let (code, _, errors) = ordo(&["ls", text(image)]);
+        assert!(code != 0 && errors.contains(why), "{errors}");
+    };
+    missing(&data, "no metadata device of it is in");
+    missing(&metadata, "no data device of it is in");
+    let (code, out, errors) = ordo(&["info", text(&metadata)]);
+    assert!(code == 0 && out.starts_with("DualFS, metadata device of the pair"), "{out}");
+    assert!(errors.contains("name the data device, and this one with --meta-device"), "{errors}");
+    let near = temp.path().join("near");
+    let others = made_pair(&near);
+    for (number, path) in others.iter().enumerate() {
+        fs::rename(path, near.join(format!("other-{number}"))).unwrap();
+    }
+    let halves = [near.join("d"), near.join("m")];
+    fs::copy(&data, &halves[0]).unwrap();
+    fs::copy(&metadata, &halves[1]).unwrap();
+    fs::write(near.join("a text"), "nothing of it").unwrap();
+    done(&["import", text(&temp.path().join("data")), text(&halves[0])]);
+    for half in &halves {
+        assert!(done(&["ls", text(half)]).contains("half.img"));
+    }
+    fs::copy(&halves[1], near.join("m2")).unwrap();
+    missing(&halves[0], "name one with --meta-device");
+}
+
+#[test]
+fn halves_that_do_not_belong_together_are_refused_in_words() {
+    let temp = tempfile::tempdir().unwrap();
+    let [data, metadata] = made_pair(temp.path());
+    let foreign = made_pair(&temp.path().join("foreign"));
+    let plain = temp.path().join("plain.img");
+    let empty = temp.path().join("empty.img");
+    fs::write(&empty, vec![0; 1 << 20]).unwrap();
+    done(&["mkfs", text(&plain), "--size", "64m"]);
+    let [old_data, old_metadata] = ["old-d", "old-m"].map(|name| temp.path().join(name));
+    fs::copy(&data, &old_data).unwrap();
+    fs::copy(&metadata, &old_metadata).unwrap();
+    let folder = temp.path().join("from");
+    fs::create_dir(&folder).unwrap();
+    done(&["import", text(&folder), text(&data), "--meta-device", text(&metadata)]);
+    let refused = |image: &Path, device: &Path, why: &str| {
+        for command in ["ls", "info", "fsck"] {
+            let (code, out, errors) = ordo(&[command, text(image), "--meta-device", text(device)]);
+            let said = format!("{out}{errors}");
+            assert!(code != 0 && said.contains(why), "{command}: {code}: {said}");
+        }
+    };
+    refused(&metadata, &data, "the devices are swapped");
+    refused(&data, &data, "both are data devices");
+    refused(&metadata, &metadata, "both are metadata devices");
+    refused(&data, &foreign[1], "the data device of the pair");
+    refused(&old_data, &metadata, "the data device is older");
+    refused(&data, &old_metadata, "the metadata device is older");
+    refused(&data, &plain, "the metadata device is not half of a DualFS");
+    refused(&plain, &metadata, "holds a UFS2: --meta-device does not go with it");
+    refused(&empty, &metadata, "holds no file system, and so no data device");
+    refused(&data, &temp.path().join("none"), "No such file");
+    let cut = temp.path().join("cut");
+    fs::write(&cut, &fs::read(&data).unwrap()[..32 << 20]).unwrap();
+    refused(&cut, &metadata, "cut short?");
+    let mkfs = |args: &[&str], why: &str| {
+        let new = temp.path().join("new");
+        let new_metadata = temp.path().join("new-m");
+        let fixed = ["mkfs", text(&new), "--size", "64m", "--meta-device", text(&new_metadata)];
+        let (code, _, errors) = ordo(&[&fixed, args].concat());
+        assert!(code != 0 && errors.contains(why), "{args:?}: {errors}");
+    };
+    mkfs(&[], "--meta-device does not go with a UFS2");
+    let (code, _, errors) =
+        ordo(&["mkfs", text(&plain), "--fs", "dualfs", "--force", "--meta-device", text(&plain)]);
+    assert!(code != 0 && errors.contains("cannot be both devices"), "{errors}");
 }

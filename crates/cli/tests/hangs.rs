@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, ORDERINGS, can_mount, ordo, run, text, wait_until_gone};
-use ordo_pseudo::{Keep, Place, Session, Setup};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Session, Transport};
 use rustix::io::Errno;
 
 /// The time that anything may take on a machine that is busy with other tests.
@@ -247,7 +247,7 @@ fn a_device_that_is_pulled_out() {
     }
     for ordering in ["sync", "soft-updates", "journal"] {
         let disk = Disk::new(ordering, 64);
-        let setup = Setup::new(Place::Path(disk.image().into()), Keep::Last(1));
+        let setup = DeviceSetup::new(Transport::Path(disk.image().into()), KeepRequests::Last(1));
         let session = Session::with(setup).unwrap();
         let device = session.device().to_str().unwrap().to_owned();
         let out = mount(&device, &disk);

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use ordo_crash::history::Watched;
-use ordo_crash::{Budget, Config, Geometry, Model, Promise, Scheme, Workload, explore_run, record};
+use ordo_crash::history::RecordingFs;
+use ordo_crash::{
+    Budget, Config, CrashModel, FsGeometry, Promise, RunWorkload, Scheme, explore_run, record,
+};
 use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
 use ordo_runtime::cpu::CpuModel;
 use ordo_systems::OnFfs;
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -32,7 +34,7 @@ impl<F: FileSystem> Pool<F> {
     async fn make(&mut self) -> FsResult<()> {
         let name = format!("{}", self.made).into_bytes();
         self.made += 1;
-        let ino = self.fs.make(self.fs.root(), &name, &NewNode::file(0o644)).await?.ino;
+        let ino = self.fs.create(self.fs.root(), &name, &NewNode::file(0o644)).await?.ino;
         let size = self.rng.random_range(500..10_000);
         self.files.push((name, ino, 0));
         let last = self.files.len() - 1;
@@ -63,14 +65,14 @@ impl<F: FileSystem> Pool<F> {
     }
 }
 
-impl Workload for Files {
+impl RunWorkload for Files {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         rt.cpu().set_model(CpuModel::PENTIUM_II_300);
-        let fs = Charged::new(client(0), rt.clone());
+        let fs = WithCpuCost::new(client(0), rt.clone());
         let rng = Pcg64Mcg::seed_from_u64(1);
         let mut pool = Pool { fs, rng, files: Vec::new(), made: 0 };
         let said = |e: ordo_vfs::FsError| e.to_string();
@@ -94,7 +96,8 @@ fn processor() -> f64 {
 
 fn measure(scheme: &impl Scheme, work: &Files, states: usize) {
     let started = Instant::now();
-    let run = Arc::new(record(scheme, work, &Config::new(1, Model::Volatile)).expect("it runs"));
+    let run =
+        Arc::new(record(scheme, work, &Config::new(1, CrashModel::Volatile)).expect("it runs"));
     let recorded = started.elapsed().as_secs_f64();
     println!(
         "{}: recorded in {recorded:.1} s: {} writes, {} calls",
@@ -130,7 +133,7 @@ fn measure(scheme: &impl Scheme, work: &Files, states: usize) {
 fn main() {
     let number = |n: usize| std::env::args().nth(n).and_then(|text| text.parse::<usize>().ok());
     let work = Files { files: number(1).unwrap_or(300), transactions: number(2).unwrap_or(3000) };
-    let shape = Geometry::default().sized((number(3).unwrap_or(64) as u64) << 20);
+    let shape = FsGeometry::default().sized((number(3).unwrap_or(64) as u64) << 20);
     let states = number(4).unwrap_or(5000);
     let only = std::env::args().nth(5);
     let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);

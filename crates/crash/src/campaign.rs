@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Lived;
-use crate::{Counts, Geometry, Model, Outcome};
+use crate::fleet::CycleResult;
+use crate::{CrashModel, FsGeometry, Outcome, StateCounts};
 
 /// The format in the head of a results file.
 const FORMAT: &str = "ordo crash results 1";
 
 /// The plan of a campaign. Two results can be merged if their plans are equal except for the shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct CampaignPlan {
     /// The systems.
     pub systems: Vec<String>,
     /// The system to whose promise all are held. By default each is held to its own.
     pub held_to: Option<String>,
     /// The fault models of the disk.
-    pub models: Vec<Model>,
+    pub models: Vec<CrashModel>,
     /// The workload, in the form in which the command takes it.
     pub workload: String,
     /// The seed of the first run. Each further run has the next number.
@@ -25,8 +25,9 @@ pub struct Plan {
     pub runs: u64,
     /// The crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one
     /// before has left.
-    #[serde(default = "one")]
-    pub lives: u32,
+    // The key is that of the tasks and results of version 1, whose digests cover it.
+    #[serde(default = "one", rename = "lives", alias = "cycles")]
+    pub cycles: u32,
     /// The most states of each run, over all its cycles.
     pub states: usize,
     /// Names and contents are judged in one of so many states.
@@ -43,7 +44,7 @@ pub struct Plan {
     pub bytes: u64,
     /// The shapes of the file systems. Older files have none, which stands for the default shape.
     #[serde(default)]
-    pub geometries: Vec<Geometry>,
+    pub geometries: Vec<FsGeometry>,
     /// Whether blocks stay in the cache as long as in a mounted file system.
     #[serde(default)]
     pub real_ages: bool,
@@ -58,7 +59,7 @@ const fn one() -> u32 {
     1
 }
 
-impl Plan {
+impl CampaignPlan {
     /// The seeds of this shard, in order.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
         let (shard, shards, seed) = (self.shard - 1, self.shards, self.seed);
@@ -68,22 +69,22 @@ impl Plan {
 
 /// The results of one system on one disk. Fields are added, but never renamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CampaignRow {
     /// The system.
     pub system: String,
     /// The fault model of the disk.
-    pub model: Model,
+    pub model: CrashModel,
     /// The shape of the file system. Older files have none, which stands for the default shape.
     #[serde(default)]
-    pub geometry: Geometry,
+    pub geometry: FsGeometry,
     /// The workload.
     pub workload: String,
     /// Runs that were explored wholly, in the order of the shard's seeds.
     pub runs: u64,
     /// The crash cycles of these runs. A run may end early, with disks beyond repair, where no promise excludes
     /// that.
-    #[serde(default)]
-    pub lives: u64,
+    #[serde(default, alias = "lives")]
+    pub cycles: u64,
     /// The approximate number of possible states.
     pub possible: f64,
     /// Frontiers: periods in which no write becomes durable.
@@ -92,7 +93,7 @@ pub struct Row {
     pub exhausted: u64,
     /// The counts of findings.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: StateCounts,
     /// The first run that broke a promise, and the broken promise.
     pub first_broken: Option<(u64, String)>,
 }
@@ -100,44 +101,49 @@ pub struct Row {
 /// The largest number of possible states that is reported, since JSON has no infinity.
 pub(crate) const POSSIBLE_MAX: f64 = 1e300;
 
-impl Row {
+impl CampaignRow {
     /// A row without runs.
-    pub fn new(system: &str, model: Model, geometry: &Geometry, workload: &str) -> Row {
-        Row {
+    pub fn new(
+        system: &str,
+        model: CrashModel,
+        geometry: &FsGeometry,
+        workload: &str,
+    ) -> CampaignRow {
+        CampaignRow {
             system: system.into(),
             model,
             geometry: geometry.clone(),
             workload: workload.into(),
             runs: 0,
-            lives: 0,
+            cycles: 0,
             possible: 0.0,
             frontiers: 0,
             exhausted: 0,
-            counts: Counts::default(),
+            counts: StateCounts::default(),
             first_broken: None,
         }
     }
 
     /// Adds one crash cycle of the run with this seed.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
-        self.append(&Lived::new(seed, outcome));
+        self.append(&CycleResult::new(seed, outcome));
     }
 
     /// Adds one crash cycle.
-    pub fn append(&mut self, life: &Lived) {
-        self.lives += 1;
-        self.possible = (self.possible + life.possible).min(POSSIBLE_MAX);
-        self.frontiers += life.frontiers;
-        self.exhausted += life.exhausted;
-        self.counts.add(&life.counts);
-        if let Some(what) = life.broken.as_ref().filter(|_| self.first_broken.is_none()) {
-            self.first_broken = Some((life.seed, what.clone()));
+    pub fn append(&mut self, cycle: &CycleResult) {
+        self.cycles += 1;
+        self.possible = (self.possible + cycle.possible).min(POSSIBLE_MAX);
+        self.frontiers += cycle.frontiers;
+        self.exhausted += cycle.exhausted;
+        self.counts.add(&cycle.counts);
+        if let Some(what) = cycle.broken.as_ref().filter(|_| self.first_broken.is_none()) {
+            self.first_broken = Some((cycle.seed, what.clone()));
         }
     }
 
-    fn merge(&mut self, other: &Row) {
+    fn merge(&mut self, other: &CampaignRow) {
         self.runs += other.runs;
-        self.lives += other.lives;
+        self.cycles += other.cycles;
         self.possible = (self.possible + other.possible).min(POSSIBLE_MAX);
         self.frontiers += other.frontiers;
         self.exhausted += other.exhausted;
@@ -151,9 +157,9 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// One row for each system, geometry and model.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CampaignRow>,
     /// The plan.
-    pub plan: Plan,
+    pub plan: CampaignPlan,
     /// The format of the file.
     pub format: String,
 }
@@ -211,11 +217,12 @@ pub enum ResultsError {
 
 impl Results {
     /// Results of a plan without any runs yet.
-    pub fn new(plan: Plan) -> Results {
+    pub fn new(plan: CampaignPlan) -> Results {
         let mut rows = Vec::new();
         for system in &plan.systems {
             for geometry in &plan.geometries {
-                let row = |model: &Model| Row::new(system, *model, geometry, &plan.workload);
+                let row =
+                    |model: &CrashModel| CampaignRow::new(system, *model, geometry, &plan.workload);
                 rows.extend(plan.models.iter().map(row));
             }
         }
@@ -233,17 +240,17 @@ impl Results {
         if results.format != FORMAT {
             return Err(damaged(format!("its format is {:?}, not {FORMAT:?}", results.format)));
         }
-        let Plan { shard, shards, bytes, .. } = results.plan;
+        let CampaignPlan { shard, shards, bytes, .. } = results.plan;
         if shard == 0 || shard > shards {
             return Err(damaged(format!("shard {shard} of {shards}")));
         }
         if results.plan.geometries.is_empty() {
-            let usual = Geometry::default().sized(bytes);
+            let usual = FsGeometry::default().sized(bytes);
             results.rows.iter_mut().for_each(|row| row.geometry = usual.clone());
             results.plan.geometries = vec![usual];
         }
         let planned = Results::new(results.plan.clone());
-        let key = |r: &Row| (r.system.clone(), r.model, r.geometry.clone());
+        let key = |r: &CampaignRow| (r.system.clone(), r.model, r.geometry.clone());
         if !planned.rows.iter().map(key).eq(results.rows.iter().map(key)) {
             return Err(damaged("its rows are not those of its plan".into()));
         }
@@ -255,7 +262,7 @@ impl Results {
     /// # Errors
     /// [`ResultsError::Unfinished`].
     pub fn is_finished(&self) -> Result<(), ResultsError> {
-        let Plan { shard, shards, .. } = self.plan;
+        let CampaignPlan { shard, shards, .. } = self.plan;
         let planned = self.plan.seeds().count() as u64;
         match self.rows.iter().find(|r| r.runs != planned) {
             None => Ok(()),
@@ -273,7 +280,7 @@ impl Results {
     ///
     /// # Errors
     /// [`ResultsError::Other`].
-    pub fn belong_to(&self, plan: &Plan) -> Result<(), ResultsError> {
+    pub fn belong_to(&self, plan: &CampaignPlan) -> Result<(), ResultsError> {
         let differs = |what, theirs: &dyn std::fmt::Debug, ours: &dyn std::fmt::Debug| {
             let (theirs, ours) = (format!("{theirs:?}"), format!("{ours:?}"));
             if theirs == ours { Ok(()) } else { Err(ResultsError::Other { what, theirs, ours }) }
@@ -286,7 +293,7 @@ impl Results {
         differs("the workload", &a.workload, &b.workload)?;
         differs("the seed", &a.seed, &b.seed)?;
         differs("the number of runs", &a.runs, &b.runs)?;
-        differs("the number of lives", &a.lives, &b.lives)?;
+        differs("the number of crash cycles", &a.cycles, &b.cycles)?;
         differs("the number of states", &a.states, &b.states)?;
         differs("the list of rules", &a.rules, &b.rules)?;
         differs("the number of shards", &a.shards, &b.shards)?;
@@ -306,9 +313,9 @@ pub fn merge(parts: &[Results]) -> Result<Results, ResultsError> {
     };
     let shards = first.plan.shards;
     for part in parts {
-        part.belong_to(&Plan { shard: part.plan.shard, ..first.plan.clone() })?;
+        part.belong_to(&CampaignPlan { shard: part.plan.shard, ..first.plan.clone() })?;
     }
-    let mut whole = Results::new(Plan { shard: 1, shards: 1, ..first.plan.clone() });
+    let mut whole = Results::new(CampaignPlan { shard: 1, shards: 1, ..first.plan.clone() });
     for shard in 1..=shards {
         let mut found = parts.iter().filter(|p| p.plan.shard == shard);
         let part = found.next().ok_or(ResultsError::Gap { shard, shards })?;
@@ -328,14 +335,14 @@ mod tests {
     use super::*;
 
     fn part(shard: u64, shards: u64) -> Results {
-        let mut results = Results::new(Plan {
+        let mut results = Results::new(CampaignPlan {
             systems: vec!["a".into(), "b".into()],
             held_to: None,
-            models: vec![Model::Volatile],
+            models: vec![CrashModel::Volatile],
             workload: "random".into(),
             seed: 5,
             runs: 7,
-            lives: 1,
+            cycles: 1,
             states: 10,
             tree_every: 1,
             usable_every: 1,
@@ -343,7 +350,7 @@ mod tests {
             recovery_every: 1,
             rules: Vec::new(),
             bytes: 1 << 20,
-            geometries: vec![Geometry::default()],
+            geometries: vec![FsGeometry::default()],
             real_ages: false,
             shard,
             shards,
@@ -405,7 +412,7 @@ mod tests {
         assert_eq!(old, part(1, 2));
         assert_eq!(merge(&[old.clone(), part(2, 2)]).unwrap().rows[0].runs, 7);
         let mut plan = part(2, 2).plan;
-        plan.geometries = vec![Geometry::of(8192, 1024)];
+        plan.geometries = vec![FsGeometry::of(8192, 1024)];
         let other = merge(&[old, Results::new(plan)]);
         assert!(matches!(other, Err(ResultsError::Other { what, .. }) if what.contains("geometr")));
     }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::Promise;
 use crate::disk::SECTOR;
 use crate::expect::{Candidate, DirExpected, Expect, FileExpected, NameExpected};
-use crate::history::{History, Nature, ObjectId, words};
+use crate::history::{History, InodeMetadata, ObjectId, words};
 use crate::judge::Verdict;
 use crate::order::Cuts;
 use crate::tree::{Contents, Listing, Tree};
@@ -84,9 +84,9 @@ impl<'a> Comparer<'a> {
     }
 
     /// Whether concurrent calls have made the state of a name indeterminate.
-    fn is_vague(&self, dir: ObjectId, name: &[u8]) -> bool {
-        let vague = &self.history.vague_names;
-        !vague.is_empty() && vague.contains(&(dir, name.to_vec()))
+    fn is_indeterminate(&self, dir: ObjectId, name: &[u8]) -> bool {
+        let indeterminate = &self.history.indeterminate_names;
+        !indeterminate.is_empty() && indeterminate.contains(&(dir, name.to_vec()))
     }
 
     fn directories(&mut self) {
@@ -105,7 +105,7 @@ impl<'a> Comparer<'a> {
                 let known = expected.is_some_and(|e| e.get(name).is_some());
                 if let Some(object) = self.spare(dir, name, *found) {
                     todo.extend(self.follow(vec![object], Some(*found)));
-                } else if !known && !self.is_vague(dir, name) && !(tree.own_names)(name) {
+                } else if !known && !self.is_indeterminate(dir, name) && !(tree.own_names)(name) {
                     let place = self.title(dir);
                     let what = format!("{}: a name that never existed, in {place}", words(name));
                     self.found.not_atomic.push((self.promise.names, what));
@@ -133,7 +133,7 @@ impl<'a> Comparer<'a> {
             names.sort_unstable_by_key(|(name, _)| *name);
         }
         for (name, expected) in names {
-            if self.is_vague(dir, name) {
+            if self.is_indeterminate(dir, name) {
                 continue;
             }
             let found = entries.and_then(|entries| entries.get(name)).copied();
@@ -210,7 +210,7 @@ impl<'a> Comparer<'a> {
             }
             return None;
         };
-        self.nature(&fitting, ino);
+        self.metadata(&fitting, ino);
         if attr.file_type == FileType::Directory {
             return Some((newest, ino));
         }
@@ -236,12 +236,13 @@ impl<'a> Comparer<'a> {
 
     /// Judges permissions and attributes of an inode that may be one of `objects`: together they must be a
     /// state that the inode had.
-    fn nature(&mut self, objects: &[ObjectId], ino: Ino) {
+    fn metadata(&mut self, objects: &[ObjectId], ino: Ino) {
         let Some(node) = self.tree.nodes.get(&ino) else { return };
-        let found = &node.nature;
+        let found = &node.metadata;
         for object in objects {
-            let Some(expected) = self.expect.natures.get(object) else { return };
-            let fits = |c: &&Candidate<Option<Arc<Nature>>>| c.value.as_deref() == Some(found);
+            let Some(expected) = self.expect.metadata.get(object) else { return };
+            let fits =
+                |c: &&Candidate<Option<Arc<InodeMetadata>>>| c.value.as_deref() == Some(found);
             let fits: Vec<_> = expected.candidates.iter().filter(fits).collect();
             if !fits.is_empty() {
                 if objects.len() == 1 {
@@ -251,7 +252,7 @@ impl<'a> Comparer<'a> {
             }
         }
         let Some(object) = objects.last() else { return };
-        let settled = self.expect.natures.get(object).is_some_and(|e| e.is_settled() && e.durable);
+        let settled = self.expect.metadata.get(object).is_some_and(|e| e.is_settled() && e.durable);
         let len =
             |(name, value): (&Vec<u8>, &Vec<u8>)| format!("{} of {}", words(name), value.len());
         let attributes: Vec<String> = found.attributes.iter().map(len).collect();
@@ -323,7 +324,7 @@ impl<'a> Comparer<'a> {
     fn always_named(&mut self) {
         for object in &self.expect.always_named {
             // An object behind an indeterminate name may exist or not.
-            let sure = self.history.vague_names.is_empty();
+            let sure = self.history.indeterminate_names.is_empty();
             if sure && !self.seen.contains(object) {
                 let what = format!("{} has lost its last name", self.title(*object));
                 self.found.lost_durable.push((self.promise.names, what));

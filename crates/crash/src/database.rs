@@ -10,8 +10,8 @@ use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, SetAttr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Workload;
-use crate::history::Watched;
+use crate::RunWorkload;
+use crate::history::RecordingFs;
 
 /// The bytes of a page.
 const PAGE: u64 = 1024;
@@ -43,7 +43,7 @@ const JOURNAL: &[u8] = b"data.db-journal";
 
 impl<F: FileSystem> Session<F> {
     async fn begin(fs: F, of: &Database) -> FsResult<Session<F>> {
-        let made = fs.make(fs.root(), b"data.db", &NewNode::file(0o644)).await?;
+        let made = fs.create(fs.root(), b"data.db", &NewNode::file(0o644)).await?;
         let rng = Pcg64Mcg::seed_from_u64(of.seed);
         let session = Session { fs, rng, database: made.ino, pages: of.pages, number: 1 };
         for page in 0..of.pages {
@@ -61,7 +61,7 @@ impl<F: FileSystem> Session<F> {
         let root = self.fs.root();
         match self.fs.lookup(root, JOURNAL).await {
             Ok(attr) => Ok(attr.ino),
-            Err(_) => Ok(self.fs.make(root, JOURNAL, &NewNode::file(0o644)).await?.ino),
+            Err(_) => Ok(self.fs.create(root, JOURNAL, &NewNode::file(0o644)).await?.ino),
         }
     }
 
@@ -99,11 +99,11 @@ impl<F: FileSystem> Session<F> {
     }
 }
 
-impl Workload for Database {
+impl RunWorkload for Database {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         let work = async {
             let mut session = Session::begin(client(0), self).await?;

@@ -18,7 +18,7 @@ pub const SECTOR: usize = 512;
 const PIECE: usize = 4096;
 
 /// A disk in memory. It shares its contents at the start with others, and remembers what writes have replaced,
-/// so that they can be undone.
+/// so that they can be rolled back.
 pub struct Scratch {
     bytes: RefCell<Bytes>,
     /// The old contents of sectors that were written.

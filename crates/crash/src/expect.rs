@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::Promise;
-use crate::history::{BEFORE, History, NameChange, NameKey, Nature, ObjectId, Purpose};
+use crate::history::{BEFORE, History, InodeMetadata, NameChange, NameKey, ObjectId, Purpose};
 
 /// The objects for which a name may stand.
 pub(crate) type NameExpected = Expected<Option<ObjectId>>;
@@ -60,9 +60,9 @@ impl DirExpected {
     }
 
     /// Notes the objects for which a name may stand. Nothing follows from an indeterminate name.
-    fn set(&mut self, name: &[u8], expected: NameExpected, is_vague: bool) {
+    fn set(&mut self, name: &[u8], expected: NameExpected, is_indeterminate: bool) {
         if let Some(old) = self.gone.remove(name)
-            && let Some((client, calls)) = Self::bound(&old).filter(|_| !is_vague)
+            && let Some((client, calls)) = Self::bound(&old).filter(|_| !is_indeterminate)
         {
             let of_client = self.least.get_mut(&client).expect("noted");
             let count = of_client.get_mut(&calls).expect("noted");
@@ -79,7 +79,7 @@ impl DirExpected {
             return;
         }
         self.live.remove(name);
-        if let Some((client, calls)) = Self::bound(&expected).filter(|_| !is_vague) {
+        if let Some((client, calls)) = Self::bound(&expected).filter(|_| !is_indeterminate) {
             *self.least.entry(client).or_default().entry(calls).or_default() += 1;
         }
         self.gone.insert(name.to_vec(), expected);
@@ -137,7 +137,7 @@ impl FileExpected {
 }
 
 /// The states of an inode that may be found, without size and contents.
-pub(crate) type NatureExpected = Expected<Option<Arc<Nature>>>;
+pub(crate) type MetadataExpected = Expected<Option<Arc<InodeMetadata>>>;
 
 /// The states that may be found after a crash at one time.
 #[derive(Default)]
@@ -149,7 +149,7 @@ pub(crate) struct Expect {
     /// Files, each with a number that changes whenever other states may be found.
     pub files: FxHashMap<ObjectId, (u64, FileExpected)>,
     /// Permissions and attributes.
-    pub natures: FxHashMap<ObjectId, NatureExpected>,
+    pub metadata: FxHashMap<ObjectId, MetadataExpected>,
     /// The directories in which an exchange of names may have left an additional name, each with the object of
     /// that name.
     pub spares: Vec<(ObjectId, ObjectId)>,
@@ -184,7 +184,7 @@ impl Expect {
         }
         for object in 0..history.objects.len() {
             expect.files.extend(worker.file(object).map(|file| (object, (0, file))));
-            expect.natures.extend(worker.nature(object).map(|nature| (object, nature)));
+            expect.metadata.extend(worker.metadata(object).map(|metadata| (object, metadata)));
         }
         expect.always_named = worker.always_named(&expect);
         expect.last_durable = worker.last_durable();
@@ -194,8 +194,9 @@ impl Expect {
 
     /// Notes the objects for which a name may stand.
     pub fn set_name(&mut self, history: &History, key: &NameKey, expected: NameExpected) {
-        let is_vague = !history.vague_names.is_empty() && history.vague_names.contains(key);
-        self.names.entry(key.0).or_default().set(&key.1, expected, is_vague);
+        let is_indeterminate =
+            !history.indeterminate_names.is_empty() && history.indeterminate_names.contains(key);
+        self.names.entry(key.0).or_default().set(&key.1, expected, is_indeterminate);
     }
 
     fn name(&self, key: &NameKey) -> &NameExpected {
@@ -312,7 +313,7 @@ impl Worker<'_> {
 
     pub fn file(&self, object: ObjectId) -> Option<FileExpected> {
         let o = &self.history.objects[object];
-        if o.vague || o.file_type == ordo_vfs::FileType::Directory {
+        if o.indeterminate || o.file_type == ordo_vfs::FileType::Directory {
             return None;
         }
         let is_durable = |call| self.is_durable(object, call);
@@ -336,12 +337,12 @@ impl Worker<'_> {
         self.ended(call) < self.synced.max(fsynced)
     }
 
-    pub fn nature(&self, object: ObjectId) -> Option<NatureExpected> {
+    pub fn metadata(&self, object: ObjectId) -> Option<MetadataExpected> {
         let o = &self.history.objects[object];
-        if o.vague || o.natures.is_empty() {
+        if o.indeterminate || o.metadata.is_empty() {
             return None;
         }
-        let list: Vec<_> = o.natures.iter().map(|(call, n)| (*call, Some(n.clone()))).collect();
+        let list: Vec<_> = o.metadata.iter().map(|(call, n)| (*call, Some(n.clone()))).collect();
         Some(self.expected(None, &list, |call| self.is_durable(object, call)))
     }
 
@@ -413,7 +414,7 @@ impl Worker<'_> {
         for (i, call) in self.history.calls.iter().enumerate() {
             let waited = match call.purpose {
                 Purpose::Change => self.durable_names && self.returned(i),
-                Purpose::Nature => false,
+                Purpose::InodeMetadata => false,
                 _ => continue,
             };
             if call.ok && (waited || self.ended(i) < self.synced) {

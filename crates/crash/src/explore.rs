@@ -12,8 +12,8 @@ use crate::follow::Following;
 use crate::judge::{Depth, Judge, Verdict};
 use crate::model::{Choice, Cursor, Layout, Sectors};
 use crate::record::Run;
-use crate::rules::Rule;
-use crate::{Config, CrashError, Scheme, Workload, explain, record, sample};
+use crate::rules::StateRule;
+use crate::{Config, CrashError, RunWorkload, Scheme, explain, record, sample};
 
 /// The extent of an exploration.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Budget {
     /// The states that are judged of each interrupted recovery.
     pub recovery_states: usize,
     /// The rules, one of which a state must follow. Without rules all states are allowed.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<StateRule>,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
     /// Whether a state that differs from an earlier one only in sectors that were not read gets its verdict.
@@ -84,7 +84,7 @@ pub struct Failure {
 
 /// The numbers of states with each kind of finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct StateCounts {
     /// States judged.
     pub states: u64,
     /// States in which a check finds damage that could lose or mix up data.
@@ -118,9 +118,9 @@ pub struct Counts {
     pub in_recovery: u64,
 }
 
-impl Counts {
+impl StateCounts {
     /// Adds the counts of another exploration.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &StateCounts) {
         self.states += other.states;
         self.unsound += other.unsound;
         self.needs_check += other.needs_check;
@@ -160,7 +160,7 @@ impl Counts {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Counts over all states judged.
-    pub counts: Counts,
+    pub counts: StateCounts,
     /// The approximate number of possible states. States that several frontiers share count once.
     pub possible: f64,
     /// The number of frontiers: periods in which no write becomes durable.
@@ -188,7 +188,7 @@ impl Outcome {
     pub fn expect_kept(&self, what: &str) {
         let Some(first) = self.failures.first() else { return };
         let broken = first.verdict.broken.join("\n  ");
-        let Counts { states, promise_broken, .. } = self.counts;
+        let StateCounts { states, promise_broken, .. } = self.counts;
         panic!(
             "{what}: {promise_broken} of {states} states break a promise; the first:\n  {broken}\n{}",
             first.picture
@@ -205,7 +205,7 @@ const NOTABLE_KEPT: usize = 50;
 ///
 /// # Errors
 /// The run cannot be made. Broken promises are part of the outcome.
-pub fn explore<S: Scheme, W: Workload>(
+pub fn explore<S: Scheme, W: RunWorkload>(
     scheme: &S,
     workload: &W,
     config: &Config,
@@ -221,7 +221,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     let possible = possible(&sectors);
     let shares = share_out(&possible, budget.states);
     let (next, last) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
-    let results: Mutex<Vec<(usize, Part)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, FrontierResult)>> = Mutex::new(Vec::new());
     let threads = match budget.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
@@ -249,7 +249,7 @@ pub fn explore_run<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64, budget: &Bu
     // Frontiers behind the last one do not count, whatever the threads have found there.
     parts.retain(|(frontier, _)| *frontier <= last.load(Ordering::Relaxed));
     let mut outcome = Outcome {
-        counts: Counts::default(),
+        counts: StateCounts::default(),
         possible: possible.iter().sum(),
         frontiers: possible.len(),
         exhausted: 0,
@@ -335,8 +335,8 @@ impl Pair {
 
 /// The result of a frontier.
 #[derive(Default)]
-struct Part {
-    counts: Counts,
+struct FrontierResult {
+    counts: StateCounts,
     failures: Vec<Failure>,
     notable: Vec<Failure>,
 }
@@ -371,9 +371,9 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 
     /// Judges states of a frontier of a run.
-    fn outer(&mut self, frontier: usize, share: usize) -> Part {
+    fn outer(&mut self, frontier: usize, share: usize) -> FrontierResult {
         if share == 0 {
-            return Part::default();
+            return FrontierResult::default();
         }
         let at = self.sectors.judged[frontier];
         let run = &self.sectors.run;
@@ -389,8 +389,8 @@ impl<'s, S: Scheme> Worker<'s, S> {
         part
     }
 
-    fn frontier(&mut self, frontier: usize, share: usize, level: Level<'_>) -> Part {
-        let mut part = Part::default();
+    fn frontier(&mut self, frontier: usize, share: usize, level: Level<'_>) -> FrontierResult {
+        let mut part = FrontierResult::default();
         if share == 0 {
             return part;
         }
@@ -433,7 +433,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
     }
 
     /// Crashes the recovery of the present state of the disks.
-    fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut Part) {
+    fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut FrontierResult) {
         let images = self.images();
         let run = &self.sectors.run;
         // The state's own verdict says that it cannot be recovered at all.

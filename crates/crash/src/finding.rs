@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The severity of a finding after a crash, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// Counts on which only statistics and allocation hints depend.
     Counts,
     /// Space, inodes or links that are lost: the file system can be used safely.
@@ -22,7 +22,7 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The severity in this system.
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// The kind, in the checker's one word.
     pub kind: &'static str,
     /// The inode of the finding, if it has one.

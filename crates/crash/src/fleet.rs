@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Sweep::new(plan, 5, program) -> sweep.task(n) for n in 1..=sweep.tasks() -> one line each
-//! Task::parse(line) -> carried out -> Finished::new(task, lives).text() -> Finished::parse(text) -> merge
+//! Task::parse(line) -> carried out -> Finished::new(task, cycles).text() -> Finished::parse(text) -> merge
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::campaign::{POSSIBLE_MAX, Plan, Results};
-use crate::{Counts, Geometry, Model, Outcome};
+use crate::campaign::{CampaignPlan, POSSIBLE_MAX, Results};
+use crate::{CrashModel, FsGeometry, Outcome, StateCounts};
 
 /// The format in a task.
 const TASK: &str = "ordo crash task 1";
@@ -49,7 +49,7 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// The plan of the whole campaign.
-    pub plan: Plan,
+    pub plan: CampaignPlan,
     /// The runs of a task. The last one for a system, shape and disk may have fewer.
     pub runs_each: u64,
     /// The program that explores, since another one may find something else.
@@ -58,7 +58,7 @@ pub struct Sweep {
 
 impl Sweep {
     /// Cuts a plan into tasks of so many runs, at least one.
-    pub fn new(plan: Plan, runs_each: u64, program: Program) -> Sweep {
+    pub fn new(plan: CampaignPlan, runs_each: u64, program: Program) -> Sweep {
         Sweep { plan, runs_each: runs_each.max(1), program }
     }
 
@@ -69,7 +69,7 @@ impl Sweep {
 
     /// The number of tasks.
     pub fn tasks(&self) -> u64 {
-        let Plan { systems, geometries, models, .. } = &self.plan;
+        let CampaignPlan { systems, geometries, models, .. } = &self.plan;
         let lists = [systems.len(), geometries.len(), models.len()];
         lists.into_iter().fold(self.of_row(), |all, n| all.saturating_mul(n as u64))
     }
@@ -121,9 +121,9 @@ pub struct Task {
     /// The system.
     pub system: String,
     /// The shape of its file system.
-    pub geometry: Geometry,
+    pub geometry: FsGeometry,
     /// The fault model of the disk.
-    pub model: Model,
+    pub model: CrashModel,
     /// The workload.
     pub workload: String,
     /// The seed of the first run. Each further run has the next number.
@@ -238,7 +238,7 @@ impl Task {
         if self.format != TASK {
             return Err(format!("its format is {:?}, not {TASK:?}", self.format));
         }
-        let Plan { shard, shards, .. } = self.sweep.plan;
+        let CampaignPlan { shard, shards, .. } = self.sweep.plan;
         if (shard, shards) != (1, 1) {
             return Err(format!("its plan is shard {shard} of {shards}"));
         }
@@ -250,8 +250,8 @@ impl Task {
     }
 
     /// A plan with only this task.
-    pub fn plan(&self) -> Plan {
-        Plan {
+    pub fn plan(&self) -> CampaignPlan {
+        CampaignPlan {
             systems: vec![self.system.clone()],
             models: vec![self.model],
             geometries: vec![self.geometry.clone()],
@@ -264,7 +264,7 @@ impl Task {
 
 /// The results of one crash cycle of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lived {
+pub struct CycleResult {
     /// The seed of the run.
     pub seed: u64,
     /// The approximate number of possible states.
@@ -275,16 +275,16 @@ pub struct Lived {
     pub exhausted: u64,
     /// The counts of findings.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: StateCounts,
     /// The first broken promise, if one was broken.
     pub broken: Option<String>,
 }
 
-impl Lived {
+impl CycleResult {
     /// The results of a crash cycle of the run with this seed.
-    pub fn new(seed: u64, outcome: &Outcome) -> Lived {
+    pub fn new(seed: u64, outcome: &Outcome) -> CycleResult {
         let first = outcome.failures.first();
-        Lived {
+        CycleResult {
             seed,
             possible: outcome.possible.min(POSSIBLE_MAX),
             frontiers: outcome.frontiers as u64,
@@ -305,7 +305,9 @@ pub struct Finished {
     /// The task.
     pub task: Task,
     /// Every crash cycle of every run, in order.
-    pub lives: Vec<Lived>,
+    // The key is that of results of version 1, whose digests cover it.
+    #[serde(rename = "lives", alias = "cycles")]
+    pub cycles: Vec<CycleResult>,
 }
 
 impl Finished {
@@ -313,14 +315,14 @@ impl Finished {
     ///
     /// # Errors
     /// As `serde_json`.
-    pub fn new(task: Task, lives: Vec<Lived>) -> Result<Finished, serde_json::Error> {
-        let mut whole = Finished { format: FINISHED.into(), digest: String::new(), task, lives };
+    pub fn new(task: Task, cycles: Vec<CycleResult>) -> Result<Finished, serde_json::Error> {
+        let mut whole = Finished { format: FINISHED.into(), digest: String::new(), task, cycles };
         whole.digest = whole.sum()?;
         Ok(whole)
     }
 
     fn sum(&self) -> Result<String, serde_json::Error> {
-        Ok(digest(serde_json::to_string(&(&self.format, &self.task, &self.lives))?.as_bytes()))
+        Ok(digest(serde_json::to_string(&(&self.format, &self.task, &self.cycles))?.as_bytes()))
     }
 
     /// Whether a text claims to be a result.
@@ -360,12 +362,12 @@ impl Finished {
         if result.sum().map_err(|e| damaged(e.to_string()))? != result.digest {
             return Err(damaged("its digest is not that of its contents".into()));
         }
-        let seeds: Vec<_> = result.lives.chunk_by(|a, b| a.seed == b.seed).collect();
+        let seeds: Vec<_> = result.cycles.chunk_by(|a, b| a.seed == b.seed).collect();
         let Task { seed, runs, .. } = result.task;
         let is_whole = seeds.len() as u64 == runs
-            && seeds.iter().zip(seed..).all(|(lives, seed)| {
-                lives[0].seed == seed
-                    && lives.len() as u64 <= u64::from(result.task.sweep.plan.lives)
+            && seeds.iter().zip(seed..).all(|(cycles, seed)| {
+                cycles[0].seed == seed
+                    && cycles.len() as u64 <= u64::from(result.task.sweep.plan.cycles)
             });
         match is_whole {
             true => Ok(result),
@@ -411,7 +413,7 @@ pub fn merge(parts: Vec<(String, Finished)>) -> Result<Results, FleetError> {
     let mut whole = Results::new(like.sweep.plan.clone());
     for (number, (_, part)) in all {
         let row = &mut whole.rows[((number - 1) / like.sweep.of_row()) as usize];
-        part.lives.iter().for_each(|life| row.append(life));
+        part.cycles.iter().for_each(|cycle| row.append(cycle));
         row.runs += part.task.runs;
     }
     Ok(whole)

@@ -1,14 +1,14 @@
 use super::*;
 
 fn sweep(runs_each: u64) -> Sweep {
-    let plan = Plan {
+    let plan = CampaignPlan {
         systems: vec!["a".into(), "b".into()],
         held_to: None,
-        models: vec![Model::Completed, Model::Volatile],
+        models: vec![CrashModel::Completed, CrashModel::Volatile],
         workload: "random".into(),
         seed: 5,
         runs: 7,
-        lives: 2,
+        cycles: 2,
         states: 10,
         tree_every: 1,
         usable_every: 1,
@@ -16,7 +16,7 @@ fn sweep(runs_each: u64) -> Sweep {
         recovery_every: 1,
         rules: Vec::new(),
         bytes: 1 << 20,
-        geometries: vec![Geometry::default(), Geometry::of(8192, 1024)],
+        geometries: vec![FsGeometry::default(), FsGeometry::of(8192, 1024)],
         real_ages: false,
         shard: 1,
         shards: 1,
@@ -25,20 +25,20 @@ fn sweep(runs_each: u64) -> Sweep {
 }
 
 /// Numbers that need all their digits, and whose sum depends on the order of addition.
-fn life(task: &Task, seed: u64, life: u64) -> Lived {
-    let place = task.task / 3 + seed * 31 + life;
-    let counts = Counts { states: place, lost_returned_most: seed, ..Counts::default() };
-    let broken = seed.is_multiple_of(4).then(|| format!("life {life} of {seed}"));
+fn cycle(task: &Task, seed: u64, cycle: u64) -> CycleResult {
+    let place = task.task / 3 + seed * 31 + cycle;
+    let counts = StateCounts { states: place, lost_returned_most: seed, ..StateCounts::default() };
+    let broken = seed.is_multiple_of(4).then(|| format!("cycle {cycle} of {seed}"));
     let possible = 0.1 * (place as f64).powi(9);
-    Lived { seed, possible, frontiers: place, exhausted: life, counts, broken }
+    CycleResult { seed, possible, frontiers: place, exhausted: cycle, counts, broken }
 }
 
 /// The result of a task in which every second run has two crash cycles.
 fn finished(task: Task) -> Finished {
     let seeds = task.seed..task.seed + task.runs;
-    let lives = seeds.flat_map(|seed| (0..=seed % 2).map(move |n| (seed, n)));
-    let lives = lives.map(|(seed, n)| life(&task, seed, n)).collect();
-    Finished::new(task, lives).unwrap()
+    let cycles = seeds.flat_map(|seed| (0..=seed % 2).map(move |n| (seed, n)));
+    let cycles = cycles.map(|(seed, n)| cycle(&task, seed, n)).collect();
+    Finished::new(task, cycles).unwrap()
 }
 
 fn all(sweep: &Sweep) -> Vec<(String, Finished)> {
@@ -57,8 +57,9 @@ fn tasks_are_all_runs_once() {
             runs.extend((task.seed..task.seed + task.runs).map(|seed| (row.clone(), seed)));
         }
         let rows = Results::new(sweep.plan.clone()).rows;
-        let key =
-            |r: &crate::campaign::Row| (r.system.clone(), r.geometry.name.clone(), r.model.name());
+        let key = |r: &crate::campaign::CampaignRow| {
+            (r.system.clone(), r.geometry.name.clone(), r.model.name())
+        };
         let planned: Vec<_> = rows
             .iter()
             .flat_map(|row| sweep.plan.seeds().map(move |seed| (key(row), seed)))
@@ -74,24 +75,25 @@ fn tasks_are_all_runs_once() {
 fn the_whole_is_that_of_one_machine() {
     let one = merge(all(&sweep(100))).unwrap();
     let row = &one.rows[3];
-    let mut alone = crate::campaign::Row::new(&row.system, row.model, &row.geometry, "random");
+    let mut alone =
+        crate::campaign::CampaignRow::new(&row.system, row.model, &row.geometry, "random");
     let task = sweep(100).task(4).unwrap();
     for seed in 5..12 {
-        (0..=seed % 2).for_each(|n| alone.append(&life(&task, seed, n)));
+        (0..=seed % 2).for_each(|n| alone.append(&cycle(&task, seed, n)));
         alone.runs += 1;
     }
     assert_eq!(*row, alone);
-    assert_eq!(row.first_broken, Some((8, "life 0 of 8".into())));
+    assert_eq!(row.first_broken, Some((8, "cycle 0 of 8".into())));
     for each in [1, 2, 3] {
         let sweep = Sweep { runs_each: each, ..sweep(100) };
         let whole = |number: u64| sweep.task(number).unwrap();
-        // The numbers must be those of the whole. `life` uses the task's number, which is set to the row's
+        // The numbers must be those of the whole. `cycle` uses the task's number, which is set to the row's
         // here.
         let parts = (1..=sweep.tasks()).map(whole).map(|task| {
             let row = (task.task - 1) / 7_u64.div_ceil(each) + 1;
             let like = Task { task: row, ..task.clone() };
-            let lives = finished(Task { ..like }).lives;
-            let text = Finished::new(task, lives).unwrap().text().unwrap();
+            let cycles = finished(Task { ..like }).cycles;
+            let text = Finished::new(task, cycles).unwrap().text().unwrap();
             (String::new(), Finished::parse(&text).unwrap())
         });
         let mut parts: Vec<_> = parts.collect();
@@ -122,9 +124,9 @@ fn gaps_and_duplicates_are_named() {
     twice.push(("again".into(), twice[4].1.clone()));
     let error = merge(twice.clone()).unwrap_err().to_string();
     assert!(error.contains("task 5 of 24 is there twice, with equal results: file 5 and again"));
-    let mut lives = twice[4].1.lives.clone();
-    lives[0].frontiers += 1;
-    twice[24].1 = Finished::new(twice[4].1.task.clone(), lives).unwrap();
+    let mut cycles = twice[4].1.cycles.clone();
+    cycles[0].frontiers += 1;
+    twice[24].1 = Finished::new(twice[4].1.task.clone(), cycles).unwrap();
     let error = merge(twice).unwrap_err().to_string();
     assert!(error.contains("with different results: file 5 and again"), "{error}");
 
@@ -182,7 +184,7 @@ fn damaged_tasks_and_results_are_refused() {
     let mut endless = sweep(1);
     (endless.plan.runs, endless.plan.seed) = (u64::MAX, 2);
     assert!(endless.task(1).is_none());
-    for wrong in [&result.lives[1..], &result.lives[..1], &[][..]] {
+    for wrong in [&result.cycles[1..], &result.cycles[..1], &[][..]] {
         let wrong = Finished::new(task.clone(), wrong.to_vec()).unwrap();
         let error = Finished::parse(&wrong.text().unwrap()).unwrap_err().to_string();
         assert!(error.contains("does not have the 3 runs from seed"), "{error}");

@@ -54,7 +54,7 @@ impl<'h> Index<'h> {
             let sizes = o.sizes.iter().map(|s| s.0);
             let sectors = o.sectors.values().flatten().map(|s| s.0);
             let calls: BTreeSet<usize> =
-                sizes.chain(sectors).chain(o.natures.iter().map(|n| n.0)).collect();
+                sizes.chain(sectors).chain(o.metadata.iter().map(|n| n.0)).collect();
             calls.into_iter().for_each(|call| index.objects_of_call[call].push(object));
         }
         for (number, call) in history.calls.iter().enumerate() {
@@ -62,7 +62,7 @@ impl<'h> Index<'h> {
             let begun = returned.map_or(call.began_at + 1, |at| at.min(call.began_at + 1));
             index.moments.push((begun, number));
             index.moments.extend(returned.map(|at| (at, number)));
-            if let (Purpose::Change | Purpose::Nature, true, Some(ended)) =
+            if let (Purpose::Change | Purpose::InodeMetadata, true, Some(ended)) =
                 (call.purpose, call.ok, call.ended)
             {
                 index.changes.push((ended, number));
@@ -153,18 +153,18 @@ impl<'h> Following<'h> {
                 touched.synced = true;
             }
             Purpose::Fsync(object) => self.fsync(object, of.began, touched),
-            Purpose::Change if self.worker.durable_names => self.is_there(call),
+            Purpose::Change if self.worker.durable_names => self.note_present(call),
             _ => {}
         }
         let ended = self.index.changes[self.synced..].iter();
         let before: Vec<usize> =
             ended.take_while(|c| c.0 < self.worker.synced).map(|c| c.1).collect();
         self.synced += before.len();
-        before.into_iter().for_each(|call| self.is_there(call));
+        before.into_iter().for_each(|call| self.note_present(call));
     }
 
     /// Notes a change that must be there on a disk that keeps the order of writes.
-    fn is_there(&mut self, call: usize) {
+    fn note_present(&mut self, call: usize) {
         let client = self.worker.history.calls[call].client;
         let last = self.expect.last_durable.entry(client).or_default();
         *last = call.max(*last);
@@ -233,9 +233,9 @@ impl<'h> Following<'h> {
                 self.expect.files.insert(object, (self.versions, file));
             }
         }
-        if let Some(nature) = self.worker.nature(object) {
-            is_open |= nature.is_open();
-            self.expect.natures.insert(object, nature);
+        if let Some(metadata) = self.worker.metadata(object) {
+            is_open |= metadata.is_open();
+            self.expect.metadata.insert(object, metadata);
         }
         match is_open {
             true => self.open_objects.insert(object),
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use crate::model::Sectors;
     use crate::test_scheme::OnFfs;
-    use crate::{Config, Model, Script, record};
+    use crate::{Config, CrashModel, Script, record};
 
     /// At every time, the result is that of the whole history: names, contents, permissions, objects that must
     /// have a name, and calls that must be there. Would catch a value that is not derived anew though a call, a
@@ -302,7 +302,7 @@ mod tests {
         let promises = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true), alone];
         for (seed, clients, steps) in [(1, 3, 120), (2, 1, 200), (3, 6, 60), (4, 2, 150)] {
             let script = Script::random(seed, clients, steps);
-            let run = record(&none, &script, &Config::new(seed, Model::Volatile)).unwrap();
+            let run = record(&none, &script, &Config::new(seed, CrashModel::Volatile)).unwrap();
             let history = run.history.clone();
             let last = run.events.len();
             let mut times = Sectors::new(run.into()).judged;
@@ -324,9 +324,9 @@ mod tests {
         let least: Vec<_> =
             names.iter().map(|(dir, n)| (*dir, n.least().collect::<Vec<_>>())).collect();
         let files: BTreeMap<_, _> = expect.files.iter().map(|(o, f)| (*o, f.1.clone())).collect();
-        let natures: BTreeMap<_, _> = expect.natures.clone().into_iter().collect();
+        let metadata: BTreeMap<_, _> = expect.metadata.clone().into_iter().collect();
         let rest =
             (expect.always_named.clone(), expect.spares.clone(), expect.last_durable.clone());
-        (names, least, files, natures, rest)
+        (names, least, files, metadata, rest)
     }
 }

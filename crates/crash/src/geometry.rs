@@ -18,7 +18,7 @@ const FRAGMENTS_MAX: u32 = 8;
 
 /// The shape and size of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Geometry {
+pub struct FsGeometry {
     /// The name on the command line.
     pub name: String,
     /// The size of the first disk in bytes.
@@ -37,10 +37,10 @@ pub struct Geometry {
     pub min_free: u8,
 }
 
-impl Default for Geometry {
+impl Default for FsGeometry {
     /// 1 MiB with blocks of 4 KiB and fragments of 512 bytes: a fragment is a directory's chunk.
-    fn default() -> Geometry {
-        Geometry::of(4096, 512)
+    fn default() -> FsGeometry {
+        FsGeometry::of(4096, 512)
     }
 }
 
@@ -49,10 +49,10 @@ fn short(bytes: u32) -> String {
     if bytes.is_multiple_of(1024) { format!("{}k", bytes / 1024) } else { bytes.to_string() }
 }
 
-impl Geometry {
+impl FsGeometry {
     /// A shape of 256 blocks of this size in about four groups. mkfs reports later whether it can be made.
-    pub fn of(block_size: u32, frag_size: u32) -> Geometry {
-        Geometry {
+    pub fn of(block_size: u32, frag_size: u32) -> FsGeometry {
+        FsGeometry {
             name: format!("{}-{}", short(block_size), short(frag_size)),
             bytes: BLOCKS * u64::from(block_size),
             block_size,
@@ -65,8 +65,8 @@ impl Geometry {
 
     /// The same shape with a first disk of so many bytes.
     #[must_use]
-    pub fn sized(self, bytes: u64) -> Geometry {
-        Geometry { bytes, ..self }
+    pub fn sized(self, bytes: u64) -> FsGeometry {
+        FsGeometry { bytes, ..self }
     }
 
     /// The default fragment size for a block size: the smallest possible.
@@ -75,17 +75,17 @@ impl Geometry {
     }
 
     /// The same shape nearly full and without a reserve: only so many blocks for all files.
-    fn full(self, blocks: u64) -> Geometry {
+    fn full(self, blocks: u64) -> FsGeometry {
         let (name, block) = (format!("{}-full", self.name), self.block_size);
         let bytes = blocks * u64::from(block);
-        Geometry { name, bytes, density: Some(block / 4), min_free: 0, ..self }
+        FsGeometry { name, bytes, density: Some(block / 4), min_free: 0, ..self }
     }
 
     /// Many cylinder groups of so many blocks, few of them free.
-    fn groups(self, groups: u64, blocks: u32) -> Geometry {
+    fn groups(self, groups: u64, blocks: u32) -> FsGeometry {
         let (name, block) = (format!("{}-groups", self.name), self.block_size);
         let bytes = groups * u64::from(blocks) * u64::from(block);
-        Geometry { name, bytes, group_blocks: Some(blocks), density: Some(block), ..self }
+        FsGeometry { name, bytes, group_blocks: Some(blocks), density: Some(block), ..self }
     }
 
     /// The shapes that differ in meaning, the default one first.
@@ -95,21 +95,21 @@ impl Geometry {
     /// - `16k-16k`: a fragment is a block.
     /// - `...-full`: so little free space that freed blocks are soon reused, and some allocations fail.
     /// - `...-groups`: many small cylinder groups, so that a file's blocks and its inode are in different ones.
-    pub fn all() -> Vec<Geometry> {
+    pub fn all() -> Vec<FsGeometry> {
         let sizes = [(4, 512), (8, 1024), (16, 2048), (32, 4096), (16, 16_384), (64, 8192)];
-        let plain = sizes.map(|(block, frag)| Geometry::of(block << 10, frag));
+        let plain = sizes.map(|(block, frag)| FsGeometry::of(block << 10, frag));
         let few = [
-            Geometry::of(4096, 512).full(50),
-            Geometry::of(8192, 1024).full(32),
-            Geometry::of(16_384, 2048).full(24),
-            Geometry::of(4096, 512).groups(16, 28),
-            Geometry::of(8192, 1024).groups(16, 16),
+            FsGeometry::of(4096, 512).full(50),
+            FsGeometry::of(8192, 1024).full(32),
+            FsGeometry::of(16_384, 2048).full(24),
+            FsGeometry::of(4096, 512).groups(16, 28),
+            FsGeometry::of(8192, 1024).groups(16, 16),
         ];
         plain.into_iter().chain(few).collect()
     }
 
     /// The shape with this name in [`all`](Self::all).
-    pub fn by_name(name: &str) -> Option<Geometry> {
-        Geometry::all().into_iter().find(|g| g.name == name)
+    pub fn by_name(name: &str) -> Option<FsGeometry> {
+        FsGeometry::all().into_iter().find(|g| g.name == name)
     }
 }

@@ -1,6 +1,6 @@
 //! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
-//! [`Watched`] wraps a file system and notes every call that changes something: when it began and when it
+//! [`RecordingFs`] wraps a file system and notes every call that changes something: when it began and when it
 //! returned, in events of the run; the object to which each name leads; the contents at each place of each
 //! file. An object is a file, directory or link. Its inode number may belong to another object later.
 
@@ -33,7 +33,7 @@ pub type Versions = Vec<(usize, Arc<[u8]>)>;
 
 /// The metadata of an inode beyond size and type. On disk they change as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nature {
+pub struct InodeMetadata {
     /// The permissions.
     pub permissions: u16,
     /// The extended attributes.
@@ -54,9 +54,11 @@ pub struct Object {
     /// By sector of 512 bytes, the calls that changed its contents, each with the new contents.
     pub sectors: BTreeMap<u64, Versions>,
     /// Calls that set permissions or attributes, each with all of them.
-    pub natures: Vec<(usize, Arc<Nature>)>,
+    #[serde(alias = "natures")]
+    pub metadata: Vec<(usize, Arc<InodeMetadata>)>,
     /// Whether concurrent calls made its contents indeterminate, so that they are not judged.
-    pub vague: bool,
+    #[serde(alias = "vague")]
+    pub indeterminate: bool,
 }
 
 /// The purpose of a call.
@@ -65,7 +67,7 @@ pub enum Purpose {
     /// The call changes names.
     Change,
     /// The call changes permissions or attributes.
-    Nature,
+    InodeMetadata,
     /// The call changes contents or size of a file.
     Contents,
     /// The call has no effect that can be seen afterwards.
@@ -116,14 +118,14 @@ pub struct History {
     /// The changes of every name that ever existed.
     pub names: BTreeMap<NameKey, Vec<NameChange>>,
     /// Indeterminate names: a call that was to change them failed with the disk.
-    pub vague_names: BTreeSet<NameKey>,
-    /// Calls that exchanged two names: the directory and the object of the first. During the exchange the
-    /// object has an additional name there.
+    #[serde(alias = "vague_names")]
+    pub indeterminate_names: BTreeSet<NameKey>,
+    /// Calls that exchanged two names: the first's directory, and its object, which has a third name meanwhile.
     pub exchanges: Vec<(usize, ObjectId, ObjectId)>,
 }
 
 /// The present state, and its history.
-pub(crate) struct Book {
+pub(crate) struct RecorderState {
     pub history: History,
     by_ino: BTreeMap<Ino, ObjectId>,
     ticks: usize,
@@ -133,8 +135,8 @@ pub(crate) struct Book {
     clock: Box<dyn Fn() -> usize>,
 }
 
-impl Book {
-    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Rc<RefCell<Book>> {
+impl RecorderState {
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Rc<RefCell<RecorderState>> {
         let history = History {
             objects: vec![Object::new(root, FileType::Directory, b"/")],
             ..History::default()
@@ -142,7 +144,7 @@ impl Book {
         let by_ino = BTreeMap::from([(root, 0)]);
         let clock = Box::new(clock);
         let writing = BTreeMap::new();
-        Rc::new(RefCell::new(Book { history, by_ino, ticks: 0, writing, clock }))
+        Rc::new(RefCell::new(RecorderState { history, by_ino, ticks: 0, writing, clock }))
     }
 
     /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash removes it.
@@ -224,7 +226,7 @@ impl Book {
         let writers = self.writing.entry(object).or_default();
         *writers += 1;
         if *writers > 1 {
-            self.history.objects[object].vague = true;
+            self.history.objects[object].indeterminate = true;
         }
     }
 
@@ -241,8 +243,8 @@ impl Object {
             name: name.to_vec(),
             sizes: Vec::new(),
             sectors: BTreeMap::new(),
-            natures: Vec::new(),
-            vague: false,
+            metadata: Vec::new(),
+            indeterminate: false,
         }
     }
 
@@ -255,17 +257,18 @@ impl Object {
                 object.write(call, *from, bytes);
             }
             object.sizes = vec![(call, contents.size)];
-            object.vague = !contents.is_whole();
+            object.indeterminate = !contents.is_whole();
         }
-        object.natures = vec![(call, Arc::new(node.nature.clone()))];
+        object.metadata = vec![(call, Arc::new(node.metadata.clone()))];
         object
     }
 
     /// Changes permissions and attributes.
-    fn turn(&mut self, call: usize, change: impl FnOnce(&mut Nature)) {
-        let mut nature = self.natures.last().map_or_else(Nature::default, |n| (*n.1).clone());
-        change(&mut nature);
-        self.natures.push((call, nature.into()));
+    fn turn(&mut self, call: usize, change: impl FnOnce(&mut InodeMetadata)) {
+        let mut metadata =
+            self.metadata.last().map_or_else(InodeMetadata::default, |n| (*n.1).clone());
+        change(&mut metadata);
+        self.metadata.push((call, metadata.into()));
     }
 
     /// The first name and the inode, for a person.
@@ -316,13 +319,13 @@ impl Object {
 
 /// The recorder of the calls to a file system.
 #[derive(Clone)]
-pub struct Notebook(Rc<RefCell<Book>>);
+pub struct HistoryRecorder(Rc<RefCell<RecorderState>>);
 
-impl Notebook {
+impl HistoryRecorder {
     /// A recorder for an empty file system with this root. `clock` returns the number of events of the run so
     /// far.
-    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Notebook {
-        Notebook(Book::new(root, clock))
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> HistoryRecorder {
+        HistoryRecorder(RecorderState::new(root, clock))
     }
 
     /// Notes everything that exists when a run begins, as a crash has left it.
@@ -336,8 +339,8 @@ impl Notebook {
     }
 
     /// The file system for one client.
-    pub fn watch<F>(&self, fs: F, client: usize) -> Watched<F> {
-        Watched { fs, book: self.0.clone(), client }
+    pub fn watch<F>(&self, fs: F, client: usize) -> RecordingFs<F> {
+        RecordingFs { fs, recorder: self.0.clone(), client }
     }
 
     /// Notes an unmount, which makes everything durable but is no call of the file system.
@@ -359,9 +362,9 @@ impl Notebook {
 
 /// A file system whose calls are recorded.
 #[derive(Clone)]
-pub struct Watched<F> {
+pub struct RecordingFs<F> {
     pub(crate) fs: F,
-    pub(crate) book: Rc<RefCell<Book>>,
+    pub(crate) recorder: Rc<RefCell<RecorderState>>,
     pub(crate) client: usize,
 }
 
@@ -370,24 +373,24 @@ pub(crate) fn words(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
-impl<F> Watched<F> {
+impl<F> RecordingFs<F> {
     fn begin(&self, purpose: Purpose, text: String) -> usize {
-        self.book.borrow_mut().begin(self.client, purpose, text)
+        self.recorder.borrow_mut().begin(self.client, purpose, text)
     }
 
     fn title(&self, ino: Ino) -> String {
-        let book = self.book.borrow();
-        let known = book.object(ino).map(|o| book.history.objects[o].title());
+        let recorder = self.recorder.borrow();
+        let known = recorder.object(ino).map(|o| recorder.history.objects[o].title());
         known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
     /// Notes the end of a call, and its effect if it succeeded.
-    fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut Book, &T)) {
-        let mut book = self.book.borrow_mut();
+    fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut RecorderState, &T)) {
+        let mut recorder = self.recorder.borrow_mut();
         if let Ok(value) = result {
-            did(&mut book, value);
+            did(&mut recorder, value);
         }
-        book.end(call, result.is_ok());
+        recorder.end(call, result.is_ok());
     }
 
     /// Makes a change of an object's contents, and notes it. After a success, `did` notes the new contents, and
@@ -402,24 +405,24 @@ impl<F> Watched<F> {
         did: impl FnOnce(&mut Object, usize, &T) -> bool,
     ) -> FsResult<T> {
         let call = self.begin(purpose, text);
-        let object = self.book.borrow().object(ino);
+        let object = self.recorder.borrow().object(ino);
         if let Some(object) = object {
-            self.book.borrow_mut().begin_contents(object);
+            self.recorder.borrow_mut().begin_contents(object);
         }
         let result = doing.await;
         // A call that is refused changes nothing. One without space, or with a failed disk, may have had an
         // effect for a while.
         let in_midst = |errno| matches!(errno, Errno::NoSpace | Errno::Io | Errno::ReadOnly);
         let mut whole = result.as_ref().is_err_and(|e| !in_midst(e.errno));
-        self.end(call, &result, |book, value| {
+        self.end(call, &result, |recorder, value| {
             if let Some(object) = object {
-                whole = did(&mut book.history.objects[object], call, value);
+                whole = did(&mut recorder.history.objects[object], call, value);
             }
         });
         if let Some(object) = object {
-            let mut book = self.book.borrow_mut();
-            book.end_contents(object);
-            book.history.objects[object].vague |= !whole;
+            let mut recorder = self.recorder.borrow_mut();
+            recorder.end_contents(object);
+            recorder.history.objects[object].indeterminate |= !whole;
         }
         result
     }
@@ -428,13 +431,13 @@ impl<F> Watched<F> {
     fn doubt<T>(&self, result: &FsResult<T>, names: &[(Option<ObjectId>, &[u8])]) {
         let by_disk = |e: &ordo_vfs::FsError| matches!(e.errno, Errno::Io | Errno::ReadOnly);
         if result.as_ref().is_err_and(by_disk) {
-            let vague = &mut self.book.borrow_mut().history.vague_names;
-            vague.extend(names.iter().filter_map(|(dir, n)| Some(((*dir)?, n.to_vec()))));
+            let indeterminate = &mut self.recorder.borrow_mut().history.indeterminate_names;
+            indeterminate.extend(names.iter().filter_map(|(dir, n)| Some(((*dir)?, n.to_vec()))));
         }
     }
 }
 
-impl<F: FileSystem> FileSystem for Watched<F> {
+impl<F: FileSystem> FileSystem for RecordingFs<F> {
     fn root(&self) -> Ino {
         self.fs.root()
     }
@@ -464,36 +467,37 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let mode = words("permissions", set.permissions.map(|p| format!("{p:o}")));
         let what: Vec<String> = [size, mode].into_iter().flatten().collect();
         let text = format!("set {} of {}", what.join(" and "), self.title(ino));
-        let purpose = if set.permissions.is_some() { Purpose::Nature } else { Purpose::Contents };
+        let purpose =
+            if set.permissions.is_some() { Purpose::InodeMetadata } else { Purpose::Contents };
         self.change(ino, purpose, text, self.fs.setattr(ino, set), |object, call, _| {
             if let Some(size) = set.size {
                 object.cut(call, size);
             }
             if let Some(permissions) = set.permissions {
-                object.turn(call, |nature| nature.permissions = permissions);
+                object.turn(call, |metadata| metadata.permissions = permissions);
             }
             true
         })
         .await
     }
 
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         let kind = if new.file_type == FileType::Directory { "mkdir" } else { "make" };
         let text = format!("{kind} {} in {}", words(name), self.title(dir));
         let call = self.begin(Purpose::Change, text);
-        let parent = self.book.borrow().object(dir);
-        let result = self.fs.make(dir, name, new).await;
+        let parent = self.recorder.borrow().object(dir);
+        let result = self.fs.create(dir, name, new).await;
         self.doubt(&result, &[(parent, name)]);
-        self.end(call, &result, |book, attr| {
-            book.history.objects.push(Object::new(attr.ino, attr.file_type, name));
-            let object = book.history.objects.len() - 1;
+        self.end(call, &result, |recorder, attr| {
+            recorder.history.objects.push(Object::new(attr.ino, attr.file_type, name));
+            let object = recorder.history.objects.len() - 1;
             if new.file_type == FileType::Symlink {
-                book.history.objects[object].write(call, 0, new.target);
+                recorder.history.objects[object].write(call, 0, new.target);
             }
-            book.history.objects[object].turn(call, |n| n.permissions = attr.permissions);
-            book.by_ino.insert(attr.ino, object);
+            recorder.history.objects[object].turn(call, |n| n.permissions = attr.permissions);
+            recorder.by_ino.insert(attr.ino, object);
             if let Some(parent) = parent {
-                book.name(call, parent, name, Some(object));
+                recorder.name(call, parent, name, Some(object));
             }
         });
         result
@@ -502,12 +506,13 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
         let text = format!("link {} as {} in {}", self.title(ino), words(name), self.title(dir));
         let call = self.begin(Purpose::Change, text);
-        let (object, parent) = (self.book.borrow().object(ino), self.book.borrow().object(dir));
+        let (object, parent) =
+            (self.recorder.borrow().object(ino), self.recorder.borrow().object(dir));
         let result = self.fs.link(ino, dir, name).await;
         self.doubt(&result, &[(parent, name)]);
-        self.end(call, &result, |book, _| {
+        self.end(call, &result, |recorder, _| {
             if let (Some(object), Some(parent)) = (object, parent) {
-                book.name(call, parent, name, Some(object));
+                recorder.name(call, parent, name, Some(object));
             }
         });
         result
@@ -516,12 +521,12 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     async fn unlink(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
         let call =
             self.begin(Purpose::Change, format!("unlink {} in {}", words(name), self.title(dir)));
-        let parent = self.book.borrow().object(dir);
+        let parent = self.recorder.borrow().object(dir);
         let result = self.fs.unlink(dir, name).await;
         self.doubt(&result, &[(parent, name)]);
-        self.end(call, &result, |book, ()| {
+        self.end(call, &result, |recorder, ()| {
             if let Some(parent) = parent {
-                book.name(call, parent, name, None);
+                recorder.name(call, parent, name, None);
             }
         });
         result
@@ -530,12 +535,12 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     async fn rmdir(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
         let call =
             self.begin(Purpose::Change, format!("rmdir {} in {}", words(name), self.title(dir)));
-        let parent = self.book.borrow().object(dir);
+        let parent = self.recorder.borrow().object(dir);
         let result = self.fs.rmdir(dir, name).await;
         self.doubt(&result, &[(parent, name)]);
-        self.end(call, &result, |book, ()| {
+        self.end(call, &result, |recorder, ()| {
             if let Some(parent) = parent {
-                book.name(call, parent, name, None);
+                recorder.name(call, parent, name, None);
             }
         });
         result
@@ -557,25 +562,26 @@ impl<F: FileSystem> FileSystem for Watched<F> {
             self.title(to_dir)
         );
         let call = self.begin(Purpose::Change, text);
-        let (a, b) = (self.book.borrow().object(from_dir), self.book.borrow().object(to_dir));
+        let (a, b) =
+            (self.recorder.borrow().object(from_dir), self.recorder.borrow().object(to_dir));
         if let (RenameMode::Exchange, Some(a)) = (mode, a) {
-            let mut book = self.book.borrow_mut();
-            let moved = book.stands_for(a, from);
-            book.history.exchanges.extend(moved.map(|object| (call, a, object)));
+            let mut recorder = self.recorder.borrow_mut();
+            let moved = recorder.stands_for(a, from);
+            recorder.history.exchanges.extend(moved.map(|object| (call, a, object)));
         }
         let result = self.fs.rename(from_dir, from, to_dir, to, mode).await;
         self.doubt(&result, &[(a, from), (b, to)]);
-        self.end(call, &result, |book, ()| {
+        self.end(call, &result, |recorder, ()| {
             let (Some(a), Some(b)) = (a, b) else { return };
-            let (moved, other) = (book.stands_for(a, from), book.stands_for(b, to));
+            let (moved, other) = (recorder.stands_for(a, from), recorder.stands_for(b, to));
             // Both names belong to one file, so nothing happens.
             if moved == other {
-                book.history.calls[call].purpose = Purpose::Nothing;
+                recorder.history.calls[call].purpose = Purpose::Nothing;
                 return;
             }
             let back = if mode == RenameMode::Exchange { other } else { None };
-            book.name(call, a, from, back);
-            book.name(call, b, to, moved);
+            recorder.name(call, a, from, back);
+            recorder.name(call, b, to, moved);
         });
         result
     }
@@ -605,9 +611,9 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         .await
     }
 
-    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+    async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let text = format!("clear {len} bytes at {offset} of {}", self.title(ino));
-        let doing = self.fs.clear(ino, offset, len);
+        let doing = self.fs.punch_hole(ino, offset, len);
         self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
             let len = len.min(object.size().saturating_sub(offset)) as usize;
             if len > 0 {
@@ -632,7 +638,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
     }
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
-        let object = self.book.borrow().object(ino);
+        let object = self.recorder.borrow().object(ino);
         let purpose = object.map_or(Purpose::Nothing, Purpose::Fsync);
         let call = self.begin(purpose, format!("fsync {}", self.title(ino)));
         let result = self.fs.fsync(ino).await;
@@ -655,7 +661,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let len = value.len();
         let text = format!("set {} of {} to {len} bytes", words(name), self.title(ino));
         let doing = self.fs.setxattr(ino, name, value, mode);
-        self.change(ino, Purpose::Nature, text, doing, |object, call, ()| {
+        self.change(ino, Purpose::InodeMetadata, text, doing, |object, call, ()| {
             object.turn(call, |n| drop(n.attributes.insert(name.to_vec(), value.to_vec())));
             true
         })
@@ -670,11 +676,11 @@ impl<F: FileSystem> FileSystem for Watched<F> {
         let text = format!("remove {} of {}", words(name), self.title(ino));
         self.change(
             ino,
-            Purpose::Nature,
+            Purpose::InodeMetadata,
             text,
             self.fs.removexattr(ino, name),
             |object, call, ()| {
-                object.turn(call, |nature| drop(nature.attributes.remove(name)));
+                object.turn(call, |metadata| drop(metadata.attributes.remove(name)));
                 true
             },
         )
@@ -684,7 +690,7 @@ impl<F: FileSystem> FileSystem for Watched<F> {
 
 /// Notes the unmount of a file system, which makes everything durable.
 pub(crate) async fn noted_unmount<F>(
-    watched: &Watched<F>,
+    watched: &RecordingFs<F>,
     unmount: impl Future<Output = FsResult<()>>,
 ) -> FsResult<()> {
     let call = watched.begin(Purpose::Sync, "unmount".into());

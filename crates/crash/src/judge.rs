@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::compare::{Compared, compare};
 use crate::disk::Scratch;
 use crate::expect::Expect;
-use crate::finding::{Findings, Severity};
+use crate::finding::{FindingSeverity, Findings};
 use crate::format::{DiskFormat, OwnNames};
 use crate::history::History;
 use crate::memory::{Memory, Places};
@@ -311,9 +311,9 @@ impl<'r, S: Scheme> Judge<'r, S> {
 
     fn structure(&self, found: &Findings, promised: bool, verdict: &mut Verdict) {
         for (number, finding) in found.iter() {
-            verdict.unsound |= finding.severity >= Severity::Repairable;
+            verdict.unsound |= finding.severity >= FindingSeverity::Repairable;
             verdict.unresolvable |= finding.is_guess;
-            verdict.needs_check |= finding.severity > Severity::Counts;
+            verdict.needs_check |= finding.severity > FindingSeverity::Counts;
             let listed = verdict.broken.len() < LISTED;
             if promised && listed && !(self.promise.allows)(finding) {
                 verdict.broken.push(found.describe(number));
@@ -365,7 +365,7 @@ fn simulate<T, F: Future<Output = Result<T, String>>>(
 
 async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
     let name = b"written afterwards";
-    let ino = match fs.make(fs.root(), name, &NewNode::file(0o644)).await {
+    let ino = match fs.create(fs.root(), name, &NewNode::file(0o644)).await {
         // A full disk is no fault.
         Err(e) if e.errno == ordo_vfs::Errno::NoSpace => return Ok(()),
         made => made?.ino,

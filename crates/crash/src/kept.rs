@@ -93,15 +93,15 @@ fn history_fits(history: &History) -> bool {
     let things = history.objects.iter().all(|o| {
         let sectors = o.sectors.values().flatten();
         o.sizes.iter().all(|s| call(s.0))
-            && o.natures.iter().all(|n| call(n.0))
+            && o.metadata.iter().all(|n| call(n.0))
             && sectors.clone().all(|(n, data)| call(*n) && data.len() == SECTOR)
     });
     let names = history.names.iter().all(|((dir, _), changes)| {
         object(*dir) && changes.iter().all(|c| call(c.call) && c.object.is_none_or(object))
     });
-    let vague = history.vague_names.iter().all(|(dir, _)| object(*dir));
+    let indeterminate = history.indeterminate_names.iter().all(|(dir, _)| object(*dir));
     let exchanges = history.exchanges.iter().all(|(n, a, b)| call(*n) && object(*a) && object(*b));
-    objects > 0 && purposes && things && names && vague && exchanges
+    objects > 0 && purposes && things && names && indeterminate && exchanges
 }
 
 /// The contents of a disk without the zeros.
@@ -147,11 +147,11 @@ mod tests {
 
     use super::*;
     use crate::test_scheme::OnFfs;
-    use crate::{Budget, Config, Model, Promise, Script, explore_run, record};
+    use crate::{Budget, Config, CrashModel, Promise, Script, explore_run, record};
 
     fn packed() -> (Arc<Run>, String) {
         let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
-        let run = record(&sync, &Script::random(5, 2, 30), &Config::new(5, Model::Volatile));
+        let run = record(&sync, &Script::random(5, 2, 30), &Config::new(5, CrashModel::Volatile));
         let run = Arc::new(run.unwrap());
         let text = pack(std::slice::from_ref(&run)).unwrap();
         (run, text)

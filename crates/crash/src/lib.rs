@@ -18,7 +18,7 @@
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure after shrinking, judged again, and as a file.
 //! - [`space`]: the same states for judges outside of this crate, such as any program.
-//! - [`life`]: crash cycles: runs that begin where a crash ended the one before.
+//! - [`cycle`]: crash cycles: runs that begin where a crash ended the one before.
 //! - [`campaign`]: many runs. [`fleet`]: a campaign cut into tasks for several machines. [`mutants`]: a test of
 //!   the selection of states, with rules switched off.
 //!
@@ -32,12 +32,12 @@
 //! Typical sequence, as a test of an ordering does it:
 //!
 //! ```
-//! use ordo_crash::{Budget, Config, Model, Promise, Script, explore};
+//! use ordo_crash::{Budget, Config, CrashModel, Promise, Script, explore};
 //! use ordo_ordering::{NoOrder, SyncOrder};
 //! use ordo_systems::OnFfs;
 //!
 //! let script = Script::random(1, 2, 30);
-//! let config = Config::new(1, Model::Volatile);
+//! let config = Config::new(1, CrashModel::Volatile);
 //! let budget = Budget { states: 300, ..Budget::default() };
 //! let sync = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
 //! let outcome = explore(&sync, &script, &config, &budget).unwrap();
@@ -50,6 +50,7 @@
 
 pub mod campaign;
 mod compare;
+pub mod cycle;
 pub mod database;
 pub mod disk;
 mod expect;
@@ -63,7 +64,6 @@ pub mod geometry;
 pub mod history;
 pub mod judge;
 pub mod kept;
-pub mod life;
 mod memory;
 mod minimise;
 pub mod model;
@@ -86,18 +86,18 @@ mod sum;
 mod test_scheme;
 mod tree;
 
-pub use explore::{Budget, Counts, Failure, Outcome, Point, explore, explore_run};
-pub use finding::{Finding, Findings, Severity};
+pub use explore::{Budget, Failure, Outcome, Point, StateCounts, explore, explore_run};
+pub use finding::{Finding, FindingSeverity, Findings};
 pub use format::{DiskFormat, InodePlaces, OwnNames};
-pub use geometry::Geometry;
+pub use geometry::FsGeometry;
 pub use judge::{Question, Verdict};
 pub use minimise::minimise;
-pub use model::Model;
+pub use model::CrashModel;
 pub use path::judge_path;
 pub use record::{Config, Run, record};
-pub use rules::Rule;
+pub use rules::StateRule;
 pub use scheme::{Promise, Scheme, Volume};
-pub use script::{Manner, Place, Script, Step, Workload};
+pub use script::{RunWorkload, Script, ScriptManner, ScriptPlace, ScriptStep};
 pub use shrink::{Shrunk, shrink, shrink_state};
 
 /// The reason why a run cannot be explored.

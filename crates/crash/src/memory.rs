@@ -20,7 +20,7 @@ use crate::tree::{Listing, Node};
 
 /// A part of a tree that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
+enum ReadUnit {
     /// The superblock.
     Super,
     /// A group's header.
@@ -43,7 +43,7 @@ pub(crate) struct Memory {
     nodes: FxHashMap<Ino, Rc<Node>>,
     listings: FxHashMap<Ino, Rc<Listing>>,
     /// By sector, the parts that depend on it.
-    parts: FxHashMap<u64, Vec<Part>>,
+    parts: FxHashMap<u64, Vec<ReadUnit>>,
     places: Option<Box<dyn InodePlaces>>,
     /// Whether the parts are those on the disk now.
     is_current: bool,
@@ -59,10 +59,10 @@ impl Memory {
         for sector in disk.take_changed() {
             for part in self.parts.remove(&sector).into_iter().flatten() {
                 match part {
-                    Part::Super => self.is_current = false,
-                    Part::Group(group) => drop(self.holds.remove(&group)),
-                    Part::Node(ino) => drop(self.nodes.remove(&ino)),
-                    Part::Listing(ino) => drop(self.listings.remove(&ino)),
+                    ReadUnit::Super => self.is_current = false,
+                    ReadUnit::Group(group) => drop(self.holds.remove(&group)),
+                    ReadUnit::Node(ino) => drop(self.nodes.remove(&ino)),
+                    ReadUnit::Listing(ino) => drop(self.listings.remove(&ino)),
                 }
             }
         }
@@ -82,11 +82,11 @@ impl Memory {
         }
         self.places = Some(found);
         self.is_current = true;
-        read.into_iter().flatten().for_each(|sector| self.depends(sector, Part::Super));
+        read.into_iter().flatten().for_each(|sector| self.depends(sector, ReadUnit::Super));
         true
     }
 
-    fn depends(&mut self, sector: u64, part: Part) {
+    fn depends(&mut self, sector: u64, part: ReadUnit) {
         let parts = self.parts.entry(sector).or_default();
         if !parts.contains(&part) {
             parts.push(part);
@@ -114,19 +114,19 @@ impl Memory {
         node.version = self.versions;
         let node = Rc::new(node);
         self.nodes.insert(ino, node.clone());
-        self.note(ino, Part::Node(ino), read);
+        self.note(ino, ReadUnit::Node(ino), read);
         node
     }
 
     /// Keeps a directory's entries.
     pub fn keep_listing(&mut self, dir: Ino, listing: &Rc<Listing>, read: Vec<Range<u64>>) {
         self.listings.insert(dir, listing.clone());
-        self.note(dir, Part::Listing(dir), read);
+        self.note(dir, ReadUnit::Listing(dir), read);
     }
 
     /// Notes the sectors on which a part of an inode depends: its own sector, and all that were read, except
     /// those of the file system's own structures.
-    fn note(&mut self, ino: Ino, part: Part, read: Vec<Range<u64>>) {
+    fn note(&mut self, ino: Ino, part: ReadUnit, read: Vec<Range<u64>>) {
         let Some(places) = &self.places else { return };
         let read = read.into_iter().flatten();
         let mut sectors: Vec<u64> = read.filter(|sector| !places.is_own(*sector)).collect();
@@ -155,7 +155,7 @@ impl Memory {
             self.holds.insert(group, ino);
             let Some(places) = &self.places else { return true };
             let sectors = places.group_sectors(group);
-            sectors.for_each(|sector| self.depends(sector, Part::Group(group)));
+            sectors.for_each(|sector| self.depends(sector, ReadUnit::Group(group)));
         }
         true
     }

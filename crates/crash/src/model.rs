@@ -18,7 +18,7 @@ use crate::sum;
 /// The fault model of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Model {
+pub enum CrashModel {
     /// A completed write is durable. Any part of a write under way may survive.
     Completed,
     /// Any subset of the written sectors survives, except those before a flush or with FUA, which all survive.
@@ -29,23 +29,24 @@ pub enum Model {
     Lying,
 }
 
-impl Model {
+impl CrashModel {
     /// All of them.
-    pub const ALL: [Model; 4] = [Model::Completed, Model::Volatile, Model::Prefix, Model::Lying];
+    pub const ALL: [CrashModel; 4] =
+        [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix, CrashModel::Lying];
 
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Model::Completed => "completed",
-            Model::Volatile => "volatile",
-            Model::Prefix => "prefix",
-            Model::Lying => "lying",
+            CrashModel::Completed => "completed",
+            CrashModel::Volatile => "volatile",
+            CrashModel::Prefix => "prefix",
+            CrashModel::Lying => "lying",
         }
     }
 
     /// Whether the disk reports a volatile cache.
     pub const fn is_volatile(self) -> bool {
-        !matches!(self, Model::Completed)
+        !matches!(self, CrashModel::Completed)
     }
 }
 
@@ -151,7 +152,7 @@ impl Sectors {
             next.copied().unwrap_or(self.run.events.len())
         };
         self.judged = match self.run.model {
-            Model::Prefix => ends.iter().map(until).collect(),
+            CrashModel::Prefix => ends.iter().map(until).collect(),
             _ => ends.clone(),
         };
         self.ends = ends;
@@ -219,8 +220,8 @@ impl Cursor {
                 let fua = sectors.run.disks[disk].writes[write].fua;
                 self.hardened = fua;
                 match model {
-                    Model::Completed | Model::Prefix => self.harden(sectors, disk, write),
-                    Model::Volatile if fua => self.harden(sectors, disk, write),
+                    CrashModel::Completed | CrashModel::Prefix => self.harden(sectors, disk, write),
+                    CrashModel::Volatile if fua => self.harden(sectors, disk, write),
                     _ => {
                         self.keep(sectors, (disk, write), false);
                         return false;
@@ -241,7 +242,7 @@ impl Cursor {
             Event::Flushed { disk, id } => {
                 let covered = self.flushes.remove(&(disk, id)).unwrap_or(0);
                 self.hardened = true;
-                model == Model::Volatile && self.flush(disk, covered)
+                model == CrashModel::Volatile && self.flush(disk, covered)
             }
         }
     }
@@ -303,7 +304,7 @@ impl Cursor {
         let mut under_way: BTreeMap<u32, Vec<Version>> = BTreeMap::new();
         let next = self.next_to_complete(sectors);
         for (i, (disk, write)) in self.under_way.iter().enumerate() {
-            if sectors.run.model == Model::Prefix && next != Some((*disk, *write)) {
+            if sectors.run.model == CrashModel::Prefix && next != Some((*disk, *write)) {
                 continue;
             }
             for (place, content) in sectors.pieces(*disk, *write) {

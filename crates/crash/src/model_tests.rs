@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::disk::SECTOR;
 use crate::explore::Pair;
 use crate::history::History;
-use crate::model::{Model, Sectors};
+use crate::model::{CrashModel, Sectors};
 use crate::record::{DiskRun, Event, Run, Write};
 use crate::sample;
 
@@ -34,7 +34,7 @@ fn write(offset: usize, count: usize, byte: u8, fua: bool) -> Write {
 }
 
 /// A random run: writes and flushes are issued, and complete in any order.
-fn run(model: Model) -> impl Strategy<Value = Run> {
+fn run(model: CrashModel) -> impl Strategy<Value = Run> {
     let range = (0..SIZE).prop_flat_map(|a| (Just(a), 1..=SIZE - a));
     let request = (0..2usize, range, any::<bool>(), 0..4u8, any::<prop::sample::Index>());
     prop::collection::vec(request, 1..7).prop_map(move |requests| {
@@ -80,7 +80,8 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
                 under_way.retain(|w| *w != (disk, write));
                 completed.push((disk, write));
                 let fua = run.disks[disk].writes[write].fua;
-                if run.model == Model::Completed || (fua && run.model == Model::Volatile) {
+                if run.model == CrashModel::Completed || (fua && run.model == CrashModel::Volatile)
+                {
                     durable.push((disk, write));
                 }
             }
@@ -92,14 +93,14 @@ fn plainly(run: &Run, at: usize) -> BTreeSet<Image> {
             Event::FlushIssued { disk, id } => flushes.push((disk, id, completed.len())),
             Event::Flushed { disk, id } => {
                 let flush = flushes.iter().find(|f| (f.0, f.1) == (disk, id)).unwrap();
-                if run.model == Model::Volatile {
+                if run.model == CrashModel::Volatile {
                     let covered = completed[..flush.2].iter();
                     durable.extend(covered.filter(|w| w.0 == disk && !failed.contains(w)));
                 }
             }
         }
     }
-    if run.model == Model::Prefix {
+    if run.model == CrashModel::Prefix {
         // Completed writes are there. The next may be there, in part, if it was sent.
         durable.extend(completed.iter().filter(|w| !failed.contains(w)));
         let next = run.events[at..].iter().find_map(|e| match *e {
@@ -167,7 +168,7 @@ proptest! {
 
     #[test]
     fn exactly_the_states_of_the_model_are_explored(
-        run in prop::sample::select(Model::ALL.to_vec()).prop_flat_map(run)
+        run in prop::sample::select(CrashModel::ALL.to_vec()).prop_flat_map(run)
     ) {
         let mut expected = BTreeSet::new();
         for at in 0..=run.events.len() {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::script::Manner;
-use crate::{Budget, Config, CrashError, Geometry, Model, Outcome, Run, Scheme, Script};
+use crate::script::ScriptManner;
+use crate::{Budget, Config, CrashError, CrashModel, FsGeometry, Outcome, Run, Scheme, Script};
 
 /// The extent of a search.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Search {
     /// The most states of each run.
     pub states_of_run: usize,
     /// The fault models of the disks, in each of which every run is made.
-    pub models: Vec<Model>,
+    pub models: Vec<CrashModel>,
     /// The operations of each of three clients.
     pub steps: usize,
     /// The number of threads; 0 means one for each processor.
@@ -33,7 +33,7 @@ impl Default for Search {
             seed: 1,
             states: 20_000,
             states_of_run: 1000,
-            models: vec![Model::Completed, Model::Volatile],
+            models: vec![CrashModel::Completed, CrashModel::Volatile],
             steps: 120,
             threads: 0,
         }
@@ -46,16 +46,16 @@ pub struct Sought {
     /// The number of states judged, the one that breaks a promise included.
     pub states: u64,
     /// The run with that state, and the promise; `None` where no promise was broken.
-    pub found: Option<Found>,
+    pub found: Option<MutantFound>,
 }
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct MutantFound {
     /// The seed of the run.
     pub seed: u64,
     /// The fault model of the disk.
-    pub model: Model,
+    pub model: CrashModel,
     /// The promise, in words.
     pub what: String,
 }
@@ -63,15 +63,15 @@ pub struct Found {
 impl Search {
     /// The script of a run, by turns: the usual one; many names of all lengths; files with distant blocks;
     /// files that take a directory's blocks as soon as they are free.
-    pub fn script(&self, seed: u64, geometry: &Geometry) -> Script {
+    pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
         if seed % 6 == 5 {
             return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size);
         }
-        let usual = Manner { steps: self.steps, ..Manner::default() };
+        let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
         let manner = match seed % 3 {
-            0 => Manner { names: 120, fsync: 4, ..usual },
+            0 => ScriptManner { names: 120, fsync: 4, ..usual },
             1 => usual,
-            _ => Manner { far: geometry.block_size, fsync: 4, ..usual },
+            _ => ScriptManner { far: geometry.block_size, fsync: 4, ..usual },
         };
         manner.script(seed)
     }
@@ -83,7 +83,7 @@ impl Search {
     /// A run cannot be made.
     pub fn run(
         &self,
-        geometry: &Geometry,
+        geometry: &FsGeometry,
         record: impl Fn(&Script, &Config) -> Result<Arc<Run>, CrashError>,
         explore: impl Fn(&Arc<Run>, u64, &Budget) -> Outcome,
     ) -> Result<Sought, CrashError> {
@@ -101,7 +101,7 @@ impl Search {
                 judged += outcome.counts.states.max(1);
                 if let Some(failure) = outcome.failures.first() {
                     let what = failure.verdict.broken.first().cloned().unwrap_or_default();
-                    let found = Some(Found { seed, model: *model, what });
+                    let found = Some(MutantFound { seed, model: *model, what });
                     return Ok(Sought { states: judged, found });
                 }
             }
@@ -113,7 +113,11 @@ impl Search {
     ///
     /// # Errors
     /// A run cannot be made.
-    pub fn scheme(&self, scheme: &impl Scheme, geometry: &Geometry) -> Result<Sought, CrashError> {
+    pub fn scheme(
+        &self,
+        scheme: &impl Scheme,
+        geometry: &FsGeometry,
+    ) -> Result<Sought, CrashError> {
         let record =
             |script: &Script, config: &Config| crate::record(scheme, script, config).map(Arc::new);
         self.run(geometry, record, |run, seed, budget| {

@@ -82,7 +82,7 @@ impl Cuts {
 }
 
 fn is_change(call: &Call, client: usize) -> bool {
-    let changes = matches!(call.purpose, Purpose::Change | Purpose::Nature);
+    let changes = matches!(call.purpose, Purpose::Change | Purpose::InodeMetadata);
     call.client == client && changes && call.ok
 }
 

@@ -45,8 +45,8 @@ impl<T> Recall<T> {
         options(&read, state, &mut key);
         let place = self.sets.iter().position(|(set, _)| *set == read);
         let place = place.or_else(|| {
-            let room = self.sets.len() < SETS_MAX;
-            room.then(|| self.sets.push((read, FxHashMap::default())))?;
+            let remaining = self.sets.len() < SETS_MAX;
+            remaining.then(|| self.sets.push((read, FxHashMap::default())))?;
             Some(self.sets.len() - 1)
         });
         if let Some(place) = place {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_block::fault::{Attempt, Faults, Faulty, Rule};
+use ordo_block::fault::{FaultAttempt, FaultRule, Faults, Faulty};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
@@ -17,11 +17,11 @@ use ordo_vfs::FileSystem;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Scratch, Slow};
-use crate::history::{Book, History, Watched, noted_unmount};
-use crate::rules::Kind;
-use crate::script::Workload;
+use crate::history::{History, RecorderState, RecordingFs, noted_unmount};
+use crate::rules::RuleKind;
+use crate::script::RunWorkload;
 use crate::tree::Tree;
-use crate::{CrashError, Model, Scheme};
+use crate::{CrashError, CrashModel, Scheme};
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub struct Config {
     /// The seed of every choice.
     pub seed: u64,
     /// The fault model of the disk.
-    pub model: Model,
+    pub model: CrashModel,
     /// The options of the file system's cache.
     pub cache: CacheConfig,
     /// The contents of the disks at the start, as a crash has left them; `None` for a new file system.
     pub disks: Option<Arc<Vec<Vec<u8>>>>,
     /// The writes that fail.
-    pub faults: Vec<(Kind, u64)>,
+    pub faults: Vec<(RuleKind, u64)>,
     /// The longest time of a write or a flush, in microseconds; each takes a random time.
     pub micros_max: u64,
 }
@@ -43,8 +43,8 @@ pub struct Config {
 impl Config {
     /// Options with which cache blocks are written within a few milliseconds, so that blocks whose order is
     /// free reach the disk as early as possible; requests take up to two milliseconds.
-    pub fn new(seed: u64, model: Model) -> Config {
-        let age = Duration::from_millis(if model == Model::Completed { 0 } else { 3 });
+    pub fn new(seed: u64, model: CrashModel) -> Config {
+        let age = Duration::from_millis(if model == CrashModel::Completed { 0 } else { 3 });
         let cache = CacheConfig {
             metadata_age: age,
             directory_age: age,
@@ -133,7 +133,7 @@ pub struct DiskRun {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The model under which it was recorded.
-    pub model: Model,
+    pub model: CrashModel,
     /// The disks.
     pub disks: Vec<DiskRun>,
     /// The events of the disks, in order.
@@ -207,7 +207,7 @@ const REMAINS: u8 = 0x5a;
 ///
 /// # Errors
 /// The file system cannot be made, or comes to a deadlock.
-pub fn record<S: Scheme, W: Workload>(
+pub fn record<S: Scheme, W: RunWorkload>(
     scheme: &S,
     workload: &W,
     config: &Config,
@@ -216,7 +216,7 @@ pub fn record<S: Scheme, W: Workload>(
 }
 
 /// The same in this process, in virtual time.
-pub(crate) fn simulate<S: Scheme, W: Workload>(
+pub(crate) fn simulate<S: Scheme, W: RunWorkload>(
     scheme: &S,
     workload: &W,
     config: &Config,
@@ -227,7 +227,7 @@ pub(crate) fn simulate<S: Scheme, W: Workload>(
     executor.block_on(recorded(&runtime, scheme, workload, config))?
 }
 
-async fn recorded<S: Scheme, W: Workload>(
+async fn recorded<S: Scheme, W: RunWorkload>(
     rt: &Runtime,
     scheme: &S,
     workload: &W,
@@ -246,26 +246,26 @@ async fn recorded<S: Scheme, W: Workload>(
     let volume = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
     let fs = volume.fs().clone();
     let clock = line.clone();
-    let book = Book::new(fs.root(), move || clock.borrow().events.len());
+    let recorder = RecorderState::new(fs.root(), move || clock.borrow().events.len());
     if config.disks.is_some() {
         let tree = Tree::read(&fs, scheme.own_names())
             .await
             .map_err(|e| CrashError::Mount(e.to_string()))?;
-        book.borrow_mut().find(&tree);
+        recorder.borrow_mut().find(&tree);
     }
-    let watched = |client| Watched { fs: fs.clone(), book: book.clone(), client };
+    let watched = |client| RecordingFs { fs: fs.clone(), recorder: recorder.clone(), client };
     let worked = workload.run(rt, &watched).await;
     let unmounted = noted_unmount(&watched(0), volume.unmount()).await.map_err(|e| e.to_string());
     // Where writes fail, the workload may fail too. Its disks are judged all the same.
     if config.faults.is_empty() {
         worked.and(unmounted).map_err(CrashError::Work)?;
     }
-    let history = Arc::new(book.borrow().history.clone());
+    let history = Arc::new(recorder.borrow().history.clone());
     Ok(line.take().into_run(config.model, bases, history))
 }
 
 impl Line {
-    fn into_run(self, model: Model, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
+    fn into_run(self, model: CrashModel, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
         let disks = bases.into_iter().zip(self.disks);
         let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
         Run { model, disks, events: self.events, history }
@@ -291,11 +291,11 @@ async fn watch(
         let classifier = name_writes(&tap, &inner, &line, disk).await?;
         for (kind, number) in config.faults.iter().cloned() {
             let classifier = classifier.clone();
-            let is_meant = move |attempt: &Attempt<'_>| {
+            let is_meant = move |attempt: &FaultAttempt<'_>| {
                 let name = classifier.name(&issued(attempt));
                 kind.is(disk, name.class(), &name.to_string())
             };
-            faults.add(Rule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
+            faults.add(FaultRule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
         }
         disks.push(tap.erase());
     }
@@ -364,8 +364,8 @@ fn used(bytes: u64) -> Rc<RamDisk> {
 const EIO: i32 = 5;
 
 /// A request, in the form that the classifier takes.
-fn issued<'a>(attempt: &Attempt<'a>) -> Issued<'a> {
-    let Attempt { op, offset, len, flags, data } = *attempt;
+fn issued<'a>(attempt: &FaultAttempt<'a>) -> Issued<'a> {
+    let FaultAttempt { op, offset, len, flags, data } = *attempt;
     Issued { id: 0, op, offset, len, flags, data, at: Time::default(), epoch: 0 }
 }
 

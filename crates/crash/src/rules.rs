@@ -26,7 +26,7 @@ contents of files, where it belongs; 'fixed', that and contents.";
 
 /// The writes to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RuleKind {
     /// Writes whose first block is of one of these kinds.
     Of(Kinds),
     /// Writes to this disk.
@@ -37,17 +37,17 @@ pub enum Kind {
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum StateRule {
     /// These writes are lost, and no others.
-    Lose(Kind),
+    Lose(RuleKind),
     /// These writes are kept, and no others.
-    Keep(Kind),
+    Keep(RuleKind),
     /// These writes are torn, and all others kept.
-    Tear(Kind),
+    Tear(RuleKind),
     /// The first writes are kept, the second lost.
-    Before(Kind, Kind),
+    Before(RuleKind, RuleKind),
     /// The write with this number, counted from 1, fails.
-    Fail(Kind, u64),
+    Fail(RuleKind, u64),
 }
 
 /// The reason why a text is not a rule.
@@ -61,69 +61,69 @@ pub enum RuleError {
     Kind(#[from] NoKind),
 }
 
-impl FromStr for Kind {
+impl FromStr for RuleKind {
     type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Kind, RuleError> {
+    fn from_str(text: &str) -> Result<RuleKind, RuleError> {
         if let Some(words) = text.strip_prefix("text:") {
-            return Ok(Kind::Text(words.to_string()));
+            return Ok(RuleKind::Text(words.to_string()));
         }
         if let Some(disk) = text.strip_prefix("disk").and_then(|n| n.parse().ok()) {
-            return Ok(Kind::Disk(disk));
+            return Ok(RuleKind::Disk(disk));
         }
-        Ok(Kind::Of(text.parse()?))
+        Ok(RuleKind::Of(text.parse()?))
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for StateRule {
     type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Rule, RuleError> {
+    fn from_str(text: &str) -> Result<StateRule, RuleError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let wrong = || RuleError::Form(text.to_string());
         Ok(match words[..] {
-            ["lose", kind] => Rule::Lose(kind.parse()?),
-            ["keep", kind] => Rule::Keep(kind.parse()?),
-            ["tear", kind] => Rule::Tear(kind.parse()?),
-            [first, "before", second] => Rule::Before(first.parse()?, second.parse()?),
+            ["lose", kind] => StateRule::Lose(kind.parse()?),
+            ["keep", kind] => StateRule::Keep(kind.parse()?),
+            ["tear", kind] => StateRule::Tear(kind.parse()?),
+            [first, "before", second] => StateRule::Before(first.parse()?, second.parse()?),
             ["eio", kind, number] => match number.parse() {
                 Ok(0) | Err(_) => return Err(wrong()),
-                Ok(number) => Rule::Fail(kind.parse()?, number),
+                Ok(number) => StateRule::Fail(kind.parse()?, number),
             },
             _ => return Err(wrong()),
         })
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Of(kinds) => kinds.fmt(f),
-            Kind::Disk(disk) => write!(f, "disk{disk}"),
-            Kind::Text(text) => write!(f, "text:{text}"),
+            RuleKind::Of(kinds) => kinds.fmt(f),
+            RuleKind::Disk(disk) => write!(f, "disk{disk}"),
+            RuleKind::Text(text) => write!(f, "text:{text}"),
         }
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for StateRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rule::Lose(kind) => write!(f, "lose {kind}"),
-            Rule::Keep(kind) => write!(f, "keep {kind}"),
-            Rule::Tear(kind) => write!(f, "tear {kind}"),
-            Rule::Before(first, second) => write!(f, "{first} before {second}"),
-            Rule::Fail(kind, number) => write!(f, "eio {kind} {number}"),
+            StateRule::Lose(kind) => write!(f, "lose {kind}"),
+            StateRule::Keep(kind) => write!(f, "keep {kind}"),
+            StateRule::Tear(kind) => write!(f, "tear {kind}"),
+            StateRule::Before(first, second) => write!(f, "{first} before {second}"),
+            StateRule::Fail(kind, number) => write!(f, "eio {kind} {number}"),
         }
     }
 }
 
-impl Kind {
+impl RuleKind {
     /// Whether a write is of this kind.
     pub fn is(&self, disk: usize, class: Class, name: &str) -> bool {
         match self {
-            Kind::Of(kinds) => kinds.have(class),
-            Kind::Disk(d) => *d == disk,
-            Kind::Text(text) => name.contains(text.as_str()),
+            RuleKind::Of(kinds) => kinds.have(class),
+            RuleKind::Disk(d) => *d == disk,
+            RuleKind::Text(text) => name.contains(text.as_str()),
         }
     }
 
@@ -138,35 +138,35 @@ impl Kind {
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,
-    rules: &[Rule],
+    rules: &[StateRule],
     (tears, rng): (usize, &mut Pcg64Mcg),
     mut each: impl FnMut(&[u8]),
 ) {
     for rule in rules {
-        let is = |kind: &Kind| -> Vec<bool> {
+        let is = |kind: &RuleKind| -> Vec<bool> {
             layout.writes.iter().map(|w| kind.is_write(sectors, w.write)).collect()
         };
         let some = |marks: &[bool]| marks.contains(&true);
         match rule {
-            Rule::Lose(kind) => {
+            StateRule::Lose(kind) => {
                 let marks = is(kind);
                 if some(&marks) {
                     each(&layout.with_writes(|i| !marks[i]));
                 }
             }
-            Rule::Keep(kind) => {
+            StateRule::Keep(kind) => {
                 let marks = is(kind);
                 if some(&marks) {
                     each(&layout.with_writes(|i| marks[i]));
                 }
             }
-            Rule::Before(first, second) => {
+            StateRule::Before(first, second) => {
                 let (first, second) = (is(first), is(second));
                 if some(&first) && some(&second) {
                     each(&layout.with_writes(|i| first[i] || !second[i]));
                 }
             }
-            Rule::Tear(kind) => {
+            StateRule::Tear(kind) => {
                 let marks = is(kind);
                 let whole = layout.with_writes(|_| true);
                 for _ in 0..if some(&marks) { tears } else { 0 } {
@@ -180,7 +180,7 @@ pub(crate) fn states(
                     each(&state);
                 }
             }
-            Rule::Fail(..) => {}
+            StateRule::Fail(..) => {}
         }
     }
 }
@@ -200,16 +200,16 @@ mod tests {
             "tear commit",
             "metadata before journal",
         ] {
-            let rule = text.parse::<Rule>();
+            let rule = text.parse::<StateRule>();
             match text {
                 "tear text:links 2" => assert!(matches!(rule, Err(RuleError::Form(_)))),
                 "a before b" => assert_eq!(rule, Err(RuleError::Kind(NoKind("a".into())))),
                 _ => assert_eq!(rule.unwrap().to_string(), text),
             }
         }
-        assert!("eio inode_block 0".parse::<Rule>().is_err());
-        let of = |class| Kind::Of(Kinds::One(class));
-        let rule: Rule = "superblock before directory".parse().unwrap();
-        assert_eq!(rule, Rule::Before(of(Class::Superblock), of(Class::Directory)));
+        assert!("eio inode_block 0".parse::<StateRule>().is_err());
+        let of = |class| RuleKind::Of(Kinds::One(class));
+        let rule: StateRule = "superblock before directory".parse().unwrap();
+        assert_eq!(rule, StateRule::Before(of(Class::Superblock), of(Class::Directory)));
     }
 }

@@ -9,20 +9,20 @@ use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashSet;
 
 use crate::model::{Layout, Sectors};
-use crate::rules::{self, Rule};
+use crate::rules::{self, StateRule};
 
 /// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice. None comes
 /// twice, and none is also a state of the next frontier.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,
-    (wanted, rules): (usize, &[Rule]),
+    (wanted, rules): (usize, &[StateRule]),
     seed: u64,
 ) -> Vec<Vec<u8>> {
     let mut picked = Picked { layout, wanted, seen: FxHashSet::default(), out: Vec::new() };
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     // The failed write is part of the run itself, so all its states are of interest.
-    if rules.iter().any(|r| !matches!(r, Rule::Fail(..))) {
+    if rules.iter().any(|r| !matches!(r, StateRule::Fail(..))) {
         rules::states(sectors, layout, rules, (wanted, &mut rng), |state| picked.add(state));
         return picked.out;
     }

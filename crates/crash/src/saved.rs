@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Event, Run};
-use crate::{Geometry, Model, Point, Script};
+use crate::{CrashModel, FsGeometry, Point, Script};
 
 /// The format in the head of a failure file.
 const FORMAT: &str = "ordo crash failure 1";
@@ -18,14 +18,14 @@ pub struct Saved {
     /// The system to whose promise it is held. By default that is its own.
     pub held_to: Option<String>,
     /// The fault model of the disk.
-    pub model: Model,
+    pub model: CrashModel,
     /// The seed of the run.
     pub seed: u64,
     /// The size of the first disk in bytes.
     pub bytes: u64,
     /// The shape of the file system, if it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub geometry: Option<Geometry>,
+    pub geometry: Option<FsGeometry>,
     /// Whether blocks stay in the cache as long as in a mounted file system.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub real_ages: bool,
@@ -103,7 +103,7 @@ impl Saved {
     }
 
     /// The shape of the file system, and its size.
-    pub fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> FsGeometry {
         self.geometry.clone().unwrap_or_default().sized(self.bytes)
     }
 
@@ -147,10 +147,10 @@ mod tests {
             format: String::new(),
             system: "ffs-none".into(),
             held_to: None,
-            model: Model::Prefix,
+            model: CrashModel::Prefix,
             seed: 7,
             bytes: 1 << 20,
-            geometry: Some(Geometry::of(8192, 1024)),
+            geometry: Some(FsGeometry::of(8192, 1024)),
             real_ages: true,
             workload: String::new(),
             script: Some(Script::random(1, 1, 3)),

@@ -9,11 +9,11 @@ use ordo_runtime::Runtime;
 use ordo_vfs::{AnyFs, FileSystem, FsResult, LocalFuture};
 
 use crate::disk::Scratch;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, FindingSeverity};
 use crate::format::{DiskFormat, OwnNames};
 use crate::judge::{Question, Verdict};
 use crate::record::{simulate, simulate_recovery};
-use crate::{Config, CrashError, Model, Run, Workload};
+use crate::{Config, CrashError, CrashModel, Run, RunWorkload};
 
 /// A mounted file system that can be unmounted. Clones refer to the same one.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// See [`record()`](crate::record()).
-    fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
+    fn record<W: RunWorkload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
         simulate(self, workload, config)
     }
 
@@ -167,7 +167,7 @@ impl Promise {
     /// The promise of synchronous writes where order matters: after a check, nothing is lost for which a caller
     /// has waited.
     pub const SYNC: Promise = Promise {
-        allows: |finding| finding.severity <= Severity::Repairable,
+        allows: |finding| finding.severity <= FindingSeverity::Repairable,
         durable_fsync: true,
         durable_names: true,
         names: true,
@@ -177,13 +177,13 @@ impl Promise {
 
     /// The part of the promise that holds on a disk of this model. On one that lies about flushes, only use
     /// after a check remains.
-    pub fn under(self, model: Model) -> Promise {
-        if model == Model::Lying { Promise::NONE } else { self }
+    pub fn under(self, model: CrashModel) -> Promise {
+        if model == CrashModel::Lying { Promise::NONE } else { self }
     }
 
     /// The promise of soft updates: only leaks and high counts, use without a check, no stale contents.
     pub const SOFT_UPDATES: Promise = Promise {
-        allows: |finding| finding.severity <= Severity::Leak,
+        allows: |finding| finding.severity <= FindingSeverity::Leak,
         no_check: true,
         durable_fsync: true,
         durable_names: false,

@@ -8,11 +8,11 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::history::Watched;
+use crate::history::RecordingFs;
 
 /// A name in one of a client's directories. Both are numbers, taken modulo the number that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ScriptPlace {
     /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has made.
     pub dir: u8,
     /// The name: from [`WIDE`] on, names are of all lengths.
@@ -24,39 +24,39 @@ pub const WIDE: u16 = 256;
 
 /// A step of a client. A step that cannot be done is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
+pub enum ScriptStep {
     /// Makes an empty file.
-    Make(Place),
+    Make(ScriptPlace),
     /// Makes a directory.
-    Mkdir(Place),
+    Mkdir(ScriptPlace),
     /// Writes `len` bytes at `at`. Each run of 8 bytes has the client, the step and the offset.
-    Write(Place, u32, u32),
+    Write(ScriptPlace, u32, u32),
     /// Sets the size.
-    Size(Place, u32),
+    Size(ScriptPlace, u32),
     /// Punches a hole of `len` bytes at `at`, which then reads as zeros.
-    Punch(Place, u32, u32),
+    Punch(ScriptPlace, u32, u32),
     /// Gives a file a second name.
-    Link(Place, Place),
+    Link(ScriptPlace, ScriptPlace),
     /// Renames, and replaces a file with the new name.
-    Rename(Place, Place),
+    Rename(ScriptPlace, ScriptPlace),
     /// Removes a file.
-    Unlink(Place),
+    Unlink(ScriptPlace),
     /// Removes a directory.
-    Rmdir(Place),
+    Rmdir(ScriptPlace),
     /// Makes a symbolic link with a target of so many bytes.
-    Symlink(Place, u16),
+    Symlink(ScriptPlace, u16),
     /// Makes a fifo.
-    Fifo(Place),
+    Fifo(ScriptPlace),
     /// Exchanges two names.
-    Exchange(Place, Place),
+    Exchange(ScriptPlace, ScriptPlace),
     /// Sets the permissions.
-    Mode(Place, u16),
+    Mode(ScriptPlace, u16),
     /// Sets one of a file's extended attributes to a value of so many bytes.
-    Attribute(Place, u8, u16),
+    Attribute(ScriptPlace, u8, u16),
     /// Removes an extended attribute.
-    Strip(Place, u8),
+    Strip(ScriptPlace, u8),
     /// Makes a file durable.
-    Fsync(Place),
+    Fsync(ScriptPlace),
     /// Makes everything durable.
     Sync,
     /// Waits for so many milliseconds.
@@ -67,7 +67,7 @@ pub enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// One list of steps for each client. The clients run concurrently.
-    pub clients: Vec<Vec<Step>>,
+    pub clients: Vec<Vec<ScriptStep>>,
 }
 
 /// The number of names that a client uses in each directory.
@@ -99,7 +99,12 @@ impl Script {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
-    fn of(seed: u64, clients: usize, steps: usize, step: fn(&mut Pcg64Mcg) -> Step) -> Script {
+    fn of(
+        seed: u64,
+        clients: usize,
+        steps: usize,
+        step: fn(&mut Pcg64Mcg) -> ScriptStep,
+    ) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| step(rng)).collect();
         Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
@@ -118,7 +123,7 @@ impl Script {
 
 /// The properties of random scripts. The [`Default`] is [`Script::random`], three clients with 120 steps each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Manner {
+pub struct ScriptManner {
     /// The number of clients.
     pub clients: usize,
     /// The steps of each client.
@@ -135,20 +140,20 @@ pub struct Manner {
     pub pause: u16,
 }
 
-impl Default for Manner {
-    fn default() -> Manner {
-        Manner { clients: 3, steps: 120, names: 0, far: 0, fsync: 0, pause: 0 }
+impl Default for ScriptManner {
+    fn default() -> ScriptManner {
+        ScriptManner { clients: 3, steps: 120, names: 0, far: 0, fsync: 0, pause: 0 }
     }
 }
 
 /// The number of times that names are made and removed.
 const WAVES: usize = 2;
 
-impl Manner {
+impl ScriptManner {
     /// A script with these properties. With clients and steps only, it is that of [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
-        let Manner { clients, steps, .. } = *self;
-        if (Manner { clients, steps, ..Manner::default() }) == *self {
+        let ScriptManner { clients, steps, .. } = *self;
+        if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
             return Script::random(seed, clients, steps);
         }
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -160,13 +165,17 @@ impl Manner {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
-    fn step(&self, rng: &mut Pcg64Mcg, rises: bool) -> Step {
+    fn step(&self, rng: &mut Pcg64Mcg, rises: bool) -> ScriptStep {
         if rng.random_range(0..100) < self.fsync {
             let place = self.place(rng);
-            return if rng.random_range(0..8) == 0 { Step::Sync } else { Step::Fsync(place) };
+            return if rng.random_range(0..8) == 0 {
+                ScriptStep::Sync
+            } else {
+                ScriptStep::Fsync(place)
+            };
         }
         if self.pause > 0 && rng.random_range(0..8) == 0 {
-            return Step::Pause(rng.random_range(0..=self.pause));
+            return ScriptStep::Pause(rng.random_range(0..=self.pause));
         }
         if self.far > 0 && rng.random_range(0..4) == 0 {
             return self.far_step(rng);
@@ -176,43 +185,43 @@ impl Manner {
         }
         let (a, b) = (self.place(rng), self.place(rng));
         match (rng.random_range(0..16), rises) {
-            (0, _) => Step::Rename(a, b),
-            (1, _) => Step::Link(a, b),
-            (2, _) => Step::Pause(rng.random_range(0..12)),
-            (3, true) => Step::Mkdir(a),
-            (3, false) => Step::Rmdir(a),
-            (4, true) => Step::Symlink(a, [1, 119, 120, 1000][rng.random_range(0..4)]),
-            (5, true) => Step::Write(a, 0, [100, 700, 3000][rng.random_range(0..3)]),
-            (_, true) => Step::Make(a),
-            (_, false) => Step::Unlink(a),
+            (0, _) => ScriptStep::Rename(a, b),
+            (1, _) => ScriptStep::Link(a, b),
+            (2, _) => ScriptStep::Pause(rng.random_range(0..12)),
+            (3, true) => ScriptStep::Mkdir(a),
+            (3, false) => ScriptStep::Rmdir(a),
+            (4, true) => ScriptStep::Symlink(a, [1, 119, 120, 1000][rng.random_range(0..4)]),
+            (5, true) => ScriptStep::Write(a, 0, [100, 700, 3000][rng.random_range(0..3)]),
+            (_, true) => ScriptStep::Make(a),
+            (_, false) => ScriptStep::Unlink(a),
         }
     }
 
     /// A random place, mostly in one of the two directories that a client has from the start.
-    fn place(&self, rng: &mut Pcg64Mcg) -> Place {
+    fn place(&self, rng: &mut Pcg64Mcg) -> ScriptPlace {
         let dir = [0, 0, 0, 1, 1, 1, 1, 2][rng.random_range(0..8)];
         match self.names {
-            0 => Place { dir, name: rng.random_range(0..NAMES).into() },
-            names => Place { dir, name: WIDE + rng.random_range(0..names) },
+            0 => ScriptPlace { dir, name: rng.random_range(0..NAMES).into() },
+            names => ScriptPlace { dir, name: WIDE + rng.random_range(0..names) },
         }
     }
 
     /// A random step on one of few files, whose contents are far apart.
-    fn far_step(&self, rng: &mut Pcg64Mcg) -> Step {
+    fn far_step(&self, rng: &mut Pcg64Mcg) -> ScriptStep {
         let block = self.far;
-        let place = Place { dir: 1, name: rng.random_range(0..4u8).into() };
+        let place = ScriptPlace { dir: 1, name: rng.random_range(0..4u8).into() };
         // These blocks have their pointers in one indirect block.
         let (direct, reach) = (12, block / 8);
         let firsts = [0, direct - 1, direct, direct + reach - 1, direct + reach];
         let first = [firsts[rng.random_range(0..5)], direct + 2 * reach][rng.random_range(0..2)];
         let at = (first + rng.random_range(0..3)).saturating_mul(block);
         match rng.random_range(0..12) {
-            0..=1 => Step::Make(place),
-            2..=6 => Step::Write(place, at, [600, 5000, block][rng.random_range(0..3)]),
-            7..=8 => Step::Size(place, at + [0, 700][rng.random_range(0..2)]),
-            9 => Step::Punch(place, at, 3 * block),
-            10 => Step::Fsync(place),
-            _ => Step::Unlink(place),
+            0..=1 => ScriptStep::Make(place),
+            2..=6 => ScriptStep::Write(place, at, [600, 5000, block][rng.random_range(0..3)]),
+            7..=8 => ScriptStep::Size(place, at + [0, 700][rng.random_range(0..2)]),
+            9 => ScriptStep::Punch(place, at, 3 * block),
+            10 => ScriptStep::Fsync(place),
+            _ => ScriptStep::Unlink(place),
         }
     }
 }
@@ -220,7 +229,7 @@ impl Manner {
 /// The work on the file system while it is recorded. Where space runs out, a workload ends: the calls so far
 /// are worth a crash.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait Workload: Sync {
+pub trait RunWorkload: Sync {
     /// Does the work. `client` returns the file system for the client with a number; the calls of one client
     /// are judged to be in order. The file system is empty at the start, or has what a crash of earlier runs
     /// has left.
@@ -230,18 +239,18 @@ pub trait Workload: Sync {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String>;
 }
 
 /// The name of the directory that all clients share.
 const SHARED: &[u8] = b"shared";
 
-impl Workload for Script {
+impl RunWorkload for Script {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         let fs = client(0);
         let said = |e: ordo_vfs::FsError| e.to_string();
@@ -269,7 +278,7 @@ impl Workload for Script {
 
 /// Makes a directory unless it exists. Returns whether it existed.
 async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(Ino, bool)> {
-    match fs.make(dir, name, &NewNode::directory(0o755)).await {
+    match fs.create(dir, name, &NewNode::directory(0o755)).await {
         Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
         made => Ok((made?.ino, false)),
     }
@@ -277,78 +286,78 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
 
 /// Steps that make a directory grow through its first blocks, remove it with all its contents, then make files
 /// in its place.
-fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<Step> {
+fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     /// The number of directories that a client has before it makes one.
     const HAS: u8 = 2;
-    let dir = Place { dir: 1, name: rng.random_range(0..2) };
+    let dir = ScriptPlace { dir: 1, name: rng.random_range(0..2) };
     // Names have 128 bytes on average.
     let blocks = rng.random_range(1..4);
     let names = (blocks * block / 140).min(300) as u16;
-    let inside = |name: u16| Place { dir: HAS, name: WIDE + name };
-    let mut steps = vec![Step::Mkdir(dir)];
-    steps.extend((0..names).map(|name| Step::Make(inside(name))));
+    let inside = |name: u16| ScriptPlace { dir: HAS, name: WIDE + name };
+    let mut steps = vec![ScriptStep::Mkdir(dir)];
+    steps.extend((0..names).map(|name| ScriptStep::Make(inside(name))));
     let wait = |rng: &mut Pcg64Mcg| match rng.random_range(0..3) {
-        0 => Step::Sync,
-        _ => Step::Pause(rng.random_range(0..12)),
+        0 => ScriptStep::Sync,
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
     };
     steps.push(wait(rng));
-    steps.extend((0..names).map(|name| Step::Unlink(inside(name))));
-    steps.push(Step::Rmdir(dir));
+    steps.extend((0..names).map(|name| ScriptStep::Unlink(inside(name))));
+    steps.push(ScriptStep::Rmdir(dir));
     if rng.random_range(0..2) == 0 {
         steps.push(wait(rng));
     }
     for _ in 0..rng.random_range(2..6) {
-        let file = Place { dir: 1, name: rng.random_range(4..8) };
+        let file = ScriptPlace { dir: 1, name: rng.random_range(4..8) };
         let at = rng.random_range(0..3) * block;
-        steps.extend([Step::Make(file), Step::Write(file, at, blocks * block)]);
+        steps.extend([ScriptStep::Make(file), ScriptStep::Write(file, at, blocks * block)]);
         if rng.random_range(0..4) > 0 {
-            steps.push(Step::Fsync(file));
+            steps.push(ScriptStep::Fsync(file));
         }
     }
     if rng.random_range(0..2) == 0 {
-        steps.push(Step::Unlink(Place { dir: 1, name: rng.random_range(4..8) }));
+        steps.push(ScriptStep::Unlink(ScriptPlace { dir: 1, name: rng.random_range(4..8) }));
     }
     steps
 }
 
-fn random_place(rng: &mut Pcg64Mcg) -> Place {
-    Place { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
+fn random_place(rng: &mut Pcg64Mcg) -> ScriptPlace {
+    ScriptPlace { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
 }
 
 /// A random step: three of ten are of the rarer kinds. Targets of up to 119 bytes fit in the inode.
-fn random_step(rng: &mut Pcg64Mcg) -> Step {
+fn random_step(rng: &mut Pcg64Mcg) -> ScriptStep {
     if rng.random_range(0..10) < 7 {
         return random_name(rng);
     }
     let (a, b) = (random_place(rng), random_place(rng));
     let name = rng.random_range(0..3);
     match rng.random_range(0..16) {
-        0..=2 => Step::Symlink(a, [1, 60, 119, 120, 500, 1000][rng.random_range(0..6)]),
-        3 => Step::Fifo(a),
-        4..=5 => Step::Exchange(a, b),
-        6..=7 => Step::Mode(a, rng.random_range(0..0o1000)),
-        8..=13 => Step::Attribute(a, name, [0, 20, 400, 1500, 5000][rng.random_range(0..5)]),
-        _ => Step::Strip(a, name),
+        0..=2 => ScriptStep::Symlink(a, [1, 60, 119, 120, 500, 1000][rng.random_range(0..6)]),
+        3 => ScriptStep::Fifo(a),
+        4..=5 => ScriptStep::Exchange(a, b),
+        6..=7 => ScriptStep::Mode(a, rng.random_range(0..0o1000)),
+        8..=13 => ScriptStep::Attribute(a, name, [0, 20, 400, 1500, 5000][rng.random_range(0..5)]),
+        _ => ScriptStep::Strip(a, name),
     }
 }
 
-fn random_name(rng: &mut Pcg64Mcg) -> Step {
+fn random_name(rng: &mut Pcg64Mcg) -> ScriptStep {
     let (a, b) = (random_place(rng), random_place(rng));
     match rng.random_range(0..24) {
-        0..=4 => Step::Make(a),
-        5 => Step::Mkdir(a),
+        0..=4 => ScriptStep::Make(a),
+        5 => ScriptStep::Mkdir(a),
         6..=10 => {
             let len = [100, 600, 5000, 20_000, 60_000][rng.random_range(0..5)];
-            Step::Write(a, rng.random_range(0..3) * 4096, len)
+            ScriptStep::Write(a, rng.random_range(0..3) * 4096, len)
         }
-        11 => Step::Size(a, rng.random_range(0..40_000)),
-        12 => Step::Link(a, b),
-        13..=15 => Step::Rename(a, b),
-        16..=19 => Step::Unlink(a),
-        20 => Step::Rmdir(a),
-        21 => Step::Fsync(a),
-        22 if rng.random_range(0..4) == 0 => Step::Sync,
-        _ => Step::Pause(rng.random_range(0..12)),
+        11 => ScriptStep::Size(a, rng.random_range(0..40_000)),
+        12 => ScriptStep::Link(a, b),
+        13..=15 => ScriptStep::Rename(a, b),
+        16..=19 => ScriptStep::Unlink(a),
+        20 => ScriptStep::Rmdir(a),
+        21 => ScriptStep::Fsync(a),
+        22 if rng.random_range(0..4) == 0 => ScriptStep::Sync,
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
     }
 }
 
@@ -356,18 +365,18 @@ fn random_name(rng: &mut Pcg64Mcg) -> Step {
 /// blocks below the double indirect block, with blocks of 4 KB.
 const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 
-fn random_hole(rng: &mut Pcg64Mcg) -> Step {
-    let place = Place { dir: 1, name: rng.random_range(0..3u8).into() };
+fn random_hole(rng: &mut Pcg64Mcg) -> ScriptStep {
+    let place = ScriptPlace { dir: 1, name: rng.random_range(0..3u8).into() };
     let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
     let odd = [0, 0, 0, 700][rng.random_range(0..4)];
     match rng.random_range(0..20) {
-        0..=2 => Step::Make(place),
-        3..=8 => Step::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
-        9..=13 => Step::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
-        14..=15 => Step::Size(place, at + odd),
-        16 => Step::Unlink(place),
-        17 => Step::Fsync(place),
-        _ => Step::Pause(rng.random_range(0..12)),
+        0..=2 => ScriptStep::Make(place),
+        3..=8 => ScriptStep::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
+        9..=13 => ScriptStep::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
+        14..=15 => ScriptStep::Size(place, at + odd),
+        16 => ScriptStep::Unlink(place),
+        17 => ScriptStep::Fsync(place),
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
     }
 }
 
@@ -381,7 +390,7 @@ struct Client<F> {
 
 impl<F: FileSystem> Client<F> {
     /// Does all steps.
-    async fn run(mut self, steps: Vec<Step>) -> Result<(), String> {
+    async fn run(mut self, steps: Vec<ScriptStep>) -> Result<(), String> {
         for (i, step) in steps.into_iter().enumerate() {
             if let Err(error) = self.step(step, i).await {
                 // With a disk that fails, nothing can be done any more except reading.
@@ -399,7 +408,7 @@ impl<F: FileSystem> Client<F> {
         let mut at = 0;
         while let Some(dir) = self.dirs.get(at).copied() {
             for name in 0..NAMES {
-                let name = self.name(Place { dir: 0, name: name.into() });
+                let name = self.name(ScriptPlace { dir: 0, name: name.into() });
                 let there = match self.fs.lookup(dir, &name).await {
                     Err(e) if e.errno == Errno::NotFound => continue,
                     there => there?,
@@ -413,12 +422,12 @@ impl<F: FileSystem> Client<F> {
         Ok(())
     }
 
-    fn dir(&self, place: Place) -> Ino {
+    fn dir(&self, place: ScriptPlace) -> Ino {
         self.dirs[usize::from(place.dir) % self.dirs.len()]
     }
 
     /// A name: short, or long enough to fill a directory's chunk; or of any length.
-    fn name(&self, place: Place) -> Vec<u8> {
+    fn name(&self, place: ScriptPlace) -> Vec<u8> {
         if place.name >= WIDE {
             return wide_name(self.number, place.name);
         }
@@ -426,28 +435,28 @@ impl<F: FileSystem> Client<F> {
         format!("c{}-{}{long}", self.number, place.name).into_bytes()
     }
 
-    async fn find(&self, place: Place) -> FsResult<Ino> {
+    async fn find(&self, place: ScriptPlace) -> FsResult<Ino> {
         Ok(self.fs.lookup(self.dir(place), &self.name(place)).await?.ino)
     }
 
-    async fn step(&mut self, step: Step, number: usize) -> FsResult<()> {
+    async fn step(&mut self, step: ScriptStep, number: usize) -> FsResult<()> {
         let fs = &self.fs;
         match step {
-            Step::Make(p) => {
+            ScriptStep::Make(p) => {
                 let new = NewNode::file(0o644);
-                fs.make(self.dir(p), &self.name(p), &new).await.map(drop)
+                fs.create(self.dir(p), &self.name(p), &new).await.map(drop)
             }
-            Step::Mkdir(p) => {
+            ScriptStep::Mkdir(p) => {
                 let new = NewNode::directory(0o755);
-                let made = fs.make(self.dir(p), &self.name(p), &new).await?;
+                let made = fs.create(self.dir(p), &self.name(p), &new).await?;
                 self.dirs.push(made.ino);
                 Ok(())
             }
-            Step::Link(p, to) => {
+            ScriptStep::Link(p, to) => {
                 let ino = self.find(p).await?;
                 fs.link(ino, self.dir(to), &self.name(to)).await.map(drop)
             }
-            Step::Rename(p, to) => {
+            ScriptStep::Rename(p, to) => {
                 let (from, name) = (self.dir(p), self.name(p));
                 let mode = RenameMode::Replace;
                 let replaced = self.find(to).await.ok();
@@ -456,28 +465,28 @@ impl<F: FileSystem> Client<F> {
                 self.dirs.retain(|d| Some(*d) != replaced || *d == moved);
                 Ok(())
             }
-            Step::Unlink(p) => fs.unlink(self.dir(p), &self.name(p)).await,
-            Step::Rmdir(p) => {
+            ScriptStep::Unlink(p) => fs.unlink(self.dir(p), &self.name(p)).await,
+            ScriptStep::Rmdir(p) => {
                 let ino = self.find(p).await?;
                 fs.rmdir(self.dir(p), &self.name(p)).await?;
                 self.dirs.retain(|d| *d != ino);
                 Ok(())
             }
-            Step::Symlink(p, len) => {
+            ScriptStep::Symlink(p, len) => {
                 let target = vec![b'a' + (number % 26) as u8; len.into()];
-                fs.make(self.dir(p), &self.name(p), &NewNode::symlink(&target)).await.map(drop)
+                fs.create(self.dir(p), &self.name(p), &NewNode::symlink(&target)).await.map(drop)
             }
-            Step::Fifo(p) => {
+            ScriptStep::Fifo(p) => {
                 let new = NewNode { file_type: FileType::Fifo, ..NewNode::file(0o600) };
-                fs.make(self.dir(p), &self.name(p), &new).await.map(drop)
+                fs.create(self.dir(p), &self.name(p), &new).await.map(drop)
             }
-            Step::Exchange(p, to) => {
+            ScriptStep::Exchange(p, to) => {
                 let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
                 fs.rename(from, &name, self.dir(to), &self.name(to), mode).await
             }
-            Step::Fsync(p) => fs.fsync(self.find(p).await?).await,
-            Step::Sync => fs.sync().await,
-            Step::Pause(ms) => {
+            ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            ScriptStep::Sync => fs.sync().await,
+            ScriptStep::Pause(ms) => {
                 self.runtime.sleep(Duration::from_millis(ms.into())).await;
                 Ok(())
             }
@@ -486,34 +495,36 @@ impl<F: FileSystem> Client<F> {
     }
 
     /// Changes an inode or its contents.
-    async fn change(&self, step: Step, number: usize) -> FsResult<()> {
+    async fn change(&self, step: ScriptStep, number: usize) -> FsResult<()> {
         let fs = &self.fs;
         match step {
-            Step::Write(p, at, len) => {
+            ScriptStep::Write(p, at, len) => {
                 let ino = self.find(p).await?;
                 let data = stamped(self.number, number, at, len);
                 fs.write(ino, at.into(), &data).await.map(drop)
             }
-            Step::Size(p, size) => {
+            ScriptStep::Size(p, size) => {
                 let ino = self.find(p).await?;
                 let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
                 fs.setattr(ino, &set).await.map(drop)
             }
-            Step::Punch(p, at, len) => {
+            ScriptStep::Punch(p, at, len) => {
                 let ino = self.find(p).await?;
-                fs.clear(ino, at.into(), len.into()).await
+                fs.punch_hole(ino, at.into(), len.into()).await
             }
-            Step::Mode(p, mode) => {
+            ScriptStep::Mode(p, mode) => {
                 let ino = self.find(p).await?;
                 let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
                 fs.setattr(ino, &set).await.map(drop)
             }
-            Step::Attribute(p, which, len) => {
+            ScriptStep::Attribute(p, which, len) => {
                 let ino = self.find(p).await?;
                 let value = stamped(self.number, number, 0, len.into());
                 fs.setxattr(ino, &attribute(which), &value, XattrMode::Set).await
             }
-            Step::Strip(p, which) => fs.removexattr(self.find(p).await?, &attribute(which)).await,
+            ScriptStep::Strip(p, which) => {
+                fs.removexattr(self.find(p).await?, &attribute(which)).await
+            }
             _ => unreachable!("the caller does these"),
         }
     }
@@ -569,22 +580,24 @@ mod tests {
     /// The scripts of recorded seeds do not change, and each option has its effect.
     #[test]
     fn manners_say_what_is_done() {
-        assert_eq!(Manner::default().script(7), Script::random(7, 3, 120));
-        let steps = |manner: Manner| {
-            let script = Manner { steps: 400, ..manner }.script(1);
+        assert_eq!(ScriptManner::default().script(7), Script::random(7, 3, 120));
+        let steps = |manner: ScriptManner| {
+            let script = ScriptManner { steps: 400, ..manner }.script(1);
             assert_eq!(script.len(), 1200);
             script.clients.into_iter().flatten().collect::<Vec<_>>()
         };
-        let usual = Manner::default();
-        let makes = |s: &&Step| matches!(s, Step::Make(Place { name: WIDE.., .. }));
-        let wide = steps(Manner { names: 200, ..usual });
+        let usual = ScriptManner::default();
+        let makes =
+            |s: &&ScriptStep| matches!(s, ScriptStep::Make(ScriptPlace { name: WIDE.., .. }));
+        let wide = steps(ScriptManner { names: 200, ..usual });
         assert!(wide.iter().filter(makes).count() > 200);
-        let far = steps(Manner { far: 8192, ..usual });
-        let beyond = |s: &&Step| matches!(s, Step::Write(_, at, _) if *at >= (12 + 1024) * 8192);
+        let far = steps(ScriptManner { far: 8192, ..usual });
+        let beyond =
+            |s: &&ScriptStep| matches!(s, ScriptStep::Write(_, at, _) if *at >= (12 + 1024) * 8192);
         assert!(far.iter().filter(beyond).count() > 10);
-        let waits = |s: &&Step| matches!(s, Step::Fsync(_) | Step::Sync);
-        assert!(steps(Manner { fsync: 30, ..usual }).iter().filter(waits).count() > 300);
-        let pauses = steps(Manner { pause: 9000, ..usual });
-        assert!(pauses.iter().any(|s| matches!(s, Step::Pause(8000..))));
+        let waits = |s: &&ScriptStep| matches!(s, ScriptStep::Fsync(_) | ScriptStep::Sync);
+        assert!(steps(ScriptManner { fsync: 30, ..usual }).iter().filter(waits).count() > 300);
+        let pauses = steps(ScriptManner { pause: 9000, ..usual });
+        assert!(pauses.iter().any(|s| matches!(s, ScriptStep::Pause(8000..))));
     }
 }

@@ -7,7 +7,7 @@ use crate::explore::Worker;
 use crate::judge::{Depth, Verdict};
 use crate::model::{Layout, Sectors};
 use crate::record::Run;
-use crate::script::Step;
+use crate::script::ScriptStep;
 use crate::{
     Budget, Config, CrashError, Failure, Point, Scheme, Script, explore, judge_path, minimise,
     record,
@@ -37,7 +37,7 @@ pub fn shrink<S: Scheme>(
 ) -> Result<Shrunk, CrashError> {
     let kind = kind(&failure.verdict);
     let mut best = Shrunk { script: script.clone(), failure: failure.clone() };
-    let items: Vec<(usize, Step)> = script
+    let items: Vec<(usize, ScriptStep)> = script
         .clients
         .iter()
         .enumerate()

@@ -35,7 +35,7 @@ use crate::disk::SECTOR;
 use crate::minimise;
 use crate::model::{Cursor, Layout, Losable, Sectors};
 use crate::record::{Run, Write};
-use crate::rules::{self, Rule};
+use crate::rules::{self, StateRule};
 
 /// A run, and the states that crashes may leave of it.
 pub struct Space {
@@ -54,7 +54,7 @@ pub struct Choosing<'a> {
     /// The number of events before which no crash is selected.
     pub from: usize,
     /// The rules, one of which a state must follow, if there are any.
-    pub rules: &'a [Rule],
+    pub rules: &'a [StateRule],
     /// For each write of the first disk, the number of its group (a file's data, a directory). Some states lose
     /// or keep the writes of a group together.
     pub groups: &'a [u64],
@@ -96,12 +96,12 @@ pub struct Pick {
 }
 
 /// The contents of the disks in a state.
-pub struct State<'a> {
+pub struct CrashState<'a> {
     sectors: &'a Sectors,
     contents: Vec<u32>,
 }
 
-impl State<'_> {
+impl CrashState<'_> {
     /// The sectors of a disk that were ever written, with their present contents; ascending.
     pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &[u8])> {
         let places = self.sectors.places.iter().zip(&self.contents);
@@ -197,9 +197,9 @@ impl Space {
         });
         let mut out: Vec<Pick> = Vec::new();
         for mut picks in by_manner.into_values() {
-            let room = choosing.states - out.len();
+            let remaining = choosing.states - out.len();
             // Where the states of one manner do not all fit, some are taken from every part of the run.
-            while picks.len() > room {
+            while picks.len() > remaining {
                 let drop = rng.random_range(0..picks.len());
                 picks.swap_remove(drop);
             }
@@ -217,7 +217,7 @@ impl Space {
         (by_chance, rng): (usize, &mut Pcg64Mcg),
         mut add: impl FnMut(Manner, Vec<u8>),
     ) {
-        if choosing.rules.iter().any(|rule| !matches!(rule, Rule::Fail(..))) {
+        if choosing.rules.iter().any(|rule| !matches!(rule, StateRule::Fail(..))) {
             let each = |state: &[u8]| add(Manner::Rule, state.to_vec());
             return rules::states(&self.sectors, layout, choosing.rules, (by_chance, rng), each);
         }
@@ -316,7 +316,7 @@ impl Space {
 
     /// Calls `each` with picks, which are in order of frontiers, and with the disks' contents, until it returns
     /// false.
-    pub fn each<'s>(&'s self, picks: &[Pick], mut each: impl FnMut(&Pick, State<'s>) -> bool) {
+    pub fn each<'s>(&'s self, picks: &[Pick], mut each: impl FnMut(&Pick, CrashState<'s>) -> bool) {
         let mut cursor = Cursor::new(&self.sectors);
         let mut now: Option<(usize, Layout)> = None;
         for pick in picks {
@@ -335,14 +335,14 @@ impl Space {
             for (choice, option) in layout.choices.iter().zip(&pick.state) {
                 contents[choice.place as usize] = choice.options[usize::from(*option)];
             }
-            if !each(pick, State { sectors: &self.sectors, contents }) {
+            if !each(pick, CrashState { sectors: &self.sectors, contents }) {
                 return;
             }
         }
     }
 
     /// Calls `look` with the disks' contents in one state; `None` where there is no such state.
-    pub fn with<T>(&self, pick: &Pick, look: impl FnOnce(State<'_>) -> T) -> Option<T> {
+    pub fn with<T>(&self, pick: &Pick, look: impl FnOnce(CrashState<'_>) -> T) -> Option<T> {
         let (mut look, mut found) = (Some(look), None);
         self.each(std::slice::from_ref(pick), |_, state| {
             found = look.take().map(|look| look(state));

@@ -2,7 +2,7 @@
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options, Repair, Report};
+use ordo_check::{Checker, FsckOptions, Repair, Report};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy};
@@ -10,7 +10,7 @@ use ordo_runtime::Runtime;
 use ordo_ufs::UfsConfig;
 use ordo_vfs::{AnyFs, LocalFuture};
 
-use crate::finding::{Finding, Findings, Severity};
+use crate::finding::{Finding, FindingSeverity, Findings};
 use crate::format::{DiskFormat, InodePlaces, OwnNames};
 use crate::{Promise, Scheme, Volume};
 
@@ -71,9 +71,9 @@ struct Ufs2;
 
 fn finding(report: &Report, found: &ordo_check::Finding) -> Finding {
     let severity = match report.severity(found) {
-        ordo_check::Severity::CountsOnly => Severity::Counts,
-        ordo_check::Severity::LeakOnly => Severity::Leak,
-        ordo_check::Severity::Damage => Severity::Damage,
+        ordo_check::Severity::CountsOnly => FindingSeverity::Counts,
+        ordo_check::Severity::LeakOnly => FindingSeverity::Leak,
+        ordo_check::Severity::Damage => FindingSeverity::Damage,
     };
     let ino = found.ino().map(u64::from);
     Finding { severity, kind: found.kind(), ino, is_guess: false }
@@ -91,7 +91,7 @@ impl DiskFormat for Ufs2 {
     ) -> LocalFuture<'a, Result<Findings, String>> {
         Box::pin(async move {
             let repair = if repair { Repair::Yes } else { Repair::No };
-            let options = Options { repair, ..Options::default() };
+            let options = FsckOptions { repair, ..FsckOptions::default() };
             let report = Checker::new(disks[0].clone(), options).run().await.map_err(said)?;
             let all = report.findings.iter().map(|f| finding(&report, f)).collect();
             let words = move |number: usize| report.describe(&report.findings[number]);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::disk::{SECTOR, Scratch};
 use crate::format::OwnNames;
-use crate::history::Nature;
+use crate::history::InodeMetadata;
 use crate::memory::{Memory, Places};
 
 /// The entries of a directory without `.` and `..`.
@@ -36,7 +36,7 @@ pub(crate) struct Listing {
 pub(crate) struct Node {
     pub attr: Attr,
     /// Permissions and extended attributes.
-    pub nature: Nature,
+    pub metadata: InodeMetadata,
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
     /// A number that changes whenever the inode is read anew and kept.
@@ -191,7 +191,7 @@ async fn visit<F: FileSystem>(
         disk.log();
     }
     let attr = attr_of(fs, dir, name, ino).await?;
-    let nature = nature(fs, &attr).await?;
+    let metadata = metadata(fs, &attr).await?;
     let contents = match attr.file_type {
         FileType::Regular => Some(Contents::read(fs, &attr).await?),
         FileType::Symlink => {
@@ -201,7 +201,7 @@ async fn visit<F: FileSystem>(
         }
         _ => None,
     };
-    let node = Node { attr, nature, contents, version: 0 };
+    let node = Node { attr, metadata, contents, version: 0 };
     Ok(match known {
         Some((disk, memory)) => memory.keep_node(ino, node, disk.logged()),
         None => Rc::new(node),
@@ -221,15 +221,15 @@ pub(crate) async fn attr_of<F: FileSystem>(
     }
 }
 
-async fn nature<F: FileSystem>(fs: &F, attr: &Attr) -> FsResult<Nature> {
-    let mut nature = Nature { permissions: attr.permissions, ..Nature::default() };
+async fn metadata<F: FileSystem>(fs: &F, attr: &Attr) -> FsResult<InodeMetadata> {
+    let mut metadata = InodeMetadata { permissions: attr.permissions, ..InodeMetadata::default() };
     let names = match fs.listxattr(attr.ino).await {
         Err(error) if error.errno == Errno::NotSupported => Vec::new(),
         names => names?,
     };
     for name in names {
         let value = fs.getxattr(attr.ino, &name).await?;
-        nature.attributes.insert(name, value);
+        metadata.attributes.insert(name, value);
     }
-    Ok(nature)
+    Ok(metadata)
 }

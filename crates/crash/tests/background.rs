@@ -10,9 +10,11 @@ use std::rc::Rc;
 
 use ordo_bgfsck::{Background, Ending, Pace};
 use ordo_block::Device;
-use ordo_block::frozen::Frozen;
+use ordo_block::snapshot::SnapshotDevice;
 use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, DiskFormat, Model, Promise, Scheme, Script, Volume, explore};
+use ordo_crash::{
+    Budget, Config, CrashModel, DiskFormat, Promise, Scheme, Script, Volume, explore,
+};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::SoftUpdates;
 use ordo_runtime::Runtime;
@@ -49,21 +51,21 @@ impl<S: Scheme> Scheme for Checked<S> {
         self.0.mount(rt, disks, cache).await
     }
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        give_back(rt, disks[0].clone()).await
+        reclaim(rt, disks[0].clone()).await
     }
     fn recovers(&self) -> bool {
         true
     }
 }
 
-async fn give_back(rt: &Runtime, disk: Device) -> Result<(), String> {
+async fn reclaim(rt: &Runtime, disk: Device) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    let disk = Rc::new(Frozen::new(disk, 1 << 20));
+    let disk = Rc::new(SnapshotDevice::new(disk, 1 << 20));
     let fs = mount(rt, disk.clone(), SoftUpdates::default(), &MountOptions::default()).await;
     let fs = fs.map_err(|e| text(&e))?;
     let check = Background::start(rt, &fs, &disk, Pace::default());
     // The file is created during the check, where the script has none.
-    let made = fs.make(fs.root(), b"meanwhile", &NewNode::file(0o600)).await;
+    let made = fs.create(fs.root(), b"meanwhile", &NewNode::file(0o600)).await;
     if let Ok(made) = made {
         fs.write(made.ino, 0, &[1; 3000]).await.map_err(|e| text(&e))?;
         fs.unlink(fs.root(), b"meanwhile").await.map_err(|e| text(&e))?;
@@ -83,7 +85,7 @@ async fn give_back(rt: &Runtime, disk: Device) -> Result<(), String> {
 fn after_the_background_check_nothing_is_left() {
     let soft = OnFfs::new("ffs-soft-updates", SoftUpdates::default, Promise::SOFT_UPDATES);
     let (mut states, mut cut_off) = (0, 0);
-    for model in [Model::Completed, Model::Volatile] {
+    for model in [CrashModel::Completed, CrashModel::Volatile] {
         for seed in 0..3 {
             let script = Script::random(seed, 3, 100);
             let budget = Budget {

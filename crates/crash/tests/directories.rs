@@ -6,8 +6,8 @@
 //! checker may have only the findings that the scheme allows. Some of the images are mounted without a check
 //! and used.
 
-use ordo_crash::history::Watched;
-use ordo_crash::{Budget, Config, Geometry, Model, Outcome, Promise, Workload, explore};
+use ordo_crash::history::RecordingFs;
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Outcome, Promise, RunWorkload, explore};
 use ordo_ordering::{OrderingPolicy, SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
 use ordo_systems::OnFfs;
@@ -29,7 +29,7 @@ impl Names {
     async fn client<F: FileSystem>(&self, fs: &F, dir: Ino, each: usize) -> Result<(), FsError> {
         let new = NewNode::file(0o644);
         for number in 0..self.count {
-            let made = fs.make(dir, &self.name(number), &new).await?;
+            let made = fs.create(dir, &self.name(number), &new).await?;
             if number % each == each - 1 {
                 fs.fsync(made.ino).await?;
             }
@@ -41,15 +41,15 @@ impl Names {
     }
 }
 
-impl Workload for Names {
+impl RunWorkload for Names {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         let (one, two) = (client(0), client(1));
         let work = async {
-            let dir = one.make(one.root(), b"d", &NewNode::directory(0o755)).await?.ino;
+            let dir = one.create(one.root(), b"d", &NewNode::directory(0o755)).await?.ino;
             let names = Names { ..*self };
             let root = two.root();
             let other =
@@ -63,10 +63,10 @@ impl Workload for Names {
 }
 
 fn grow<P: OrderingPolicy + 'static>(
-    geometry: &Geometry,
+    geometry: &FsGeometry,
     policy: impl Fn() -> P + Clone + Send + Sync + 'static,
     promise: Promise,
-    (names, model, seed): (&Names, Model, u64),
+    (names, model, seed): (&Names, CrashModel, u64),
 ) -> Outcome {
     let scheme = OnFfs::new("grown", policy, promise).shaped(geometry);
     let budget = Budget { states: 800, ..Budget::default() };
@@ -74,7 +74,7 @@ fn grow<P: OrderingPolicy + 'static>(
 }
 
 /// Short names fill chunks; long ones fill fragments, blocks and, where a block is small, an indirect block.
-fn loads(geometry: &Geometry) -> Vec<Names> {
+fn loads(geometry: &FsGeometry) -> Vec<Names> {
     let indirect = if geometry.block_size == 4096 { 2 * 12 * 8 } else { 40 };
     vec![Names { count: 40, len: 20 }, Names { count: indirect, len: 250 }]
 }
@@ -84,9 +84,9 @@ fn loads(geometry: &Geometry) -> Vec<Names> {
 /// the chunk.
 #[test]
 fn directories_grow_in_order_on_every_geometry() {
-    for geometry in Geometry::all().into_iter().filter(|g| !g.name.ends_with("full")) {
+    for geometry in FsGeometry::all().into_iter().filter(|g| !g.name.ends_with("full")) {
         for names in loads(&geometry) {
-            for model in [Model::Completed, Model::Volatile] {
+            for model in [CrashModel::Completed, CrashModel::Volatile] {
                 let what =
                     format!("{}, {} names of {}, {model:?}", geometry.name, names.count, names.len);
                 let soft = (SoftUpdates::default, Promise::SOFT_UPDATES);
@@ -105,11 +105,11 @@ fn directories_grow_in_order_on_every_geometry() {
 fn a_size_without_its_chunk_is_seen() {
     let rules = SoftRules::all() - SoftRules::SIZE_AFTER_CONTENTS;
     for geometry in
-        Geometry::all().into_iter().filter(|g| g.frag_size > 512 && !g.name.ends_with("full"))
+        FsGeometry::all().into_iter().filter(|g| g.frag_size > 512 && !g.name.ends_with("full"))
     {
         let broken = (1..9).any(|seed| {
             let policy = move || SoftUpdates::with_rules(rules);
-            let run = (&Names { count: 40, len: 20 }, Model::Completed, seed);
+            let run = (&Names { count: 40, len: 20 }, CrashModel::Completed, seed);
             grow(&geometry, policy, Promise::SOFT_UPDATES, run).counts.promise_broken > 0
         });
         assert!(broken, "{}: nothing was broken", geometry.name);

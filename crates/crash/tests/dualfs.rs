@@ -4,7 +4,7 @@
 //! each. The search finds nothing where all rules hold, and something where contents come late. (The other rule between the
 //! devices takes a data device that is nearly full: `crates/dualfs/tests/crash.rs`.)
 
-use ordo_crash::Geometry;
+use ordo_crash::FsGeometry;
 use ordo_crash::mutants::Search;
 use ordo_systems::{System, dualfs};
 
@@ -15,7 +15,7 @@ fn nothing_is_found_in_any_shape() {
     let few = Search { states: 1500, ..Search::default() };
     for system in SYSTEMS {
         for name in ["4k-512", "8k-1k", "4k-512-groups"] {
-            let shape = Geometry::by_name(name).unwrap();
+            let shape = FsGeometry::by_name(name).unwrap();
             let sought = few.scheme(&system.crashed(None, &shape).unwrap(), &shape).unwrap();
             let what = format!("{}, {name}: {sought:?}", system.name());
             assert!(sought.states >= 1500 && sought.found.is_none(), "{what}");
@@ -29,7 +29,7 @@ fn contents_that_come_late_are_missed() {
     let search = Search { states: 20_000, ..Search::default() };
     for system in SYSTEMS {
         for name in ["4k-512", "8k-1k"] {
-            let shape = Geometry::by_name(name).unwrap();
+            let shape = FsGeometry::by_name(name).unwrap();
             let mutant = system.crashed(None, &shape).unwrap().without("CONTENTS");
             let sought = search.scheme(&mutant, &shape).unwrap();
             assert!(sought.found.is_some(), "{}, {name}: {sought:?}", system.name());

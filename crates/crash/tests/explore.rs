@@ -6,18 +6,18 @@
 
 use ordo_crash::record::Event;
 use ordo_crash::{
-    Budget, Config, Geometry, Manner, Model, Outcome, Place, Promise, Script, Step, explore,
-    explore_run, record, shrink,
+    Budget, Config, CrashModel, FsGeometry, Outcome, Promise, Script, ScriptManner, ScriptPlace,
+    ScriptStep, explore, explore_run, record, shrink,
 };
 use ordo_ordering::{NoOrder, SoftUpdates, SyncOrder, SyncRules};
 use ordo_systems::OnFfs;
 
-fn sync(rules: SyncRules, model: Model, seed: u64, states: usize) -> Outcome {
+fn sync(rules: SyncRules, model: CrashModel, seed: u64, states: usize) -> Outcome {
     let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
     go(&scheme, model, seed, states)
 }
 
-fn go(scheme: &impl ordo_crash::Scheme, model: Model, seed: u64, states: usize) -> Outcome {
+fn go(scheme: &impl ordo_crash::Scheme, model: CrashModel, seed: u64, states: usize) -> Outcome {
     let script = Script::random(seed, 3, 120);
     let budget = Budget { states, ..Budget::default() };
     explore(scheme, &script, &Config::new(seed, model), &budget).unwrap()
@@ -27,7 +27,7 @@ fn go(scheme: &impl ordo_crash::Scheme, model: Model, seed: u64, states: usize) 
 /// and an oracle that demands more than the promise.
 #[test]
 fn sync_keeps_its_promises_on_every_honest_disk() {
-    for model in [Model::Completed, Model::Volatile, Model::Prefix] {
+    for model in [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix] {
         for seed in 0..3 {
             let outcome = sync(SyncRules::all(), model, seed, 1500);
             outcome.expect_kept(&format!("{model:?}, seed {seed}"));
@@ -41,12 +41,17 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
 /// removes one. Would catch an oracle that takes this for a loss; but the directory itself must still exist.
 #[test]
 fn a_check_takes_away_one_of_two_names_that_change_places() {
-    let (file, dir) = (Place { dir: 0, name: 1 }, Place { dir: 1, name: 4 });
+    let (file, dir) = (ScriptPlace { dir: 0, name: 1 }, ScriptPlace { dir: 1, name: 4 });
     let (mut taken, scheme) = (0, OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC));
     for (from, to) in [(file, dir), (dir, file)] {
-        let steps = vec![Step::Mkdir(dir), Step::Make(file), Step::Sync, Step::Exchange(from, to)];
+        let steps = vec![
+            ScriptStep::Mkdir(dir),
+            ScriptStep::Make(file),
+            ScriptStep::Sync,
+            ScriptStep::Exchange(from, to),
+        ];
         let script = Script { clients: vec![steps] };
-        let config = Config::new(1, Model::Volatile);
+        let config = Config::new(1, CrashModel::Volatile);
         let outcome = explore(&scheme, &script, &config, &Budget::default()).unwrap();
         outcome.expect_kept(&format!("{script:?}"));
         taken += outcome.counts.not_atomic;
@@ -59,19 +64,19 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
 #[test]
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
-    assert!(sync(late, Model::Completed, 0, 1500).counts.promise_broken > 0);
+    assert!(sync(late, CrashModel::Completed, 0, 1500).counts.promise_broken > 0);
     // The rule about a group's counts has its own test in lives.rs, that about moved fragments in crash_sync.rs.
     let own = SyncRules::GROUP_BEFORE_ENTRY | SyncRules::MOVED_BEFORE_REUSE;
     for rule in (late - own).iter() {
         let broken = |seed| {
-            let outcome = sync(late - rule, Model::Completed, seed, 3000);
+            let outcome = sync(late - rule, CrashModel::Completed, seed, 3000);
             let structural = |f: &ordo_crash::Failure| {
                 f.verdict.broken.iter().any(|b| !f.verdict.lost_durable.contains(b))
             };
-            let nameless = |f: &ordo_crash::Failure| {
+            let orphan = |f: &ordo_crash::Failure| {
                 f.verdict.lost_durable.iter().any(|b| b.contains("has lost its last name"))
             };
-            outcome.failures.iter().any(|f| structural(f) || nameless(f))
+            outcome.failures.iter().any(|f| structural(f) || orphan(f))
         };
         assert!((0..20).any(broken), "without {rule:?} nothing was ever found");
     }
@@ -81,18 +86,18 @@ fn every_rule_of_sync_is_missed() {
 #[test]
 fn without_order_everything_is_found() {
     let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
-    let counts = go(&none, Model::Volatile, 1, 2000).counts;
+    let counts = go(&none, CrashModel::Volatile, 1, 2000).counts;
     assert_eq!(counts.promise_broken, 0, "the promise is empty");
     assert!(counts.unsound * 2 > counts.states, "{counts:?}");
     assert!(counts.lost_durable > 0 && counts.not_atomic > 0 && counts.stale > 0, "{counts:?}");
     let promised = OnFfs::new("ffs-none", || NoOrder, Promise::SYNC);
-    assert!(go(&promised, Model::Volatile, 1, 500).counts.promise_broken > 100);
+    assert!(go(&promised, CrashModel::Volatile, 1, 500).counts.promise_broken > 100);
 }
 
 /// On a disk that lies about flushes nothing can be durable, and the explorer finds that.
 #[test]
 fn a_lying_disk_loses_what_was_durable() {
-    let counts = sync(SyncRules::all(), Model::Lying, 1, 500).counts;
+    let counts = sync(SyncRules::all(), CrashModel::Lying, 1, 500).counts;
     assert!(counts.lost_durable * 2 > counts.states, "{counts:?}");
     assert_eq!(counts.promise_broken, 0, "no promise can hold there");
 }
@@ -103,7 +108,7 @@ fn threads_do_not_matter() {
     let late = SyncRules::all() - SyncRules::ENTRY_BEFORE_COUNT;
     let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(late), Promise::SYNC);
     let script = Script::random(5, 3, 80);
-    let config = Config::new(5, Model::Volatile);
+    let config = Config::new(5, CrashModel::Volatile);
     let results = [1, 4].map(|threads| {
         let budget = Budget { states: 600, threads, ..Budget::default() };
         format!("{:?}", explore(&scheme, &script, &config, &budget).unwrap())
@@ -118,7 +123,7 @@ fn a_failure_is_made_small() {
     let rules = SyncRules::all() - SyncRules::INODE_BEFORE_ENTRY - SyncRules::DURABLE_ON_RETURN;
     let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
     let script = Script::random(2, 2, 60);
-    let config = Config::new(2, Model::Volatile);
+    let config = Config::new(2, CrashModel::Volatile);
     let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let outcome = explore(&scheme, &script, &config, &budget).unwrap();
     let is_entry = |f: &&ordo_crash::Failure| f.verdict.broken[0].contains("not in use");
@@ -141,7 +146,10 @@ fn every_promise_is_missed_where_it_is_not_kept() {
         all
     };
     let promises: [(&str, Promise); 7] = [
-        ("structure", only(|p| p.allows = |f| f.severity < ordo_crash::Severity::Repairable)),
+        (
+            "structure",
+            only(|p| p.allows = |f| f.severity < ordo_crash::FindingSeverity::Repairable),
+        ),
         ("no check", only(|p| p.no_check = true)),
         ("fsync", only(|p| p.durable_fsync = true)),
         ("names on return", only(|p| (p.durable_names, p.durable_fsync) = (true, true))),
@@ -151,9 +159,9 @@ fn every_promise_is_missed_where_it_is_not_kept() {
     ];
     for (what, promise) in promises {
         let none = OnFfs::new("ffs-none", || NoOrder, promise);
-        let outcome = go(&none, Model::Volatile, 1, 400);
+        let outcome = go(&none, CrashModel::Volatile, 1, 400);
         assert!(outcome.counts.promise_broken > 10, "{what}: {:?}", outcome.counts);
-        assert_eq!(go(&none, Model::Lying, 1, 100).counts.promise_broken, 0, "{what}");
+        assert_eq!(go(&none, CrashModel::Lying, 1, 100).counts.promise_broken, 0, "{what}");
     }
 }
 
@@ -163,7 +171,7 @@ fn every_promise_is_missed_where_it_is_not_kept() {
 #[test]
 fn sync_keeps_its_promises_where_a_write_fails() {
     for kind in ["inode_block", "directory", "cylinder_group", "file_data"] {
-        for (number, model) in [(4, Model::Completed), (9, Model::Volatile)] {
+        for (number, model) in [(4, CrashModel::Completed), (9, CrashModel::Volatile)] {
             let config = Config {
                 faults: vec![(kind.parse().unwrap(), number)],
                 ..Config::new(number, model)
@@ -181,14 +189,16 @@ fn sync_keeps_its_promises_where_a_write_fails() {
 }
 
 /// The broken promises of an exploration, and its counts.
-fn found(outcome: Outcome) -> (ordo_crash::Counts, Vec<Vec<String>>) {
+fn found(outcome: Outcome) -> (ordo_crash::StateCounts, Vec<Vec<String>>) {
     (outcome.counts, outcome.failures.into_iter().map(|f| f.verdict.broken).collect())
 }
 
 /// Recalled verdicts equal those of judging every state. Would catch a state that is taken for another.
 #[test]
 fn what_is_recalled_is_what_would_be_found() {
-    for (seed, model) in [(3, Model::Completed), (4, Model::Volatile), (5, Model::Prefix)] {
+    for (seed, model) in
+        [(3, CrashModel::Completed), (4, CrashModel::Volatile), (5, CrashModel::Prefix)]
+    {
         let script = Script::random(seed, 3, 60);
         let config = Config::new(seed, model);
         let with = |recall| Budget { states: 2000, recall, ..Budget::default() };
@@ -205,13 +215,13 @@ fn what_is_recalled_is_what_would_be_found() {
 /// in every shape. Would catch a file or directory that is taken for unchanged.
 #[test]
 fn judging_what_changed_is_judging_anew() {
-    let usual = Manner { clients: 2, steps: 90, fsync: 5, ..Manner::default() };
+    let usual = ScriptManner { clients: 2, steps: 90, fsync: 5, ..ScriptManner::default() };
     let mut broken = 0;
     for (seed, name) in [(1, "4k-512"), (2, "8k-1k-groups"), (3, "16k-16k"), (4, "8k-1k-full")] {
-        let shape = Geometry::by_name(name).unwrap();
+        let shape = FsGeometry::by_name(name).unwrap();
         let (names, far) = if seed % 2 == 0 { (60, 0) } else { (0, shape.block_size) };
-        let script = Manner { names, far, ..usual }.script(seed);
-        let config = Config::new(seed, Model::Volatile);
+        let script = ScriptManner { names, far, ..usual }.script(seed);
+        let config = Config::new(seed, CrashModel::Volatile);
         let none = |promise| OnFfs::new("ffs-none", || NoOrder, promise).shaped(&shape);
         let late = || SyncOrder::with_rules(SyncRules::all() - SyncRules::DURABLE_ON_RETURN);
         let sync = OnFfs::new("ffs-sync", late, Promise::SYNC).shaped(&shape);
@@ -236,12 +246,16 @@ fn judging_what_changed_is_judging_anew() {
 /// sectors have not changed.
 #[test]
 fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
-    let file = |name| Step::Make(Place { dir: 1, name });
-    let mut steps: Vec<Step> = (256..296).map(file).collect();
-    steps.push(Step::Sync);
+    let file = |name| ScriptStep::Make(ScriptPlace { dir: 1, name });
+    let mut steps: Vec<ScriptStep> = (256..296).map(file).collect();
+    steps.push(ScriptStep::Sync);
     // The steps write a group's header alone, again and again.
     for name in 296..330 {
-        steps.extend([file(name), Step::Pause(5), Step::Unlink(Place { dir: 1, name })]);
+        steps.extend([
+            file(name),
+            ScriptStep::Pause(5),
+            ScriptStep::Unlink(ScriptPlace { dir: 1, name }),
+        ]);
     }
     let script = Script { clients: vec![steps] };
     // The promise is only that the file system can be read.
@@ -250,9 +264,9 @@ fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
     // First only a count is lost, then only the groups: nothing else differs between these two states.
     let rules = ["lose summary", "lose cylinder_group"].map(|rule| rule.parse().unwrap());
     for (model, rules, least) in [
-        (Model::Completed, Vec::new(), 100),
-        (Model::Volatile, Vec::new(), 100),
-        (Model::Volatile, rules.to_vec(), 1),
+        (CrashModel::Completed, Vec::new(), 100),
+        (CrashModel::Volatile, Vec::new(), 100),
+        (CrashModel::Volatile, rules.to_vec(), 1),
     ] {
         let both = [false, true].map(|recall| {
             let rules = rules.clone();

@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex};
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_cache::CacheConfig;
-use ordo_check::{Checker, Options, Repair};
+use ordo_check::{Checker, FsckOptions, Repair};
 use ordo_crash::{
-    Budget, Config, DiskFormat, Finding, Model, Promise, Scheme, Script, Severity, Volume, explore,
+    Budget, Config, CrashModel, DiskFormat, Finding, FindingSeverity, Promise, Scheme, Script,
+    Volume, explore,
 };
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
 use ordo_systems::OnFfs;
-use ordo_testkit::{FreebsdFsck, Said};
+use ordo_testkit::{FreebsdFsck, FsckOutput};
 
 /// The program that repairs a state before it is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,7 +115,7 @@ impl<S: Scheme> Scheme for Repaired<S> {
             }
             Repairer::Ours(repair) => {
                 let trust_bitmaps = repair == Repair::Preen;
-                let options = Options { repair, trust_bitmaps, ..Options::default() };
+                let options = FsckOptions { repair, trust_bitmaps, ..FsckOptions::default() };
                 let report = Checker::new(disks[0].clone(), options).run().await;
                 report.map_err(|e| e.to_string())?;
                 image = read(&disks[0]).await?;
@@ -131,7 +132,7 @@ impl<S: Scheme> Scheme for Repaired<S> {
 
 impl<S> Repaired<S> {
     /// Counts complaints by kind. Returns an error for one that is not ordinary.
-    fn note(&self, said: &Said) -> Result<(), String> {
+    fn note(&self, said: &FsckOutput) -> Result<(), String> {
         let mut notes = self.notes.lock().unwrap();
         let asked = |line: &&str| line.ends_with("? no") || line.starts_with("SIZE=");
         for line in said.complaints().into_iter().filter(|line| !asked(line)) {
@@ -214,7 +215,7 @@ async fn write(disk: &Device, old: &[u8], new: &[u8]) -> Result<(), String> {
 }
 
 /// The fault models of the disks.
-const MODELS: [Model; 3] = [Model::Completed, Model::Volatile, Model::Prefix];
+const MODELS: [CrashModel; 3] = [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix];
 
 /// Explores the repaired states that a crash leaves under `policy`.
 fn go<P: OrderingPolicy + 'static>(
@@ -244,7 +245,7 @@ fn go<P: OrderingPolicy + 'static>(
 /// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks. Later
 /// versions of FreeBSD's preen cut it.
 fn cut_later(finding: &Finding) -> bool {
-    finding.kind == "EndsInHole" && finding.severity == Severity::Counts
+    finding.kind == "EndsInHole" && finding.severity == FindingSeverity::Counts
 }
 
 /// Would catch a state that FreeBSD calls unexpected, or repairs into something else.

@@ -5,12 +5,14 @@
 //! there, and write there again. No block may be in two files, or be used and free. Durable data outside of
 //! holes are there, and a hole has its old contents or zeros.
 
-use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Scheme, Script, Step, explore};
+use ordo_crash::{
+    Budget, Config, CrashModel, Outcome, Promise, Scheme, Script, ScriptPlace, ScriptStep, explore,
+};
 use ordo_ordering::{SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::Duration;
 use ordo_systems::OnFfs;
 
-fn go(scheme: &impl Scheme, model: Model, seed: u64, states: usize) -> Outcome {
+fn go(scheme: &impl Scheme, model: CrashModel, seed: u64, states: usize) -> Outcome {
     let script = Script::random_holes(seed, 2, 120);
     let budget = Budget { states, ..Budget::default() };
     explore(scheme, &script, &Config::new(seed, model), &budget).unwrap()
@@ -30,7 +32,7 @@ fn sync() -> impl Scheme {
 #[test]
 fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
     let mut states = 0;
-    for model in [Model::Completed, Model::Volatile] {
+    for model in [CrashModel::Completed, CrashModel::Volatile] {
         for seed in 0..6 {
             let outcome = go(&soft(SoftRules::all()), model, seed, 800);
             outcome.expect_kept(&format!("soft updates, {model:?}, seed {seed}"));
@@ -49,7 +51,7 @@ fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
 #[test]
 fn a_free_that_comes_early_is_found() {
     let early = soft(SoftRules::all() - SoftRules::FREE_AFTER_RESET);
-    let found = |seed| go(&early, Model::Volatile, seed, 800).counts.promise_broken > 0;
+    let found = |seed| go(&early, CrashModel::Volatile, seed, 800).counts.promise_broken > 0;
     assert!((0..10).any(found));
 }
 
@@ -66,24 +68,32 @@ enum End {
 /// second one are punched out, then the others, by an `end` that leaves the first one. A third file, whose
 /// inode is next to it, is made durable; another file gets the space. `offset` is that of the first hole.
 fn end_below(offset: u32, end: End) -> Script {
-    let file = |name| Place { dir: 1, name };
+    let file = |name| ScriptPlace { dir: 1, name };
     let reach = |n: u32| (12 + 512 * n) << 12;
-    let mut steps: Vec<Step> = (0..4).map(|name| Step::Make(file(name))).collect();
-    steps.push(Step::Write(file(0), reach(1), 4096));
-    steps.push(Step::Write(file(0), reach(2), 20_480));
+    let mut steps: Vec<ScriptStep> = (0..4).map(|name| ScriptStep::Make(file(name))).collect();
+    steps.push(ScriptStep::Write(file(0), reach(1), 4096));
+    steps.push(ScriptStep::Write(file(0), reach(2), 20_480));
     if let End::TakenOut = end {
         // A hole never takes a file's last block.
-        steps.push(Step::Write(file(0), reach(3), 4096));
+        steps.push(ScriptStep::Write(file(0), reach(3), 4096));
     }
-    steps.extend((0..40).map(|n| Step::Write(file(2), n * 20_480, 20_480)));
-    steps.push(Step::Sync);
-    steps.push(Step::Punch(file(0), reach(2) + offset, 8192));
+    steps.extend((0..40).map(|n| ScriptStep::Write(file(2), n * 20_480, 20_480)));
+    steps.push(ScriptStep::Sync);
+    steps.push(ScriptStep::Punch(file(0), reach(2) + offset, 8192));
     steps.push(match end {
-        End::Cut => Step::Size(file(0), reach(1) + 4096),
-        End::TakenOut => Step::Punch(file(0), reach(2), 20_480),
+        End::Cut => ScriptStep::Size(file(0), reach(1) + 4096),
+        End::TakenOut => ScriptStep::Punch(file(0), reach(2), 20_480),
     });
-    steps.extend([Step::Mode(file(3), 0o600), Step::Fsync(file(3)), Step::Pause(1)]);
-    steps.extend([Step::Write(file(1), 0, 8192), Step::Fsync(file(1)), Step::Pause(20)]);
+    steps.extend([
+        ScriptStep::Mode(file(3), 0o600),
+        ScriptStep::Fsync(file(3)),
+        ScriptStep::Pause(1),
+    ]);
+    steps.extend([
+        ScriptStep::Write(file(1), 0, 8192),
+        ScriptStep::Fsync(file(1)),
+        ScriptStep::Pause(20),
+    ]);
     Script { clients: vec![steps] }
 }
 
@@ -102,7 +112,7 @@ fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64)
 #[test]
 fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
     let config = |seed| {
-        let mut config = Config::new(seed, Model::Volatile);
+        let mut config = Config::new(seed, CrashModel::Volatile);
         // Only blocks that a caller waits for are written.
         config.cache.metadata_age = Duration::from_secs(1);
         config
@@ -119,19 +129,19 @@ fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
 /// ever led, because the change that made it whole never was on disk.
 #[test]
 fn a_block_that_grew_in_its_place_was_there_before() {
-    let file = Place { dir: 1, name: 1 };
+    let file = ScriptPlace { dir: 1, name: 1 };
     let (far, small) = ((12 + 512 + 3) << 12, 700);
     let steps = vec![
-        Step::Make(file),
-        Step::Write(file, far, 20_000),
-        Step::Size(file, small),
-        Step::Fsync(file),
-        Step::Size(file, far),
-        Step::Size(file, small),
-        Step::Write(file, far, 20_000),
-        Step::Pause(20),
+        ScriptStep::Make(file),
+        ScriptStep::Write(file, far, 20_000),
+        ScriptStep::Size(file, small),
+        ScriptStep::Fsync(file),
+        ScriptStep::Size(file, far),
+        ScriptStep::Size(file, small),
+        ScriptStep::Write(file, far, 20_000),
+        ScriptStep::Pause(20),
     ];
-    let config = |seed| Config::new(seed, Model::Completed);
+    let config = |seed| Config::new(seed, CrashModel::Completed);
     let script = |_| Script { clients: vec![steps.clone()] };
     assert_eq!(broken(SoftRules::all(), config, script), 0);
 }
@@ -142,16 +152,29 @@ fn a_block_that_grew_in_its_place_was_there_before() {
 /// other file's old data would be taken for pointers.
 #[test]
 fn a_block_of_pointers_that_may_be_lost_is_not_pointed_to() {
-    let file = |name| Place { dir: 1, name };
+    let file = |name| ScriptPlace { dir: 1, name };
     let script = |seed| {
-        let mut steps: Vec<Step> = (0..3).map(|name| Step::Make(file(name))).collect();
-        steps.extend((0..30).map(|n| Step::Write(file(0), n * 20_480, 20_480)));
-        steps.extend([Step::Sync, Step::Unlink(file(0)), Step::Sync, Step::Pause(20), Step::Sync]);
-        steps.extend([Step::Write(file(1), 12 << 12, 8192), Step::Pause(3 + seed as u16 % 8)]);
-        steps.extend([Step::Unlink(file(1)), Step::Mode(file(2), 0o600), Step::Fsync(file(2))]);
+        let mut steps: Vec<ScriptStep> = (0..3).map(|name| ScriptStep::Make(file(name))).collect();
+        steps.extend((0..30).map(|n| ScriptStep::Write(file(0), n * 20_480, 20_480)));
+        steps.extend([
+            ScriptStep::Sync,
+            ScriptStep::Unlink(file(0)),
+            ScriptStep::Sync,
+            ScriptStep::Pause(20),
+            ScriptStep::Sync,
+        ]);
+        steps.extend([
+            ScriptStep::Write(file(1), 12 << 12, 8192),
+            ScriptStep::Pause(3 + seed as u16 % 8),
+        ]);
+        steps.extend([
+            ScriptStep::Unlink(file(1)),
+            ScriptStep::Mode(file(2), 0o600),
+            ScriptStep::Fsync(file(2)),
+        ]);
         Script { clients: vec![steps, vec![]] }
     };
-    let config = |seed| Config::new(seed, Model::Volatile);
+    let config = |seed| Config::new(seed, CrashModel::Volatile);
     assert_eq!(broken(SoftRules::all(), config, script), 0);
     assert!(broken(SoftRules::all() - SoftRules::BLOCK_BEFORE_POINTER, config, script) > 0);
 }

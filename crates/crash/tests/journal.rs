@@ -8,19 +8,19 @@
 
 use std::rc::Rc;
 
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_crash::{
-    Budget, Config, DiskFormat, Model, Outcome, Promise, Scheme, Script, Volume, explore, life,
-    record,
+    Budget, Config, CrashModel, DiskFormat, Outcome, Promise, Scheme, Script, Volume, cycle,
+    explore, record,
 };
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountOptions, logfile, mount};
 use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
-use ordo_runtime::sync::first;
+use ordo_runtime::sync::select;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_sba::Class;
 use ordo_systems::ffs::Ufs2;
@@ -62,14 +62,14 @@ fn said(error: impl std::fmt::Display) -> String {
 }
 
 impl Journal {
-    async fn part(&self, disks: &[Device]) -> Result<Part<Device>, String> {
+    async fn part(&self, disks: &[Device]) -> Result<Partition<Device>, String> {
         Ok(match self.place {
-            Place::Other => Part::new(disks[1].clone(), 0, LOG),
-            Place::Behind => Part::new(disks[0].clone(), FS, LOG),
+            Place::Other => Partition::new(disks[1].clone(), 0, LOG),
+            Place::Behind => Partition::new(disks[0].clone(), FS, LOG),
             Place::File => {
                 let found = find_superblock(&disks[0]).await.map_err(said)?;
                 let runs = logfile::find(&disks[0], &found).await.map_err(said)?;
-                Part::of(disks[0].clone(), runs.ok_or("no log file")?)
+                Partition::of(disks[0].clone(), runs.ok_or("no log file")?)
             }
         })
     }
@@ -152,7 +152,7 @@ impl Journal {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
             // Some logs skip sectors, some do not.
-            stride: if self.group { 2 } else { 0 },
+            skip_sectors: if self.group { 2 } else { 0 },
             group: self
                 .group
                 .then_some(GroupCommit { delay: Duration::from_micros(200), batch: 4 }),
@@ -183,7 +183,7 @@ fn all() -> Vec<Journal> {
     ]
 }
 
-fn go(scheme: &Journal, model: Model, seed: u64, states: usize) -> Outcome {
+fn go(scheme: &Journal, model: CrashModel, seed: u64, states: usize) -> Outcome {
     let script = Script::random(seed, 3, 60);
     explore(scheme, &script, &Config::new(seed, model), &budget(states)).unwrap()
 }
@@ -199,12 +199,12 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     let (mut states, mut in_recovery) = (0, 0);
     for scheme in all() {
         for (model, seed) in [
-            (Model::Volatile, 0),
-            (Model::Volatile, 1),
-            (Model::Volatile, 2),
-            (Model::Completed, 3),
-            (Model::Prefix, 4),
-            (Model::Volatile, 5),
+            (CrashModel::Volatile, 0),
+            (CrashModel::Volatile, 1),
+            (CrashModel::Volatile, 2),
+            (CrashModel::Completed, 3),
+            (CrashModel::Prefix, 4),
+            (CrashModel::Volatile, 5),
         ] {
             let script = Script::random(seed, 3, 90);
             let outcome =
@@ -223,7 +223,7 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
 #[test]
 fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
     for scheme in all() {
-        let run = record(&scheme, &Script::random(3, 2, 40), &Config::new(3, Model::Volatile));
+        let run = record(&scheme, &Script::random(3, 2, 40), &Config::new(3, CrashModel::Volatile));
         let (disks, alone) = (run.unwrap().disks, scheme.place == Place::Other);
         let is_log = |w: &&ordo_crash::record::Write| w.class == Class::Log;
         let logged = disks.iter().flat_map(|d| &d.writes).filter(is_log).count();
@@ -241,7 +241,8 @@ fn what_is_taken_out_of_a_file_is_logged() {
     for (scheme, seed) in all().iter().step_by(3).zip(0..) {
         let script = Script::random_holes(seed, 2, 90);
         let outcome =
-            explore(scheme, &script, &Config::new(seed, Model::Volatile), &budget(400)).unwrap();
+            explore(scheme, &script, &Config::new(seed, CrashModel::Volatile), &budget(400))
+                .unwrap();
         outcome.expect_kept(&format!("{}, seed {seed}", scheme.name));
     }
 }
@@ -254,7 +255,7 @@ fn every_rule_of_the_journal_is_missed() {
         let broken = |seed: u64| {
             all().into_iter().any(|scheme| {
                 let scheme = Journal { rules: JournalRules::all() - rule, ..scheme };
-                go(&scheme, Model::Volatile, seed, 600).counts.promise_broken > 0
+                go(&scheme, CrashModel::Volatile, seed, 600).counts.promise_broken > 0
             })
         };
         assert!((0..12).any(broken), "without {rule:?} nothing was ever found");
@@ -274,10 +275,10 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
         scheme.make(&rt, &Device::of_each(&disks)).await.unwrap();
         let slow = JournalOptions { rules, ..JournalOptions::wafs(false) };
         let fs = scheme.mount_with(&rt, &Device::of_each(&disks), &cache, slow).await.unwrap();
-        let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+        let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
         for n in 0..40u8 {
             let name = [vec![b'n'; 100], vec![b'0' + n]].concat();
-            fs.make(dir, &name, &NewNode::file(0o644)).await.unwrap();
+            fs.create(dir, &name, &NewNode::file(0o644)).await.unwrap();
         }
         for n in 0..40u8 {
             fs.unlink(dir, &[vec![b'n'; 100], vec![b'0' + n]].concat()).await.unwrap();
@@ -286,7 +287,8 @@ fn contents_after_reuse(rules: JournalRules) -> bool {
         // Files are made until the device is full, so one of them has the block.
         let mut inos = Vec::new();
         for n in 0..60u8 {
-            let Ok(file) = fs.make(fs.root(), &[b'a', n + 48], &NewNode::file(0o644)).await else {
+            let Ok(file) = fs.create(fs.root(), &[b'a', n + 48], &NewNode::file(0o644)).await
+            else {
                 break;
             };
             if fs.write(file.ino, 0, &data(n)).await.is_ok_and(|done| done == 16 << 10) {
@@ -323,8 +325,8 @@ fn a_block_that_was_freed_is_not_replayed_over() {
 }
 
 /// A file is removed, but the removal is not durable. Another file gets its blocks, and the cache writes them.
-/// The power fails, and the removal is undone. Returns whether the first file still has its contents.
-fn contents_after_removal_undone(rules: JournalRules) -> bool {
+/// The power fails, and the removal is rolled back. Returns whether the first file still has its contents.
+fn contents_after_removal_rolled_back(rules: JournalRules) -> bool {
     let scheme = Journal::new("hold", Place::Other, false, false);
     let scheme = Journal { rules, cluster: 1 << 20, ..scheme };
     let executor = Executor::simulated(1);
@@ -340,16 +342,16 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
             ..JournalOptions::wafs(false)
         };
         let fs = scheme.mount_with(&rt, &Device::of_each(&disks), &cache, slow).await.unwrap();
-        let file = fs.make(fs.root(), b"old", &NewNode::file(0o644)).await.unwrap().ino;
+        let file = fs.create(fs.root(), b"old", &NewNode::file(0o644)).await.unwrap().ino;
         assert_eq!(fs.write(file, 0, &old).await.unwrap(), old.len());
-        let rest = fs.make(fs.root(), b"rest", &NewNode::file(0o644)).await.unwrap().ino;
+        let rest = fs.create(fs.root(), b"rest", &NewNode::file(0o644)).await.unwrap().ino;
         // The device is filled, so that only the first file's blocks are free afterwards.
         let _ = fs.write(rest, 0, &vec![5; FS as usize]).await;
         fs.sync().await.unwrap();
         fs.unlink(fs.root(), b"old").await.unwrap();
         // Files are made until the device is full, so they have its blocks.
         for n in 0..40u8 {
-            let new = fs.make(fs.root(), &[b'n', n + 48], &NewNode::file(0o644)).await.unwrap();
+            let new = fs.create(fs.root(), &[b'n', n + 48], &NewNode::file(0o644)).await.unwrap();
             if !fs.write(new.ino, 0, &[9; 32 << 10]).await.is_ok_and(|done| done == 32 << 10) {
                 break;
             }
@@ -358,7 +360,7 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
             let writes = async {
                 let _ = cache.flush_file(new.ino.0).await;
             };
-            first(writes, rt.sleep(Duration::from_millis(1))).await;
+            select(writes, rt.sleep(Duration::from_millis(1))).await;
         }
         let there = disks.each_ref().map(|disk| Rc::new(disk.snapshot()));
         assert!(fs.lookup(fs.root(), b"old").await.is_err());
@@ -383,8 +385,8 @@ fn contents_after_removal_undone(rules: JournalRules) -> bool {
 
 #[test]
 fn a_block_is_not_written_to_before_it_is_certainly_free() {
-    assert!(contents_after_removal_undone(JournalRules::all()));
-    assert!(!contents_after_removal_undone(JournalRules::all() - JournalRules::HOLD));
+    assert!(contents_after_removal_rolled_back(JournalRules::all()));
+    assert!(!contents_after_removal_rolled_back(JournalRules::all() - JournalRules::HOLD));
 }
 
 /// Explores as many states as asked for: `JOURNAL_STATES=100000 cargo test -p ordo-crash --release --test
@@ -397,7 +399,7 @@ fn campaign() {
     let mut states = 0;
     for seed in 100.. {
         for scheme in all() {
-            for model in [Model::Volatile, Model::Completed, Model::Prefix] {
+            for model in [CrashModel::Volatile, CrashModel::Completed, CrashModel::Prefix] {
                 let outcome = go(&scheme, model, seed, 500);
                 outcome.expect_kept(&format!("{}, {model:?}, seed {seed}", scheme.name));
                 states += outcome.counts.states;
@@ -425,7 +427,8 @@ fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
     let mut cut_off = 0;
     for scheme in all() {
         let script = Script::random(7, 2, 60);
-        let outcome = explore(&scheme, &script, &Config::new(7, Model::Volatile), &budget).unwrap();
+        let outcome =
+            explore(&scheme, &script, &Config::new(7, CrashModel::Volatile), &budget).unwrap();
         outcome.expect_kept(scheme.name);
         cut_off += outcome.counts.in_recovery;
     }
@@ -433,11 +436,11 @@ fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
 }
 
 /// Crash cycles: each run begins on what a crash has left of the one before, and is crashed anywhere.
-fn lives(scheme: &Journal, seed: u64) -> Vec<Outcome> {
+fn cycles(scheme: &Journal, seed: u64) -> Vec<Outcome> {
     let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
-    let config = Config::new(seed, Model::Volatile);
+    let config = Config::new(seed, CrashModel::Volatile);
     let work = |seed| Script::random_names(seed, 2, 25);
-    life::explore(scheme, work, &config, &budget, 8).unwrap()
+    cycle::explore(scheme, work, &config, &budget, 8).unwrap()
 }
 
 /// Crash cycles of every form. Would catch faults that no single run shows: records that one crash left in the
@@ -445,10 +448,10 @@ fn lives(scheme: &Journal, seed: u64) -> Vec<Outcome> {
 #[test]
 fn a_journal_keeps_its_promises_life_after_life() {
     for (scheme, seed) in all().iter().zip(0..) {
-        let outcomes = lives(scheme, seed);
+        let outcomes = cycles(scheme, seed);
         assert_eq!(outcomes.len(), 8, "{}", scheme.name);
-        for (outcome, life) in outcomes.iter().zip(1..) {
-            outcome.expect_kept(&format!("{}, seed {seed}, life {life}", scheme.name));
+        for (outcome, cycle) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("{}, seed {seed}, life {cycle}", scheme.name));
         }
     }
 }

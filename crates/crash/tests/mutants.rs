@@ -4,20 +4,20 @@
 //! everything fails here: the search finds nothing where all rules hold, and something, always after the same
 //! number of states, where one does not.
 
-use ordo_crash::Geometry;
+use ordo_crash::FsGeometry;
 use ordo_crash::mutants::Search;
 use ordo_systems::{Crashed, System, ffs};
 
-fn shape(name: &str) -> Geometry {
-    Geometry::by_name(name).unwrap()
+fn shape(name: &str) -> FsGeometry {
+    FsGeometry::by_name(name).unwrap()
 }
 
-fn whole(system: System, shape: &Geometry) -> Crashed {
+fn whole(system: System, shape: &FsGeometry) -> Crashed {
     system.crashed(None, shape).unwrap()
 }
 
 /// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where
-/// nothing is durable on return, and `lives.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
+/// nothing is durable on return, and `cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
 const LATE: [&str; 4] =
     ["ENTRY_BEFORE_SIZE", "INODES_BEFORE_USE", "GROUP_BEFORE_ENTRY", "MOVED_BEFORE_REUSE"];
 

@@ -8,8 +8,8 @@
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_crash::history::Watched;
-use ordo_crash::{Budget, Config, Geometry, Model, Outcome, Promise, Workload, explore};
+use ordo_crash::history::RecordingFs;
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Outcome, Promise, RunWorkload, explore};
 use ordo_ffs::mkfs::plan;
 use ordo_ordering::{OrderingPolicy, SoftRules, SoftUpdates, SyncOrder};
 use ordo_runtime::{Duration, Runtime};
@@ -36,7 +36,7 @@ impl Nested {
     /// The number of writes at the end, while the outer inode is reused and the inner one not cleared.
     const TAIL: u32 = 60;
 
-    fn new(geometry: &Geometry, reuses: bool) -> Nested {
+    fn new(geometry: &FsGeometry, reuses: bool) -> Nested {
         let disk = RamDisk::new(geometry.bytes).geometry();
         let sb = plan(&ffs::mkfs_options(geometry), &disk, 0).expect("it can be made").superblock;
         Nested { group: u64::from(sb.ipg), block: u64::from(geometry.block_size) / 256, reuses }
@@ -52,7 +52,7 @@ impl Nested {
         loop {
             assert!(others.len() < 64, "no directory is where it is wanted");
             let name = format!("d{}", others.len());
-            let made = fs.make(dir, name.as_bytes(), &NewNode::directory(0o755)).await?;
+            let made = fs.create(dir, name.as_bytes(), &NewNode::directory(0o755)).await?;
             if fits(made.ino.0) {
                 for other in others {
                     fs.rmdir(dir, String::as_bytes(&other)).await?;
@@ -65,14 +65,14 @@ impl Nested {
 
     async fn work<F: FileSystem>(&self, rt: &Runtime, fs: &F) -> Result<(), FsError> {
         let file = NewNode::file(0o644);
-        let outer = fs.make(fs.root(), b"outer", &NewNode::directory(0o755)).await?.ino;
+        let outer = fs.create(fs.root(), b"outer", &NewNode::directory(0o755)).await?.ino;
         let group = outer.0 / self.group;
         let near = |ino| ino / self.group == group;
         let (beside, _) = Self::directory(fs, fs.root(), near).await?;
-        let anchor = fs.make(fs.root(), b"a0", &file).await?.ino;
-        let first = fs.make(beside, b"first", &file).await?.ino;
+        let anchor = fs.create(fs.root(), b"a0", &file).await?.ino;
+        let first = fs.create(beside, b"first", &file).await?.ino;
         for number in 0.. {
-            let made = fs.make(beside, format!("f{number}").as_bytes(), &file).await?;
+            let made = fs.create(beside, format!("f{number}").as_bytes(), &file).await?;
             if made.ino.0 / self.group != group {
                 break;
             }
@@ -95,7 +95,7 @@ impl Nested {
             fs.fsync(first).await?;
             rt.sleep(Duration::from_millis(5)).await;
         }
-        let made = fs.make(beside, b"again", &file).await?;
+        let made = fs.create(beside, b"again", &file).await?;
         fs.fsync(made.ino).await?;
         for number in 0..Self::TAIL {
             fs.write(anchor, u64::from(number), &[1]).await?;
@@ -106,27 +106,27 @@ impl Nested {
     }
 }
 
-impl Workload for Nested {
+impl RunWorkload for Nested {
     async fn run<F: FileSystem + Clone + 'static>(
         &self,
         rt: &Runtime,
-        client: &dyn Fn(usize) -> Watched<F>,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
         self.work(rt, &client(0)).await.map_err(|e| e.to_string())
     }
 }
 
 /// A geometry with three blocks of inodes in each of four cylinder groups or so.
-fn few_inodes(geometry: Geometry) -> Geometry {
+fn few_inodes(geometry: FsGeometry) -> FsGeometry {
     let inodes = 4 * 3 * geometry.block_size / 256;
-    Geometry { density: Some(geometry.bytes as u32 / inodes), ..geometry }
+    FsGeometry { density: Some(geometry.bytes as u32 / inodes), ..geometry }
 }
 
 fn crash<P: OrderingPolicy + 'static>(
-    geometry: &Geometry,
+    geometry: &FsGeometry,
     policy: impl Fn() -> P + Clone + Send + Sync + 'static,
     promise: Promise,
-    (model, seed, reuses): (Model, u64, bool),
+    (model, seed, reuses): (CrashModel, u64, bool),
 ) -> Outcome {
     let scheme = OnFfs::new("nested", policy, promise).shaped(geometry);
     let budget = Budget { states: 400, ..Budget::default() };
@@ -134,16 +134,16 @@ fn crash<P: OrderingPolicy + 'static>(
 }
 
 /// The geometries with space for a directory with a block of files, and another directory.
-fn roomy() -> impl Iterator<Item = Geometry> {
-    let roomy = |g: &Geometry| !g.name.ends_with("full") && !g.name.ends_with("groups");
-    Geometry::all().into_iter().filter(roomy).map(few_inodes)
+fn with_space() -> impl Iterator<Item = FsGeometry> {
+    let with_space = |g: &FsGeometry| !g.name.ends_with("full") && !g.name.ends_with("groups");
+    FsGeometry::all().into_iter().filter(with_space).map(few_inodes)
 }
 
 /// Would catch a directory's inode that is reused before the last `..` that leads to it is gone.
 #[test]
 fn no_dotdot_of_a_removed_directory_leads_to_a_file() {
-    for geometry in roomy() {
-        for model in [Model::Completed, Model::Volatile] {
+    for geometry in with_space() {
+        for model in [CrashModel::Completed, CrashModel::Volatile] {
             let what = format!("{}, {model:?}", geometry.name);
             crash(&geometry, SoftUpdates::default, Promise::SOFT_UPDATES, (model, 1, false))
                 .expect_kept(&format!("soft updates, {what}"));
@@ -158,10 +158,10 @@ fn no_dotdot_of_a_removed_directory_leads_to_a_file() {
 #[test]
 fn an_inode_used_again_before_dotdot_is_gone_is_seen() {
     let rules = SoftRules::all() - SoftRules::REUSE_AFTER_DOTDOT;
-    for geometry in roomy() {
+    for geometry in with_space() {
         let broken = (1..9).any(|seed| {
             let policy = move || SoftUpdates::with_rules(rules);
-            let run = (Model::Completed, seed, true);
+            let run = (CrashModel::Completed, seed, true);
             crash(&geometry, policy, Promise::SOFT_UPDATES, run).counts.promise_broken > 0
         });
         assert!(broken, "{}: nothing was broken", geometry.name);

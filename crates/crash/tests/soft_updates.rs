@@ -6,15 +6,17 @@
 //! with both names of a rename, but nothing else. Names, contents and durable data are compared with the
 //! clients' calls. Some of the images are mounted without a check and used.
 
-use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore};
+use ordo_crash::{
+    Budget, Config, CrashModel, Outcome, Promise, Script, ScriptPlace, ScriptStep, explore,
+};
 use ordo_ordering::{SoftRules, SoftUpdates};
 use ordo_systems::OnFfs;
 
-fn soft(rules: SoftRules, model: Model, seed: u64, steps: usize, states: usize) -> Outcome {
+fn soft(rules: SoftRules, model: CrashModel, seed: u64, steps: usize, states: usize) -> Outcome {
     go(rules, model, seed, &Script::random(seed, 3, steps), states)
 }
 
-fn go(rules: SoftRules, model: Model, seed: u64, script: &Script, states: usize) -> Outcome {
+fn go(rules: SoftRules, model: CrashModel, seed: u64, script: &Script, states: usize) -> Outcome {
     let policy = move || SoftUpdates::with_rules(rules);
     let scheme = OnFfs::new("ffs-soft-updates", policy, Promise::SOFT_UPDATES);
     let budget = Budget { states, ..Budget::default() };
@@ -25,7 +27,7 @@ fn go(rules: SoftRules, model: Model, seed: u64, script: &Script, states: usize)
 #[test]
 fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     let (mut states, mut used) = (0, 0);
-    for model in [Model::Completed, Model::Volatile, Model::Prefix] {
+    for model in [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix] {
         for seed in 0..18 {
             let outcome = soft(SoftRules::all(), model, seed, 120, 2000);
             outcome.expect_kept(&format!("{model:?}, seed {seed}"));
@@ -41,8 +43,8 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
 /// found; a directory with its new name, whose old one could not be found.
 #[test]
 fn what_moves_and_goes_at_once_is_in_order() {
-    let completed = [142, 265, 490, 526].map(|seed| (Model::Completed, seed, 130));
-    for (model, seed, steps) in [(Model::Volatile, 116, 100)].into_iter().chain(completed) {
+    let completed = [142, 265, 490, 526].map(|seed| (CrashModel::Completed, seed, 130));
+    for (model, seed, steps) in [(CrashModel::Volatile, 116, 100)].into_iter().chain(completed) {
         let script = Script::random_names(seed, 3, steps);
         let outcome = go(SoftRules::all(), model, seed, &script, 3000);
         outcome.expect_kept(&format!("{model:?}, seed {seed}"));
@@ -53,23 +55,23 @@ fn what_moves_and_goes_at_once_is_in_order() {
 /// found must not go to another file before the path to the other one is on disk.
 #[test]
 fn a_name_in_a_new_directory_needs_the_way_to_it() {
-    let place = |dir, name| Place { dir, name };
+    let place = |dir, name| ScriptPlace { dir, name };
     let (file, own, outer, inner) = (place(2, 6), 1, 2, 3);
     let steps = vec![
-        Step::Make(place(own, 9)),
-        Step::Make(file),
-        Step::Sync,
-        Step::Make(place(own, 8)),
-        Step::Mkdir(place(own, 7)),
-        Step::Make(place(outer, 2)),
-        Step::Mkdir(place(outer, 8)),
-        Step::Link(place(0, 6), place(inner, 1)),
-        Step::Pause(6),
-        Step::Make(place(inner, 8)),
-        Step::Rename(place(inner, 8), place(0, 6)),
+        ScriptStep::Make(place(own, 9)),
+        ScriptStep::Make(file),
+        ScriptStep::Sync,
+        ScriptStep::Make(place(own, 8)),
+        ScriptStep::Mkdir(place(own, 7)),
+        ScriptStep::Make(place(outer, 2)),
+        ScriptStep::Mkdir(place(outer, 8)),
+        ScriptStep::Link(place(0, 6), place(inner, 1)),
+        ScriptStep::Pause(6),
+        ScriptStep::Make(place(inner, 8)),
+        ScriptStep::Rename(place(inner, 8), place(0, 6)),
     ];
     let script = Script { clients: vec![vec![], vec![], steps] };
-    let outcome = go(SoftRules::all(), Model::Completed, 265, &script, 6000);
+    let outcome = go(SoftRules::all(), CrashModel::Completed, 265, &script, 6000);
     outcome.expect_kept("seed 265");
 }
 
@@ -77,22 +79,22 @@ fn a_name_in_a_new_directory_needs_the_way_to_it() {
 /// the fsync returned before that block was on disk.
 #[test]
 fn what_others_write_is_waited_for() {
-    let outcome = soft(SoftRules::all(), Model::Completed, 227, 120, 3000);
+    let outcome = soft(SoftRules::all(), CrashModel::Completed, 227, 120, 3000);
     outcome.expect_kept("seed 227");
 }
 
 /// A directory that was on disk is removed, and its neighbour in the block of inodes is made durable at once,
 /// again and again. So the block is written between the removal of the name and the clearing.
 fn removed_beside_an_fsync() -> Script {
-    let place = |dir, name| Place { dir, name };
+    let place = |dir, name| ScriptPlace { dir, name };
     let neighbour = place(1, 9);
-    let mut steps = vec![Step::Make(neighbour)];
+    let mut steps = vec![ScriptStep::Make(neighbour)];
     for _ in 0..4 {
-        steps.extend((0..8).map(|name| Step::Mkdir(place(1, name))));
-        steps.push(Step::Sync);
-        steps.extend((0..8).map(|name| Step::Rmdir(place(1, name))));
+        steps.extend((0..8).map(|name| ScriptStep::Mkdir(place(1, name))));
+        steps.push(ScriptStep::Sync);
+        steps.extend((0..8).map(|name| ScriptStep::Rmdir(place(1, name))));
         for len in 1..12 {
-            steps.extend([Step::Write(neighbour, 0, len), Step::Fsync(neighbour)]);
+            steps.extend([ScriptStep::Write(neighbour, 0, len), ScriptStep::Fsync(neighbour)]);
         }
     }
     Script { clients: vec![steps] }
@@ -108,14 +110,14 @@ fn every_rule_of_soft_updates_is_missed() {
         go(rules, model, seed, script, 1500).counts.promise_broken > 0
     };
     let directed = removed_beside_an_fsync();
-    go(SoftRules::all(), Model::Completed, 0, &directed, 1500).expect_kept("beside an fsync");
+    go(SoftRules::all(), CrashModel::Completed, 0, &directed, 1500).expect_kept("beside an fsync");
     let elsewhere = SoftRules::SIZE_AFTER_CONTENTS | SoftRules::REUSE_AFTER_DOTDOT;
     for rule in (SoftRules::all() - elsewhere).iter() {
         let rules = SoftRules::all() - rule;
-        let missed = broken(rules, Model::Completed, 0, &directed)
+        let missed = broken(rules, CrashModel::Completed, 0, &directed)
             || (0..40).any(|seed| {
                 let script = Script::random(seed, 3, 120);
-                let models = [Model::Completed, Model::Volatile];
+                let models = [CrashModel::Completed, CrashModel::Volatile];
                 models.into_iter().any(|model| broken(rules, model, seed, &script))
             });
         assert!(missed, "without {rule:?} nothing was ever broken");

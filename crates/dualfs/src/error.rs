@@ -9,18 +9,18 @@ use ordo_lfs::mkfs::MkfsError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualError {
     /// A device has no identity that can be used.
-    #[error("the {device} device is not half of a DualFS: {error}")]
+    #[error("the {device} is not half of a DualFS: {error}")]
     Identity {
-        /// First or second.
+        /// The metadata device, the data device, or the disk that should have both.
         device: &'static str,
         /// The fault.
         error: IdentityError,
     },
     /// The only device given is a data device.
-    #[error("this is the data device of the pair {0}; give its metadata device first")]
+    #[error("this is the data device of the pair {0}; give its metadata device too")]
     OnlyData(PairName),
     /// The data device is not there.
-    #[error("the data device of the pair {0} is missing; give it behind the metadata device")]
+    #[error("this is the metadata device of the pair {0}; give its data device too")]
     DataMissing(PairName),
     /// There is a second device, but the first has both.
     #[error("the pair {0} is on one disk, but a second device was given")]

@@ -31,7 +31,7 @@
 //!     let disks = [RamDisk::new(16 << 20).erase(), RamDisk::new(64 << 20).erase()];
 //!     mkfs::mkfs(&rt, &disks, &mkfs::MkfsOptions::default()).await.unwrap();
 //!     let fs = mount::mount(&rt, &disks, &mount::MountOptions::default()).await.unwrap();
-//!     fs.make(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
+//!     fs.create(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
 //!     fs.unmount().await.unwrap();
 //!     let swapped = [disks[1].clone(), disks[0].clone()];
 //!     let refused = mount::mount(&rt, &swapped, &mount::MountOptions::default()).await;

@@ -43,7 +43,7 @@ pub struct MkfsOptions {
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
-    /// The bytes of the first disk that are used; by default all.
+    /// The bytes that are used of the only disk, or of the data device's; by default all.
     pub size: Option<u64>,
     /// The percentage of the metadata log that is reserved.
     pub min_free: u32,
@@ -87,14 +87,17 @@ pub async fn mkfs(
     if !options.block_size.is_power_of_two() || !(512..=8192).contains(&options.block_size) {
         return Err(DualError::Sizes(format!("blocks of {bsize} bytes; 512 to 8192 are possible")));
     }
-    let have = disks[0].geometry().bytes;
+    let have = disks.last().expect("a disk").geometry().bytes;
     let size = options.size.unwrap_or(have);
     if size > have {
-        return Err(DualError::TooSmall { device: "first", want: size, have });
+        return Err(DualError::TooSmall { device: "last", want: size, have });
     }
     let unit = bsize.max(4096).max(disks[0].geometry().sector.into());
     let (metadata, data, metadata_bytes, data_at) = match disks.get(1) {
-        Some(second) => (disks[0].clone(), second.clone(), size / unit * unit, 0),
+        Some(second) => {
+            let bytes = disks[0].geometry().bytes / unit * unit;
+            (disks[0].clone(), second.clone(), bytes, 0)
+        }
         None => {
             let bytes = metadata_bytes(options, size).next_multiple_of(unit);
             if size < bytes + 2 * unit {
@@ -106,11 +109,7 @@ pub async fn mkfs(
             (parts.0, parts.1, bytes, bytes)
         }
     };
-    let data_bytes = match data_at {
-        0 => data.geometry().bytes,
-        at => size - at,
-    };
-    let shape = shape(options, data_bytes / bsize)?;
+    let shape = shape(options, (size - data_at) / bsize)?;
     let identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
     let log = LogOptions {
         block_size: options.block_size,
@@ -121,13 +120,22 @@ pub async fn mkfs(
         sealed: true,
     };
     let now = rt.wall_time().0.max(0).cast_unsigned();
-    let part = ordo_block::part::Part::new(metadata.clone(), 0, metadata_bytes);
+    let part = ordo_block::partition::Partition::new(metadata.clone(), 0, metadata_bytes);
     let superblock = mkfs_dual(part, &log, &shape.empty_tables(), now).await?;
     let mut data_identity = identity.clone();
     (data_identity.role, data_identity.data_at) = (ROLE_DATA, 0);
     write_identity(&data, &data_identity).await?;
     write_identity(&metadata, &identity).await?;
     Ok(Made { identity, superblock })
+}
+
+/// The size of a metadata device that is made for `bytes` bytes: of both devices where they share a disk, of the data device
+/// where it has a disk of its own.
+pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Option<u32>) -> u64 {
+    let mut options = MkfsOptions::default();
+    options.metadata = metadata.unwrap_or(options.metadata);
+    options.block_size = block_size.unwrap_or(options.block_size);
+    metadata_bytes(&options, bytes).next_multiple_of(u64::from(options.block_size.max(4096)))
 }
 
 /// The size of the metadata device on a disk of `bytes` bytes that has both.
@@ -145,9 +153,9 @@ fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
 
 /// The largest segments of which the log has enough.
 fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
-    let room = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
+    let bytes_max = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
     let mut bytes = SEGMENT_BYTES;
-    while bytes > room && bytes > SEGMENT_BLOCKS_LEAST * bsize {
+    while bytes > bytes_max && bytes > SEGMENT_BLOCKS_LEAST * bsize {
         bytes /= 2;
     }
     bytes as u32

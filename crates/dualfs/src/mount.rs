@@ -3,7 +3,7 @@
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_lfs::LfsReader;
-use ordo_lfs::data::{DataSide, DualRules};
+use ordo_lfs::data::{DataSide, DualRules, Locality};
 use ordo_lfs::write::{Cleaning, LfsRules, MountOptions as LogOptions, mount_with};
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
@@ -23,11 +23,67 @@ pub struct DualOptions {
     /// Directory affinity: how many percent more free blocks a group must have for a new directory to leave its parent's group;
     /// none: it goes to the emptiest one.
     pub affinity: Option<u32>,
+    /// Prefetching, the order in the log, and relocation.
+    pub locality: Locality,
 }
 
 impl Default for DualOptions {
     fn default() -> DualOptions {
-        DualOptions { affinity: Some(10) }
+        let locality = Locality { prefetch: 16, inverse: true, relocate: 128 };
+        DualOptions { affinity: Some(10), locality }
+    }
+}
+
+/// An option that is not one, or has an impossible value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DualOptionError {
+    /// There is no such option.
+    #[error("DualFS has no option {0}")]
+    Unknown(String),
+    /// It does not take this value.
+    #[error("{value}: {expected} expected")]
+    Value {
+        /// The value.
+        value: String,
+        /// What it can be.
+        expected: &'static str,
+    },
+}
+
+impl DualOptions {
+    /// The keys of [`set`](Self::set).
+    pub const KEYS: [&'static str; 4] = ["affinity", "prefetch", "order", "relocate"];
+
+    /// None of the mechanisms.
+    pub const NONE: DualOptions = DualOptions { affinity: None, locality: Locality::NONE };
+
+    /// Sets an option, as `affinity=10`, `prefetch=16`, `order=number`, `relocate=off` have it.
+    ///
+    /// # Errors
+    /// There is no such option, or it does not take this value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), DualOptionError> {
+        let wrong = |expected| DualOptionError::Value { value: value.to_owned(), expected };
+        let number = |least: u32, most: u32, expected| {
+            let parsed = value.parse().ok().filter(|n| (least..=most).contains(n));
+            parsed.ok_or_else(|| wrong(expected))
+        };
+        let is_off = value == "off";
+        match key {
+            "affinity" if is_off => self.affinity = None,
+            "affinity" => self.affinity = Some(number(0, 1000, "percent from 0 to 1000, or off")?),
+            "prefetch" if is_off => self.locality.prefetch = 0,
+            "prefetch" => self.locality.prefetch = number(2, 256, "blocks from 2 to 256, or off")?,
+            "relocate" if is_off => self.locality.relocate = 0,
+            "relocate" => {
+                let most = 1_000_000;
+                self.locality.relocate = number(1, most, "blocks a second from 1 on, or off")?;
+            }
+            "order" if value == "inverse" => self.locality.inverse = true,
+            "order" if value == "number" => self.locality.inverse = false,
+            "order" => return Err(wrong("inverse or number")),
+            _ => return Err(DualOptionError::Unknown(key.to_owned())),
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +130,12 @@ pub async fn mount(
     pair.begin_mount().await?;
     let device = pair.data_device();
     let places = Groups::new(device.shape, options.rules, options.options.affinity);
-    let data = DataSide { device, places: Box::new(places), rules: options.rules };
+    let data = DataSide {
+        device,
+        places: Box::new(places),
+        rules: options.rules,
+        locality: options.options.locality,
+    };
     let mut cache = options.cache.clone();
     for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {
         *age = (*age).min(LOG_EVERY);

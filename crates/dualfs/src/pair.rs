@@ -1,6 +1,6 @@
 //! The two devices of a file system: found, compared, and taken into use.
 
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::dualfs::{
     IDENTITY_SIZE, Identity, IdentityError, ROLE_DATA, ROLE_METADATA, check_pair,
@@ -58,8 +58,8 @@ pub(crate) async fn write_identity(
 /// The two parts of a disk with both devices, the second of which begins at byte `data_at`.
 pub(crate) fn split(disk: &Device, metadata: u64, data_at: u64) -> (Device, Device) {
     let rest = disk.geometry().bytes.saturating_sub(data_at);
-    let first = Part::new(disk.clone(), 0, metadata).erase();
-    (first, Part::new(disk.clone(), data_at, rest).erase())
+    let first = Partition::new(disk.clone(), 0, metadata).erase();
+    (first, Partition::new(disk.clone(), data_at, rest).erase())
 }
 
 impl Pair {
@@ -72,9 +72,10 @@ impl Pair {
         let usable = |device, found: Result<Identity, IdentityError>| {
             found.map_err(|error| DualError::Identity { device, error })
         };
-        let identity = usable("first", read_identity(&disks[0]).await?)?;
+        let first = if disks.len() > 1 { "metadata device" } else { "disk" };
+        let identity = usable(first, read_identity(&disks[0]).await?)?;
         let second = match disks.get(1) {
-            Some(disk) => Some(usable("second", read_identity(disk).await?)?),
+            Some(disk) => Some(usable("data device", read_identity(disk).await?)?),
             None => None,
         };
         let (metadata, data, data_identity) = match (second, identity.role) {
@@ -88,7 +89,7 @@ impl Pair {
             }
             (None, _) => {
                 let parts = split(&disks[0], identity.metadata_bytes, identity.data_at);
-                let found = usable("data part of the first", read_identity(&parts.1).await?)?;
+                let found = usable("data part of the disk", read_identity(&parts.1).await?)?;
                 (parts.0, parts.1, found)
             }
         };
@@ -101,7 +102,7 @@ impl Pair {
                 return Err(DualError::TooSmall { device, want, have });
             }
         }
-        let metadata = Part::new(metadata, 0, identity.metadata_bytes).erase();
+        let metadata = Partition::new(metadata, 0, identity.metadata_bytes).erase();
         Ok(Pair { metadata, data, identity, data_identity })
     }
 

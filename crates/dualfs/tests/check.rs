@@ -46,7 +46,7 @@ impl Surgeon {
             let fs = mount(&rt, &devices, &MountOptions::default()).await.expect("just made");
             let mut files = [0; 2];
             for (name, ino) in [&b"one"[..], b"two"].into_iter().zip(&mut files) {
-                let made = fs.make(fs.root(), name, &NewNode::file(0o644)).await.expect("room");
+                let made = fs.create(fs.root(), name, &NewNode::file(0o644)).await.expect("room");
                 fs.write(made.ino, 0, &[1; 20 * 4096]).await.expect("room");
                 *ino = made.ino.0;
             }

@@ -108,7 +108,7 @@ impl Run {
         let (id, root) = (self.next, self.fs.root());
         self.next += 1;
         let len = self.rng.random_range(1..16);
-        let made = self.fs.make(root, &name(id), &NewNode::file(0o644)).await.expect("room");
+        let made = self.fs.create(root, &name(id), &NewNode::file(0o644)).await.expect("room");
         self.state.insert(id, 0);
         let bytes = contents(id, 0..len, self.bsize as usize);
         self.fs.write(made.ino, 0, &bytes).await.expect("room");
@@ -184,7 +184,10 @@ async fn work(
     let options = MountOptions {
         cache: CacheConfig::with_capacity(512 << 10),
         rules,
-        options: DualOptions { affinity: Some(10).filter(|_| seed.is_multiple_of(2)) },
+        options: DualOptions {
+            affinity: Some(10).filter(|_| seed.is_multiple_of(2)),
+            ..DualOptions::default()
+        },
         ..MountOptions::default()
     };
     let made = MkfsOptions {
@@ -273,7 +276,7 @@ fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
         if mounted != state {
             return Err(format!("mounted {mounted:?}, read {state:?}"));
         }
-        fs.make(fs.root(), b"after", &NewNode::file(0o600)).await.map_err(|e| e.to_string())?;
+        fs.create(fs.root(), b"after", &NewNode::file(0o600)).await.map_err(|e| e.to_string())?;
         fs.unmount().await.map_err(|e| e.to_string())?;
         let report = DualChecker::new(&images, Repair::No).run().await;
         let report = report.map_err(|e| e.to_string())?;
@@ -283,7 +286,7 @@ fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
 }
 
 #[test]
-fn a_crash_comes_back_as_after_some_step() {
+fn a_crash_of_a_pair_comes_back_as_after_some_step() {
     for sizes in SIZES {
         for seed in 0..150 {
             if let Err(wrong) = crash(seed, sizes, DualRules::all()) {

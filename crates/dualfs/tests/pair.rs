@@ -75,7 +75,7 @@ fn devices_of_other_pairs_and_other_orders_are_refused() {
         assert!(matches!(short, DualError::TooSmall { device: "data", .. }), "{short}");
         data.store(100, &[1]);
         let torn = refused(&rt, &[&meta, &data]).await;
-        let DualError::Identity { device: "second", error } = torn else { panic!("{torn}") };
+        let DualError::Identity { device: "data device", error } = torn else { panic!("{torn}") };
         assert!(matches!(error, IdentityError::Checksum { .. }));
     });
 }
@@ -86,7 +86,7 @@ fn a_copy_from_another_time_is_refused() {
         let (meta, data) = made(&rt).await;
         let copies = (Rc::new(meta.snapshot()), Rc::new(data.snapshot()));
         let fs = mounted(&rt, &devices(&[&meta, &data])).await.expect("just made");
-        fs.make(fs.root(), b"new", &NewNode::file(0o644)).await.expect("room");
+        fs.create(fs.root(), b"new", &NewNode::file(0o644)).await.expect("room");
         fs.unmount().await.expect("healthy devices");
         let older = |role| DualError::Pair(PairError::Older { role, have: 1, want: 2 });
         assert_eq!(refused(&rt, &[&copies.0, &data]).await, older("metadata"));
@@ -130,7 +130,7 @@ fn both_devices_can_be_one_disk() {
         let tenth = (64 << 20) / 10;
         assert!((tenth..tenth + 4096).contains(&made.identity.metadata_bytes));
         let fs = mounted(&rt, &devices(&[&disk])).await.expect("just made");
-        let file = fs.make(fs.root(), b"kept", &NewNode::file(0o644)).await.expect("room");
+        let file = fs.create(fs.root(), b"kept", &NewNode::file(0o644)).await.expect("room");
         fs.write(file.ino, 0, &[7; 100_000]).await.expect("room");
         fs.unmount().await.expect("a healthy device");
         let reader = read(&devices(&[&disk])).await.expect("unmounted");

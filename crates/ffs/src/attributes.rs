@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_ordering::{OrderingPolicy, PointerTo, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
@@ -45,7 +45,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         (address, frags): (u64, u32),
     ) -> FsResult<BufRef> {
         let (byte, size) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
-        self.cache.get(key(ip, n), byte, size, Class::Metadata).await.map_err(io_error)
+        self.cache.get(key(ip, n), byte, size, BufferClass::Metadata).await.map_err(io_error)
     }
 
     pub(crate) async fn read_area(&self, ip: &FfsInode) -> FsResult<Rc<[u8]>> {
@@ -81,8 +81,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let mut new: Vec<(u64, u32)> = Vec::with_capacity(2);
         for piece in &pieces {
             let frags = self.sb.frags_for(piece.len() as u64) as u32;
-            let wish = self.preference(ip, 0, None);
-            match self.allocate(op, ip, wish, frags).await {
+            let preferred = self.preference(ip, 0, None);
+            match self.allocate(op, ip, preferred, frags).await {
                 Ok(address) => new.push((address, frags)),
                 Err(error) => {
                     for (address, frags) in new {
@@ -103,7 +103,9 @@ impl<P: OrderingPolicy> Ffs<P> {
                     self.cache.resize(buf, len);
                     buf.clone()
                 }
-                None => self.cache.get_new(key(ip, n), Some(byte), len, Class::Metadata).await,
+                None => {
+                    self.cache.get_new(key(ip, n), Some(byte), len, BufferClass::Metadata).await
+                }
             };
             buf.write(|bytes| {
                 bytes[..piece.len()].copy_from_slice(piece);

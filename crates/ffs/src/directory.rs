@@ -38,13 +38,13 @@ impl DirFormat for UfsDirectory {
         dir::inode_if_named(rest, self.0, name).map(u64::from)
     }
 
-    fn first_with_room(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace> {
-        let (at, used, reclen) = dir::first_with_room(chunk, self.0, bytes)?;
+    fn first_with_space(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace> {
+        let (at, used, reclen) = dir::first_with_space(chunk, self.0, bytes)?;
         Some(FreeSpace { at, used, reclen })
     }
 
-    fn most_room(&self, chunk: &[u8]) -> usize {
-        dir::most_room(chunk, self.0)
+    fn most_space(&self, chunk: &[u8]) -> usize {
+        dir::most_space(chunk, self.0)
     }
 
     fn insert(

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ordo_cache::{BufKey, BufRef, Class, WriteImage};
+use ordo_cache::{BufKey, BufRef, BufferClass, WriteImage};
 use ordo_format::Endian;
 use ordo_format::ufs2::bitmap::{
     block_bits, block_mask, clear, cluster_account, frag_sum, is_set, set,
@@ -76,10 +76,10 @@ impl GroupEdit<'_> {
         let after = block_bits(&self.bytes[map], blk, self.frag);
         frag_sum(before, self.frag, &mut self.header.frsum, -1);
         frag_sum(after, self.frag, &mut self.header.frsum, 1);
-        let loose = |bits: u8| if bits == whole { 0 } else { bits.count_ones() as i32 };
+        let to_free = |bits: u8| if bits == whole { 0 } else { bits.count_ones() as i32 };
         let cs = &mut self.header.cs;
         // A damaged image may have any counts.
-        cs.nffree = cs.nffree.saturating_add(loose(after) - loose(before));
+        cs.nffree = cs.nffree.saturating_add(to_free(after) - to_free(before));
         if (before == whole) != (after == whole) {
             cs.nbfree = cs.nbfree.saturating_add(if after == whole { 1 } else { -1 });
             let freed = after == whole;
@@ -122,7 +122,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let at = self.sb.byte_of(self.sb.cg_header(cg));
         let len = (self.sb.cgsize as usize).next_multiple_of(512);
         let key = BufKey::device(at);
-        let buf = self.cache.get(key, at, len, Class::Metadata).await.map_err(io_error)?;
+        let buf = self.cache.get(key, at, len, BufferClass::Metadata).await.map_err(io_error)?;
         if !buf.is_verified() {
             let found = match self.torn_groups {
                 true => Group::parse(&buf.read(), self.endian, &self.sb, cg),
@@ -197,7 +197,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             group.header.time = seconds;
             let GroupEdit { header, bytes, .. } = group;
             header.encode(bytes, self.endian);
-            self.books.borrow_mut().changed(cg, old, header.cs);
+            self.allocation.borrow_mut().changed(cg, old, header.cs);
             out
         });
         if let Some(counts) = admitted.counts {
@@ -231,14 +231,14 @@ impl<P: OrderingPolicy> Ffs<P> {
 }
 
 /// Completes a block's image before it is written. It sets the check-hashes over a whole block, and those of
-/// inodes with bytes that were rolled back (`undone`). Any other inode got its hash when it was stored.
+/// inodes with bytes that were rolled back (`rolled_back`). Any other inode got its hash when it was stored.
 pub(crate) fn seal(
     sb: &Superblock,
     sb_at: u64,
     endian: Endian,
     byte: u64,
     image: &mut WriteImage,
-    undone: &[usize],
+    rolled_back: &[usize],
 ) {
     if byte == sb_at {
         sb.seal(image.to_mut(), endian);
@@ -250,7 +250,7 @@ pub(crate) fn seal(
         return;
     }
     // Any other block with keys of the device that was partly rolled back is a block of inodes.
-    for at in undone.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
+    for at in rolled_back.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
         let inode = &mut image.to_mut()[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
         if Dinode::decode(inode, endian).mode != 0 {
             Dinode::seal(inode, endian);

@@ -2,17 +2,17 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufKey, BufRef, Cache, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, ROOT_INO};
-use ordo_ordering::{Admitted, Deferred, OrderingPolicy};
+use ordo_ordering::{Admitted, DeferredFree, OrderingPolicy};
 use ordo_ufs::{
     AttributeArea, Fill, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
 };
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
-use crate::books::Books;
+use crate::allocation::AllocationSummary;
 use crate::directory::UfsDirectory;
 use crate::inode::{Pointers, join, split};
 use crate::{Ffs, FfsInode, FfsOp};
@@ -26,7 +26,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let (address, _) = self.sb.inode_block(ino);
         let byte = self.sb.byte_of(address);
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
-        self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
+        self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
     /// An inode and its place on the device, for errors.
@@ -193,7 +193,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
             }
             Err(error) => {
                 if error.errno != Errno::Corrupt {
-                    self.release_inode(op, ino, mode & 0o170_000 == 0o040_000).await?;
+                    self.free_inode_when_safe(op, ino, mode & 0o170_000 == 0o040_000).await?;
                 }
                 return Err(error);
             }
@@ -211,7 +211,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         ino: u64,
         was_directory: bool,
     ) -> FsResult<()> {
-        self.release_inode(op, ino, was_directory).await
+        self.free_inode_when_safe(op, ino, was_directory).await
     }
 
     async fn read_block(&self, ip: &FfsInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
@@ -238,18 +238,18 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.set_size(op, ip, size).await
     }
 
-    async fn take_out(
+    async fn punch_hole(
         &self,
         op: &mut LayoutOp<'_, Self>,
         ip: &FfsInode,
         first: u64,
         end: u64,
     ) -> FsResult<u64> {
-        self.take_out(op, ip, first, end).await
+        self.punch_hole(op, ip, first, end).await
     }
 
-    async fn is_there(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
-        self.block_is_there(ip, lbn).await
+    async fn is_mapped(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
+        self.block_is_mapped(ip, lbn).await
     }
 
     async fn address(&self, ip: &FfsInode, lbn: u64) -> FsResult<Option<u64>> {
@@ -284,28 +284,28 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.write_area(op, ip, area).await
     }
 
-    async fn give_back(&self, op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()> {
+    async fn free_deferred(&self, op: &mut LayoutOp<'_, Self>, step: DeferredFree) -> FsResult<()> {
         match step {
-            Deferred::FreeBlock { address, frags } => self.free_now(op, address, frags).await,
-            Deferred::FreeInode { ino, directory } => {
-                self.release_inode_now(op, ino, directory).await
+            DeferredFree::FreeBlock { address, frags } => self.free_now(op, address, frags).await,
+            DeferredFree::FreeInode { ino, directory } => {
+                self.free_inode_now(op, ino, directory).await
             }
-            Deferred::Release { .. } => unreachable!("`ufs` releases inodes itself"),
+            DeferredFree::Release { .. } => unreachable!("`ufs` releases inodes itself"),
         }
     }
 
     fn statfs(&self) -> StatFs {
-        let books = self.books.borrow();
+        let allocation = self.allocation.borrow();
         let (frags, inodes) = self.cache.gate().promised();
-        let free = books.free_frags(&self.sb) + frags;
+        let free = allocation.free_frags(&self.sb) + frags;
         StatFs {
             fragment_size: self.sb.fsize as u32,
             block_size: self.sb.bsize as u32,
             blocks: self.sb.dsize.max(0).cast_unsigned(),
             blocks_free: free,
-            blocks_available: free.saturating_sub(Books::reserve(&self.sb)),
+            blocks_available: free.saturating_sub(AllocationSummary::reserve(&self.sb)),
             inodes: self.sb.inodes() - ROOT_INO,
-            inodes_free: books.total.nifree.max(0).cast_unsigned() + inodes,
+            inodes_free: allocation.total.nifree.max(0).cast_unsigned() + inodes,
             name_max: 255,
         }
     }
@@ -318,8 +318,8 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
     }
 
     async fn sync(&self) -> FsResult<()> {
-        if self.books.borrow().dirty {
-            self.store_books(false).await?;
+        if self.allocation.borrow().dirty {
+            self.store_allocation(false).await?;
         }
         P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)
@@ -332,11 +332,11 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         if let Some(failure) = self.cache.failure() {
             return Err(io_error(failure));
         }
-        self.store_books(false).await?;
+        self.store_allocation(false).await?;
         P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
         // The superblock says "clean" only now, since only now that is true.
-        self.store_books(true).await?;
+        self.store_allocation(true).await?;
         self.cache.flush_all().await.map_err(io_error)?;
         P::close(&self.cache).await.map_err(io_error)
     }

@@ -2,13 +2,13 @@
 //!
 //! Layers, lowest first:
 //! - [`mkfs`]: makes an empty file system.
-//! - [`mount`](mod@mount): finds and checks the superblock, and reads the summaries. `torn`, `recount`:
-//!   recovery of a torn superblock, and the rebuilding of summaries after a crash. `marks`: the superblock's
+//! - [`mount`](mod@mount): finds and checks the superblock, and reads the summaries. `torn_superblock`, `rebuild`:
+//!   recovery of a torn superblock, and the rebuilding of summaries after a crash. `state_flags`: the superblock's
 //!   state flags.
 //! - [`recover`]: the facts about a crashed image that an ordering needs.
 //! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
-//! - `books`: the allocation summary: the free space of each group in memory, and its copy on disk.
+//! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on disk.
 //! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters.
 //! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `attributes`: the rest.
 //! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
@@ -37,29 +37,29 @@
 //! executor.block_on(async {
 //!     mkfs::mkfs(&disk, &mkfs::MkfsOptions::default(), rt.wall_time().0).await.unwrap();
 //!     let fs = mount::mount(&rt, disk, NoOrder, &MountOptions::default()).await.unwrap();
-//!     let file = fs.make(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
+//!     let file = fs.create(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
 //!     fs.write(file.ino, 0, b"world").await.unwrap();
 //!     fs.unmount().await.unwrap();
 //! }).unwrap();
 //! ```
 
 mod alloc;
+mod allocation;
 mod attributes;
-mod books;
 mod directory;
 mod group;
 mod inode;
 mod layout;
 pub mod logfile;
 mod map;
-mod marks;
 pub mod mkfs;
 pub mod mount;
 mod punch;
+mod rebuild;
 pub mod reclaim;
-mod recount;
 pub mod recover;
-mod torn;
+mod state_flags;
+mod torn_superblock;
 mod truncate;
 
 #[cfg(test)]
@@ -76,10 +76,10 @@ use ordo_ufs::Ufs;
 pub use directory::UfsDirectory;
 pub use inode::{FfsInode, Pointers, split};
 pub use mount::{MountError, MountOptions, mount};
-pub use recount::Recovered;
+pub use rebuild::Recovered;
 
-use books::Books;
-use marks::Marks;
+use allocation::AllocationSummary;
+use state_flags::StateFlags;
 
 /// A fast file system on a device, under an ordering.
 pub type FastFs<P> = Ufs<Ffs<P>>;
@@ -97,10 +97,10 @@ pub struct Ffs<P> {
     sb_at: u64,
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
-    books: RefCell<Books>,
+    allocation: RefCell<AllocationSummary>,
     /// The blocks of the summary area, pinned where the ordering keeps that area.
     summary: Vec<BufRef>,
-    marks: Marks,
+    state_flags: StateFlags,
     /// The repairs at the mount, if the image had not been unmounted cleanly.
     recovered: Option<Recovered>,
     /// Whether groups may be torn and not repaired, because the mount is read-only.
@@ -129,14 +129,14 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Notes that a check has gone through the whole image as it was at the mount, and that its findings are
     /// repaired. The image will be clean once it is unmounted.
     pub fn set_checked(&self) {
-        self.marks.checked();
-        self.books.borrow_mut().dirty = true;
+        self.state_flags.checked();
+        self.allocation.borrow_mut().dirty = true;
     }
 
     /// Notes damage that no crash explains. The image must be checked before the next mount.
     pub fn set_needs_check(&self) {
-        self.marks.needs_check();
-        self.books.borrow_mut().dirty = true;
+        self.state_flags.needs_check();
+        self.allocation.borrow_mut().dirty = true;
     }
 
     /// The number of fragments in a block.

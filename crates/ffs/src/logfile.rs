@@ -8,7 +8,7 @@ use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::{Dinode, NDADDR, ROOT_INO};
 use ordo_vfs::{Errno, FileSystem, FileType, FsError, FsResult, NewNode, SetAttr, flags};
 
-use crate::mount::Found;
+use crate::mount::LocatedSuperblock;
 
 /// The file's name.
 pub const NAME: &[u8] = b".ordojournal";
@@ -27,7 +27,7 @@ pub fn usual_size(bytes: u64) -> u64 {
 /// # Errors
 /// There is no space, or the device failed.
 pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
-    let file = fs.make(fs.root(), NAME, &NewNode::file(0o400)).await?;
+    let file = fs.create(fs.root(), NAME, &NewNode::file(0o400)).await?;
     let chunk = vec![0; 256 << 10];
     let mut at = 0;
     while at < bytes {
@@ -44,7 +44,7 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
 ///
 /// # Errors
 /// The device failed, or the file's blocks cannot be right.
-pub async fn find(device: &Device, image: &Found) -> FsResult<Option<Vec<(u64, u64)>>> {
+pub async fn find(device: &Device, image: &LocatedSuperblock) -> FsResult<Option<Vec<(u64, u64)>>> {
     let sb = &image.sb;
     if sb.is_ufs1() {
         return Ok(None);
@@ -74,7 +74,11 @@ async fn read(device: &Device, at: u64, len: usize) -> FsResult<Vec<u8>> {
 }
 
 /// The runs of a file's blocks, from its pointers.
-async fn extents(device: &Device, image: &Found, d: &Dinode) -> FsResult<Vec<(u64, u64)>> {
+async fn extents(
+    device: &Device,
+    image: &LocatedSuperblock,
+    d: &Dinode,
+) -> FsResult<Vec<(u64, u64)>> {
     let sb = &image.sb;
     let block = sb.block_size() as u64;
     let blocks = d.size / block;

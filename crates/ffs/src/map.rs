@@ -5,7 +5,7 @@
 //! level minus one: -12 for the single indirect block (FreeBSD's convention). So all blocks of a file share one
 //! name space. The blocks of the extended attributes are -1 and -2.
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::dir;
 use ordo_ordering::{Admitted, OrderingPolicy, PointerTo, What};
 use ordo_ufs::{Fill, io_error};
@@ -15,7 +15,7 @@ use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// One level on the path down a tree of indirect blocks (FreeBSD's `struct indir`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hop {
+pub(crate) struct IndirectLevel {
     /// The level: 1 for a block that points to data.
     pub height: u32,
     /// The first logical block below this indirect block.
@@ -24,7 +24,7 @@ pub(crate) struct Hop {
     pub index: usize,
 }
 
-impl Hop {
+impl IndirectLevel {
     /// The number of the indirect block in the cache.
     pub(crate) fn key(&self) -> i64 {
         -self.first.cast_signed() - i64::from(self.height - 1)
@@ -32,14 +32,14 @@ impl Hop {
 }
 
 /// The indirect path to a block: the root in the inode, then the levels from the top.
-pub(crate) struct Way {
+pub(crate) struct IndirectPath {
     pub root: usize,
-    hops: [Hop; 3],
+    levels: [IndirectLevel; 3],
 }
 
-impl Way {
-    pub(crate) fn hops(&self) -> &[Hop] {
-        &self.hops[..=self.root]
+impl IndirectPath {
+    pub(crate) fn levels(&self) -> &[IndirectLevel] {
+        &self.levels[..=self.root]
     }
 }
 
@@ -50,22 +50,22 @@ pub(crate) fn span(per_block: u64, height: u32) -> u64 {
 
 /// The path to block `lbn`, which is not direct, with `per_block` pointers in a block (FreeBSD's
 /// `ufs_getlbns`).
-pub(crate) fn way(per_block: u64, lbn: u64) -> Option<Way> {
+pub(crate) fn path(per_block: u64, lbn: u64) -> Option<IndirectPath> {
     let mut first = DIRECT;
     for root in 0..3 {
         let height = root as u32 + 1;
         let below = span(per_block, height) * per_block;
         if lbn - first < below {
-            let mut hops = [Hop::default(); 3];
+            let mut levels = [IndirectLevel::default(); 3];
             let mut at = first;
-            for (i, hop) in hops.iter_mut().take(root + 1).enumerate() {
+            for (i, level) in levels.iter_mut().take(root + 1).enumerate() {
                 let height = height - i as u32;
                 let span = span(per_block, height);
                 let index = (lbn - at) / span;
-                *hop = Hop { height, first: at, index: index as usize };
+                *level = IndirectLevel { height, first: at, index: index as usize };
                 at += index * span;
             }
-            return Some(Way { root, hops });
+            return Some(IndirectPath { root, levels });
         }
         first += below;
     }
@@ -73,8 +73,8 @@ pub(crate) fn way(per_block: u64, lbn: u64) -> Option<Way> {
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    pub(crate) fn way(&self, lbn: u64) -> FsResult<Way> {
-        way(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
+    pub(crate) fn path(&self, lbn: u64) -> FsResult<IndirectPath> {
+        path(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
     }
 
     /// The pointer at `index` in an indirect block.
@@ -82,8 +82,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.sb.pointer(bytes, index, self.endian)
     }
 
-    pub(crate) fn class_of(ip: &FfsInode) -> Class {
-        if ip.is_directory() { Class::Directory } else { Class::Data }
+    pub(crate) fn class_of(ip: &FfsInode) -> BufferClass {
+        if ip.is_directory() { BufferClass::Directory } else { BufferClass::Data }
     }
 
     fn points_to(ip: &FfsInode) -> PointerTo {
@@ -118,14 +118,14 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn pointers(
         &self,
         ip: &FfsInode,
-        hop: &Hop,
+        level: &IndirectLevel,
         address: i64,
     ) -> FsResult<BufRef> {
-        let address = self.check_address(ip, hop.key(), address, self.frag())?;
-        let key = BufKey::file(ip.ino(), hop.key());
+        let address = self.check_address(ip, level.key(), address, self.frag())?;
+        let key = BufKey::file(ip.ino(), level.key());
         let byte = self.sb.byte_of(address);
         let len = self.sb.block_size();
-        self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)
+        self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
     /// The number of fragments of block `lbn` in a file of this size.
@@ -138,14 +138,14 @@ impl<P: OrderingPolicy> Ffs<P> {
         let address = if lbn < DIRECT {
             ip.pointers().db[lbn as usize]
         } else {
-            let way = self.way(lbn)?;
-            let mut address = ip.pointers().ib[way.root];
-            for hop in way.hops() {
+            let path = self.path(lbn)?;
+            let mut address = ip.pointers().ib[path.root];
+            for level in path.levels() {
                 if address == 0 {
                     return Ok(0);
                 }
-                let buf = self.pointers(ip, hop, address).await?;
-                address = self.pointer(&buf.read(), hop.index);
+                let buf = self.pointers(ip, level, address).await?;
+                address = self.pointer(&buf.read(), level.index);
             }
             address
         };
@@ -158,22 +158,22 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Whether block `lbn` is mapped, and the number of blocks from it on for which that holds. Where a whole
     /// indirect block is missing, these are all blocks below it.
-    pub(crate) async fn block_is_there(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
+    pub(crate) async fn block_is_mapped(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         if lbn < DIRECT {
             return Ok((ip.pointers().db[lbn as usize] != 0, 1));
         }
         let per_block = self.sb.addresses_per_block();
-        let way = self.way(lbn)?;
-        let mut address = ip.pointers().ib[way.root];
-        for hop in way.hops() {
+        let path = self.path(lbn)?;
+        let mut address = ip.pointers().ib[path.root];
+        for level in path.levels() {
             if address == 0 {
-                return Ok((false, hop.first + span(per_block, hop.height + 1) - lbn));
+                return Ok((false, level.first + span(per_block, level.height + 1) - lbn));
             }
-            let buf = self.pointers(ip, hop, address).await?;
-            address = self.pointer(&buf.read(), hop.index);
-            if address == 0 && hop.height > 1 {
-                let width = span(per_block, hop.height);
-                return Ok((false, hop.first + (hop.index as u64 + 1) * width - lbn));
+            let buf = self.pointers(ip, level, address).await?;
+            address = self.pointer(&buf.read(), level.index);
+            if address == 0 && level.height > 1 {
+                let width = span(per_block, level.height);
+                return Ok((false, level.first + (level.index as u64 + 1) * width - lbn));
             }
         }
         Ok((address != 0, 1))
@@ -184,8 +184,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let address = if lbn < DIRECT {
             ip.pointers().db[lbn as usize]
         } else {
-            let way = self.way(lbn).ok()?;
-            let lowest = way.hops().last()?;
+            let path = self.path(lbn).ok()?;
+            let lowest = path.levels().last()?;
             let buf = self.cache.peek(BufKey::file(ip.ino(), lowest.key()))?;
             self.pointer(&buf.read(), lowest.index)
         };
@@ -256,16 +256,16 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             return Ok(());
         }
-        let way = self.way(lbn)?;
-        let hop = way.hops().last().expect("an indirect path has a level");
-        let mut address = ip.pointers().ib[way.root];
-        for above in &way.hops()[..way.root] {
+        let path = self.path(lbn)?;
+        let level = path.levels().last().expect("an indirect path has a level");
+        let mut address = ip.pointers().ib[path.root];
+        for above in &path.levels()[..path.root] {
             let buf = self.pointers(ip, above, address).await?;
             address = self.pointer(&buf.read(), above.index);
         }
-        let buf = self.pointers(ip, hop, address).await?;
+        let buf = self.pointers(ip, level, address).await?;
         let admitted = op.admit(&what).await.map_err(io_error)?;
-        self.put_pointer(op, &buf, hop.index, new.0, admitted);
+        self.put_pointer(op, &buf, level.index, new.0, admitted);
         Ok(())
     }
 
@@ -354,7 +354,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let buf = self.cache.get_new(key, Some(byte), len, class).await;
         assert_eq!(buf.address(), Some(byte), "a hole has no buffer");
         let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
-        if class == Class::Directory {
+        if class == BufferClass::Directory {
             let what = What::InitDirectory { dir: ip.ino() };
             let admitted = op.admit(&what).await.map_err(io_error)?;
             op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
@@ -376,8 +376,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         frags: u32,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
-        let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
-        let address = self.allocate(op, ip, wish, frags).await?;
+        let preferred = self.preference(ip, lbn, self.previous_direct(ip, lbn));
+        let address = self.allocate(op, ip, preferred, frags).await?;
         let buf = self.fresh(op, ip, lbn, address, frags, fill).await?;
         ip.add_blocks(self.sectors(frags));
         self.set_pointer(op, ip, lbn, (0, 0), (address, frags), &buf).await?;
@@ -409,10 +409,10 @@ impl<P: OrderingPolicy> Ffs<P> {
             return self.set_pointer(op, ip, lbn, old, (address, needed), buf).await;
         }
         let asked = self.fragments_to_ask(needed);
-        let wish = self.preference(ip, lbn, self.previous_direct(ip, lbn));
-        let new = match self.allocate(op, ip, wish, asked).await {
+        let preferred = self.preference(ip, lbn, self.previous_direct(ip, lbn));
+        let new = match self.allocate(op, ip, preferred, asked).await {
             Err(e) if e.errno == Errno::NoSpace && asked > needed => {
-                self.allocate(op, ip, wish, needed).await?
+                self.allocate(op, ip, preferred, needed).await?
             }
             Ok(new) => {
                 if asked > needed {
@@ -460,23 +460,23 @@ impl<P: OrderingPolicy> Ffs<P> {
         lbn: u64,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
-        let way = self.way(lbn)?;
-        let mut address = ip.pointers().ib[way.root];
+        let path = self.path(lbn)?;
+        let mut address = ip.pointers().ib[path.root];
         let mut above = Vec::with_capacity(3);
-        for hop in way.hops() {
+        for level in path.levels() {
             if address == 0 {
                 break;
             }
-            let buf = self.pointers(ip, hop, address).await?;
-            address = self.pointer(&buf.read(), hop.index);
+            let buf = self.pointers(ip, level, address).await?;
+            address = self.pointer(&buf.read(), level.index);
             above.push(buf);
         }
         if address != 0 {
             let address = self.check_address(ip, lbn.cast_signed(), address, self.frag())?;
             return self.existing(ip, lbn, address, self.frag(), fill).await;
         }
-        let missing = &way.hops()[above.len()..];
-        let mut new = self.allocate_tree(op, ip, lbn, above.last(), &way, missing.len()).await?;
+        let missing = &path.levels()[above.len()..];
+        let mut new = self.allocate_tree(op, ip, lbn, above.last(), &path, missing.len()).await?;
         let frags = self.frag();
         // The count of blocks is set before the pointers: on disk, a count that is too low is damage; one that
         // is too high is merely wrong.
@@ -487,8 +487,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let admitted = op.admit(&what).await.map_err(io_error)?;
         self.put_grown(op, &inode, ip, admitted);
         let data = new.pop().expect("one for the data");
-        for (hop, address) in missing.iter().zip(new) {
-            let buf = self.hang_pointers(op, ip, &way, above.last(), hop, address).await?;
+        for (level, address) in missing.iter().zip(new) {
+            let buf = self.hang_pointers(op, ip, &path, above.last(), level, address).await?;
             above.push(buf);
         }
         let buf = self.fresh(op, ip, lbn, data, frags, fill).await?;
@@ -504,14 +504,14 @@ impl<P: OrderingPolicy> Ffs<P> {
         ip: &FfsInode,
         lbn: u64,
         lowest: Option<&BufRef>,
-        way: &Way,
+        path: &IndirectPath,
         pointers: usize,
     ) -> FsResult<Vec<u64>> {
         let frags = self.frag();
         let mut new: Vec<u64> = Vec::with_capacity(pointers + 1);
         for i in 0..=pointers {
             // Only data blocks are placed behind the block before them. An indirect block starts a new place.
-            let index = way.hops().last().expect("an indirect path has a level").index;
+            let index = path.levels().last().expect("an indirect path has a level").index;
             let previous = match lowest {
                 Some(buf) if pointers == 0 && index > 0 => {
                     Some(self.pointer(&buf.read(), index - 1))
@@ -520,8 +520,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 }
                 _ => None,
             };
-            let wish = self.preference(ip, lbn, previous);
-            match self.allocate(op, ip, wish, frags).await {
+            let preferred = self.preference(ip, lbn, previous);
+            match self.allocate(op, ip, preferred, frags).await {
                 Ok(address) => new.push(address),
                 Err(error) => {
                     for address in new.into_iter().take(i) {
@@ -539,15 +539,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
-        way: &Way,
+        path: &IndirectPath,
         above: Option<&BufRef>,
-        hop: &Hop,
+        level: &IndirectLevel,
         address: u64,
     ) -> FsResult<BufRef> {
-        let key = BufKey::file(ip.ino(), hop.key());
+        let key = BufKey::file(ip.ino(), level.key());
         let byte = self.sb.byte_of(address);
         let len = self.sb.block_size();
-        let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
+        let buf = self.cache.get_new(key, Some(byte), len, BufferClass::Metadata).await;
         assert_eq!(
             buf.address(),
             Some(byte),
@@ -556,7 +556,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.mark_dirty(&buf);
         let what = What::SetPointer {
             ino: ip.ino(),
-            block: hop.key(),
+            block: level.key(),
             old: (0, 0),
             new: (address, self.frag()),
             to: PointerTo::Indirect,
@@ -566,12 +566,12 @@ impl<P: OrderingPolicy> Ffs<P> {
             None => {
                 let inode = self.inode_buffer(ip.ino()).await?;
                 let admitted = op.admit(&what).await.map_err(io_error)?;
-                ip.pointers_mut().ib[way.root] = address.cast_signed();
+                ip.pointers_mut().ib[path.root] = address.cast_signed();
                 self.put_grown(op, &inode, ip, admitted);
             }
             Some(above) => {
                 let admitted = op.admit(&what).await.map_err(io_error)?;
-                let upper = way.hops().iter().find(|h| h.height == hop.height + 1);
+                let upper = path.levels().iter().find(|h| h.height == level.height + 1);
                 let upper = upper.expect("a higher indirect block points to it");
                 self.put_pointer(op, above, upper.index, address, admitted);
             }
@@ -589,14 +589,14 @@ mod tests {
     #[test]
     fn ways_at_the_edges() {
         let n = 16;
-        let hops = |lbn| way(n, lbn).unwrap().hops().to_vec();
-        let hop = |height, first, index| Hop { height, first, index };
-        assert_eq!(hops(12), [hop(1, 12, 0)]);
-        assert_eq!(hops(27), [hop(1, 12, 15)]);
-        assert_eq!(hops(28), [hop(2, 28, 0), hop(1, 28, 0)]);
-        assert_eq!(hops(28 + 255), [hop(2, 28, 15), hop(1, 28 + 240, 15)]);
-        assert_eq!(hops(284), [hop(3, 284, 0), hop(2, 284, 0), hop(1, 284, 0)]);
-        assert!(way(n, 284 + 4096).is_none());
+        let levels = |lbn| path(n, lbn).unwrap().levels().to_vec();
+        let level = |height, first, index| IndirectLevel { height, first, index };
+        assert_eq!(levels(12), [level(1, 12, 0)]);
+        assert_eq!(levels(27), [level(1, 12, 15)]);
+        assert_eq!(levels(28), [level(2, 28, 0), level(1, 28, 0)]);
+        assert_eq!(levels(28 + 255), [level(2, 28, 15), level(1, 28 + 240, 15)]);
+        assert_eq!(levels(284), [level(3, 284, 0), level(2, 284, 0), level(1, 284, 0)]);
+        assert!(path(n, 284 + 4096).is_none());
     }
 
     /// No two indirect blocks of a file have one number in the cache, nor has one that of a block of
@@ -605,10 +605,10 @@ mod tests {
     fn keys_of_pointer_blocks_are_distinct() {
         let mut seen = std::collections::BTreeMap::new();
         for lbn in 12..12 + 16 + 256 + 4096 {
-            for hop in way(16, lbn).unwrap().hops() {
-                let of = (hop.height, hop.first);
-                assert_eq!(*seen.entry(hop.key()).or_insert(of), of);
-                assert!(hop.key() < -2);
+            for level in path(16, lbn).unwrap().levels() {
+                let of = (level.height, level.first);
+                assert_eq!(*seen.entry(level.key()).or_insert(of), of);
+                assert!(level.key() < -2);
             }
         }
     }

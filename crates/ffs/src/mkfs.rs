@@ -128,7 +128,7 @@ pub async fn mkfs(
 
 /// The result of [`plan`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct MkfsPlan {
     /// The superblock, with all counts of free space still zero.
     pub superblock: Superblock,
     /// Bytes per inode, if they had to differ from the option.

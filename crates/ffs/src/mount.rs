@@ -10,12 +10,12 @@ use ordo_runtime::Runtime;
 use ordo_ufs::{Layout, Ufs, UfsConfig};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
-use crate::books::{Books, summary_block};
+use crate::allocation::{AllocationSummary, summary_block};
 use crate::group::seal;
-use crate::marks::{self, Marks};
-use crate::recount::{self, Recovered};
+use crate::rebuild::{self, Recovered};
 use crate::recover::OnDevice;
-use crate::{FastFs, Ffs, torn};
+use crate::state_flags::{self, StateFlags};
+use crate::{FastFs, Ffs, torn_superblock};
 
 /// Options of a mount.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ pub enum MountError {
 
 /// A superblock that was found, with its place and byte order.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct LocatedSuperblock {
     /// The superblock.
     pub sb: Superblock,
     /// The byte order of the image.
@@ -87,14 +87,14 @@ pub struct Found {
     /// The superblock's place, in bytes.
     pub at: u64,
     /// Whether its last write was torn. Fields that change with every write are then unknown.
-    pub torn: bool,
+    pub torn_superblock: bool,
 }
 
 /// Finds the superblock of a device.
 ///
 /// # Errors
 /// The device has no superblock or a damaged one, or it failed.
-pub async fn find_superblock(device: &Device) -> Result<Found, MountError> {
+pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, MountError> {
     let geometry = device.geometry();
     let sector = u64::from(geometry.sector);
     let mut damaged = None;
@@ -105,17 +105,21 @@ pub async fn find_superblock(device: &Device) -> Result<Found, MountError> {
         }
         let bytes = device.read(at, len as usize).await?;
         match Superblock::read(&bytes, at) {
-            Ok((sb, endian)) => return Ok(Found { sb, endian, at, torn: false }),
+            Ok((sb, endian)) => {
+                return Ok(LocatedSuperblock { sb, endian, at, torn_superblock: false });
+            }
             Err(SuperblockError::Magic { .. }) => {}
             Err(SuperblockError::Ufs1 { .. }) => match Superblock::read_ufs1(&bytes, at) {
-                Ok((sb, endian)) => return Ok(Found { sb, endian, at, torn: false }),
+                Ok((sb, endian)) => {
+                    return Ok(LocatedSuperblock { sb, endian, at, torn_superblock: false });
+                }
                 Err(error) => {
                     damaged.get_or_insert(MountError::Superblock { at, error });
                 }
             },
             Err(error) => {
                 let is_hash = matches!(error, SuperblockError::CheckHash { .. });
-                if is_hash && let Some(found) = torn::read(device, &bytes, at).await? {
+                if is_hash && let Some(found) = torn_superblock::read(device, &bytes, at).await? {
                     return Ok(found);
                 }
                 damaged.get_or_insert(MountError::Superblock { at, error });
@@ -159,16 +163,17 @@ async fn mount_on<P: OrderingPolicy>(
     policy: P,
     options: &MountOptions,
 ) -> Result<FastFs<P>, MountError> {
-    let Found { sb, endian, at: sb_at, torn } = find_superblock(&device).await?;
+    let LocatedSuperblock { sb, endian, at: sb_at, torn_superblock } =
+        find_superblock(&device).await?;
     let geometry = device.geometry();
     let want = sb.byte_of(sb.size.max(0).cast_unsigned());
     if want > geometry.bytes {
         return Err(MountError::DeviceTooSmall { want, have: geometry.bytes });
     }
     let read_only = options.ufs.read_only;
-    let clean = marks::is_clean(&sb);
+    let clean = state_flags::is_clean(&sb);
     let can_go_on = match P::BITMAPS_TRUSTED {
-        true => marks::has_right_bitmaps(&sb),
+        true => state_flags::has_right_bitmaps(&sb),
         false => !P::NEEDS_CHECK,
     };
     if !read_only {
@@ -182,9 +187,9 @@ async fn mount_on<P: OrderingPolicy>(
             return Err(MountError::Unclean);
         }
     }
-    let recount = !clean && P::BITMAPS_TRUSTED && can_go_on && !read_only;
-    let recounted = match recount {
-        true => Some(recount::groups(runtime, &device, &sb, endian).await?),
+    let rebuild = !clean && P::BITMAPS_TRUSTED && can_go_on && !read_only;
+    let rebuilt = match rebuild {
+        true => Some(rebuild::groups(runtime, &device, &sb, endian).await?),
         false => None,
     };
     let (mut sb, mut recovery) = (sb, Recovery::None);
@@ -196,13 +201,13 @@ async fn mount_on<P: OrderingPolicy>(
     }
     let cache = sealing_cache(runtime, device, policy, options, (&sb, sb_at, endian));
     let (blocks, groups) = read_summary(&cache, &sb, endian).await?;
-    let (groups, recovered) = recounted.map_or((groups, None), |(groups, recovered)| {
-        (groups, Some(Recovered { torn_superblock: torn, ..recovered }))
+    let (groups, recovered) = rebuilt.map_or((groups, None), |(groups, recovered)| {
+        (groups, Some(Recovered { torn_superblock, ..recovered }))
     });
     let ffs = Ffs {
-        books: Books::new(&sb, groups).into(),
+        allocation: AllocationSummary::new(&sb, groups).into(),
         summary: if P::KEEPS_SUMMARY && !read_only { blocks } else { Vec::new() },
-        marks: Marks::new(&sb, P::BITMAPS_TRUSTED, recovery != Recovery::None),
+        state_flags: StateFlags::new(&sb, P::BITMAPS_TRUSTED, recovery != Recovery::None),
         recovered,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,
@@ -212,7 +217,7 @@ async fn mount_on<P: OrderingPolicy>(
         sb,
     };
     if !read_only {
-        ffs.store_books(false).await?;
+        ffs.store_allocation(false).await?;
         let buf = ffs.superblock_block().await?;
         ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
         P::start(&ffs.cache);
@@ -232,11 +237,11 @@ fn sealing_cache<P: OrderingPolicy>(
 ) -> Cache<P> {
     let cache = Cache::new(runtime, device, policy, options.cache.clone());
     let sealed = sb.clone();
-    cache.set_seal(Box::new(move |block, image, undone| {
+    cache.set_seal(Box::new(move |block, image, rolled_back| {
         if block.key().file == 0
             && let Some(byte) = block.address()
         {
-            seal(&sealed, sb_at, endian, byte, image, undone);
+            seal(&sealed, sb_at, endian, byte, image, rolled_back);
         }
     }));
     cache

@@ -11,7 +11,7 @@ use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
-use crate::truncate::Loose;
+use crate::truncate::ToFree;
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// The place of the pointers that are reset.
@@ -29,7 +29,7 @@ struct Step {
     /// The file's block up to which the step has come.
     end: u64,
     reset: Reset,
-    loose: Vec<Loose>,
+    to_free: Vec<ToFree>,
     /// The number of blocks.
     blocks: u64,
     /// Indirect blocks on the path, and the groups of the freed blocks. They stay in memory until the step is
@@ -40,7 +40,7 @@ struct Step {
 impl<P: OrderingPolicy> Ffs<P> {
     /// Frees blocks `first..end`, or as many of them as one step may. Returns the block up to which it has
     /// come. The file's last block must not be among them.
-    pub(crate) async fn take_out(
+    pub(crate) async fn punch_hole(
         &self,
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
@@ -52,7 +52,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             true => self.out_of_inode(ip, first, end.min(DIRECT)).await?,
             false => self.out_of_tree(ip, first, end).await?,
         };
-        if step.loose.is_empty() {
+        if step.to_free.is_empty() {
             return Ok(step.end);
         }
         let what = What::ClearPointers { ino: ip.ino() };
@@ -81,8 +81,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         ip.record_mut().blocks = new;
         self.put_inode(op, &inode, ip, admitted);
         let mut damage = None;
-        for loose in step.loose {
-            self.free_loose(op, ip, loose, &mut damage).await?;
+        for to_free in step.to_free {
+            self.free_piece(op, ip, to_free, &mut damage).await?;
         }
         damage.map_or(Ok(step.end), Err)
     }
@@ -92,26 +92,26 @@ impl<P: OrderingPolicy> Ffs<P> {
         let range = first as usize..end as usize;
         let pointers = ip.pointers().db[range.clone()].to_vec();
         let held = self.groups_of(pointers.iter().map(|a| a.cast_unsigned())).await?;
-        let (loose, blocks) = self.loose_data(ip, first, &pointers);
-        Ok(Step { end, reset: Reset::Direct(range), loose, blocks, _held: held })
+        let (to_free, blocks) = self.data_to_free(ip, first, &pointers);
+        Ok(Step { end, reset: Reset::Direct(range), to_free, blocks, _held: held })
     }
 
     /// A step that frees blocks of the indirect block that points to `first`, and that block if it has no
     /// others.
     async fn out_of_tree(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
-        let way = self.way(first)?;
-        let lowest = *way.hops().last().expect("an indirect path has a level");
+        let path = self.path(first)?;
+        let lowest = *path.levels().last().expect("an indirect path has a level");
         let end = end.min(lowest.first + self.sb.addresses_per_block());
-        let mut address = ip.pointers().ib[way.root];
+        let mut address = ip.pointers().ib[path.root];
         let (mut above, mut addresses) = (Vec::new(), Vec::new());
-        for hop in way.hops() {
+        for level in path.levels() {
             if address == 0 {
-                let (loose, reset) = (Vec::new(), Reset::Root(way.root));
-                return Ok(Step { end, reset, loose, blocks: 0, _held: above });
+                let (to_free, reset) = (Vec::new(), Reset::Root(path.root));
+                return Ok(Step { end, reset, to_free, blocks: 0, _held: above });
             }
-            let pointers = self.pointers(ip, hop, address).await?;
+            let pointers = self.pointers(ip, level, address).await?;
             addresses.push(address);
-            address = self.pointer(&pointers.read(), hop.index);
+            address = self.pointer(&pointers.read(), level.index);
             above.push(pointers);
         }
         let count = (end - first) as usize;
@@ -122,36 +122,36 @@ impl<P: OrderingPolicy> Ffs<P> {
         };
         let freed = pointers.iter().chain(&addresses).map(|a| a.cast_unsigned());
         let mut held = self.groups_of(freed).await?;
-        let (mut loose, mut blocks) = self.loose_data(ip, first, &pointers);
+        let (mut to_free, mut blocks) = self.data_to_free(ip, first, &pointers);
         // The step ends at the first indirect block that has other pointers.
         let mut level = above.len();
         while level > 0 && is_empty_but(&above[level - 1], &range) {
             level -= 1;
             blocks += 1;
-            let (hop, address) = (&way.hops()[level], addresses[level]);
-            loose = vec![Loose::Tree { height: hop.height, first: hop.first, address }];
+            let (node, address) = (&path.levels()[level], addresses[level]);
+            to_free = vec![ToFree::Tree { height: node.height, first: node.first, address }];
             if level > 0 {
-                let index = way.hops()[level - 1].index;
+                let index = path.levels()[level - 1].index;
                 range = index..index + 1;
             }
         }
         let reset = match level.checked_sub(1) {
-            None => Reset::Root(way.root),
+            None => Reset::Root(path.root),
             Some(at) => Reset::In(above[at].clone(), range),
         };
         held.extend(above);
-        Ok(Step { end, reset, loose, blocks, _held: held })
+        Ok(Step { end, reset, to_free, blocks, _held: held })
     }
 
     /// The data blocks to free, and their number.
-    fn loose_data(&self, ip: &FfsInode, first: u64, pointers: &[i64]) -> (Vec<Loose>, u64) {
+    fn data_to_free(&self, ip: &FfsInode, first: u64, pointers: &[i64]) -> (Vec<ToFree>, u64) {
         let frags = self.frag();
         let set = (first..).zip(pointers.iter().copied()).filter(|(_, address)| *address != 0);
         let sound = set.clone().filter(|(lbn, address)| {
             self.check_address(ip, lbn.cast_signed(), *address, frags).is_ok()
         });
         let blocks = sound.count() as u64;
-        (set.map(|(lbn, address)| Loose::Data { lbn, address, frags }).collect(), blocks)
+        (set.map(|(lbn, address)| ToFree::Data { lbn, address, frags }).collect(), blocks)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Freeing blocks and inodes that a crash leaked in the bitmaps: the part that only FFS has.
 //! `ordo_ufs::reclaim` explains why they cannot have come into use since.
 
-use ordo_ordering::{Deferred, OrderingPolicy};
+use ordo_ordering::{DeferredFree, OrderingPolicy};
 use ordo_vfs::FsResult;
 
 use crate::FastFs;
@@ -11,7 +11,7 @@ use crate::FastFs;
 /// # Errors
 /// `Corrupt` if any of them is free; the device failed.
 pub async fn block<P: OrderingPolicy>(fs: &FastFs<P>, address: u64, frags: u32) -> FsResult<()> {
-    fs.reclaim_step(Deferred::FreeBlock { address, frags }).await
+    fs.reclaim_step(DeferredFree::FreeBlock { address, frags }).await
 }
 
 /// Marks an inode as free that is used according to its bitmap only. Returns false where it is really in use.
@@ -22,6 +22,6 @@ pub async fn inode<P: OrderingPolicy>(fs: &FastFs<P>, ino: u64) -> FsResult<bool
     if fs.is_in_use(ino).await? {
         return Ok(false);
     }
-    fs.reclaim_step(Deferred::FreeInode { ino, directory: false }).await?;
+    fs.reclaim_step(DeferredFree::FreeInode { ino, directory: false }).await?;
     Ok(true)
 }

@@ -6,7 +6,7 @@ use ordo_format::Endian;
 use ordo_format::ufs2::{Group, Superblock};
 use ordo_ordering::Image;
 
-use crate::marks;
+use crate::state_flags;
 
 /// An image on a device that is not mounted.
 pub struct OnDevice<'a> {
@@ -41,7 +41,7 @@ impl Image for OnDevice<'_> {
     }
 
     fn is_clean(&self) -> bool {
-        marks::is_clean(self.sb)
+        state_flags::is_clean(self.sb)
     }
 
     fn stamp(&self) -> i64 {

@@ -8,7 +8,7 @@ use ordo_ordering::{OrderingPolicy, What};
 use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{FsError, FsResult};
 
-use crate::map::{Hop, span};
+use crate::map::{IndirectLevel, span};
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// The most buffers that a cut pins until it is done.
@@ -16,7 +16,7 @@ const HELD_MAX: usize = 64;
 
 /// The blocks to which a pointer led that was reset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Loose {
+pub(crate) enum ToFree {
     /// The fragments of a data block.
     Data { lbn: u64, address: i64, frags: u32 },
     /// An indirect block and everything below it.
@@ -104,14 +104,14 @@ impl<P: OrderingPolicy> Ffs<P> {
                 self.cache.mark_dirty(&buf);
             }
         }
-        let mut loose = Vec::new();
+        let mut to_free = Vec::new();
         let keep = size.div_ceil(bsize);
-        self.cut_trees(op, ip, keep, &mut loose).await?;
-        self.cut_inode(op, ip, size, &mut loose).await?;
+        self.cut_trees(op, ip, keep, &mut to_free).await?;
+        self.cut_inode(op, ip, size, &mut to_free).await?;
         let mut damage = None;
         let mut freed = 0;
-        for piece in loose {
-            freed += self.free_loose(op, ip, piece, &mut damage).await?;
+        for piece in to_free {
+            freed += self.free_piece(op, ip, piece, &mut damage).await?;
         }
         if size > 0 {
             let (ino, old) = (ip.ino(), ip.record().blocks);
@@ -141,29 +141,29 @@ impl<P: OrderingPolicy> Ffs<P> {
         let per_block = self.sb.addresses_per_block();
         let keep = size.div_ceil(self.bsize());
         let mut left = self.sb.size.max(0).cast_unsigned() / u64::from(self.frag()) + 1;
-        let mut trees: Vec<Hop> = Vec::new();
+        let mut trees: Vec<IndirectLevel> = Vec::new();
         let mut addresses: Vec<i64> = Vec::new();
         let mut first = DIRECT;
         for (root, address) in roots.into_iter().enumerate() {
             let height = root as u32 + 1;
-            trees.push(Hop { height, first, index: 0 });
+            trees.push(IndirectLevel { height, first, index: 0 });
             addresses.push(address);
             first += span(per_block, height + 1);
         }
-        while let (Some(hop), Some(address)) = (trees.pop(), addresses.pop()) {
-            if address == 0 || hop.first + span(per_block, hop.height + 1) <= keep {
+        while let (Some(level), Some(address)) = (trees.pop(), addresses.pop()) {
+            if address == 0 || level.first + span(per_block, level.height + 1) <= keep {
                 continue;
             }
-            let buf = match self.pointers(ip, &hop, address).await {
+            let buf = match self.pointers(ip, &level, address).await {
                 Ok(buf) => buf,
                 Err(error) if error.errno == ordo_vfs::Errno::Corrupt => continue,
                 Err(error) => return Err(error),
             };
-            let width = span(per_block, hop.height);
+            let width = span(per_block, level.height);
             let pointers: Vec<(u64, i64)> = {
                 let bytes = buf.read();
                 (0..per_block)
-                    .map(|i| (hop.first + i * width, self.pointer(&bytes, i as usize)))
+                    .map(|i| (level.first + i * width, self.pointer(&bytes, i as usize)))
                     .filter(|(_, address)| *address != 0)
                     .collect()
             };
@@ -181,9 +181,9 @@ impl<P: OrderingPolicy> Ffs<P> {
                     held.push(buf);
                 }
             }
-            if hop.height > 1 {
+            if level.height > 1 {
                 for (first, address) in pointers {
-                    trees.push(Hop { height: hop.height - 1, first, index: 0 });
+                    trees.push(IndirectLevel { height: level.height - 1, first, index: 0 });
                     addresses.push(address);
                 }
             }
@@ -197,7 +197,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
         size: u64,
-        loose: &mut Vec<Loose>,
+        to_free: &mut Vec<ToFree>,
     ) -> FsResult<()> {
         let (old, keep) = (ip.size(), size.div_ceil(self.bsize()));
         let buf = self.inode_buffer(ip.ino()).await?;
@@ -210,7 +210,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 continue;
             }
             let address = pointer.saturating_add(left.into());
-            loose.push(Loose::Data { lbn, address, frags: had - left });
+            to_free.push(ToFree::Data { lbn, address, frags: had - left });
             if left == 0 {
                 *pointer = 0;
             }
@@ -219,7 +219,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         for (root, pointer) in pointers.ib.iter_mut().enumerate() {
             let height = root as u32 + 1;
             if *pointer != 0 && first >= keep {
-                loose.push(Loose::Tree { height, first, address: *pointer });
+                to_free.push(ToFree::Tree { height, first, address: *pointer });
                 *pointer = 0;
             }
             first += span(self.sb.addresses_per_block(), height + 1);
@@ -243,40 +243,40 @@ impl<P: OrderingPolicy> Ffs<P> {
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
         keep: u64,
-        loose: &mut Vec<Loose>,
+        to_free: &mut Vec<ToFree>,
     ) -> FsResult<()> {
         if keep <= DIRECT {
             return Ok(());
         }
-        let way = self.way(keep - 1)?;
-        let mut address = ip.pointers().ib[way.root];
+        let path = self.path(keep - 1)?;
+        let mut address = ip.pointers().ib[path.root];
         // The loop follows the path to the last block that stays, and frees everything to its right.
-        for hop in way.hops() {
+        for level in path.levels() {
             if address == 0 {
                 break;
             }
-            let buf = self.pointers(ip, hop, address).await?;
-            let width = span(self.sb.addresses_per_block(), hop.height);
-            let from = hop.index + 1;
-            let before = loose.len();
+            let buf = self.pointers(ip, level, address).await?;
+            let width = span(self.sb.addresses_per_block(), level.height);
+            let from = level.index + 1;
+            let before = to_free.len();
             {
                 let bytes = buf.read();
                 for index in from..self.sb.addresses_per_block() as usize {
                     let address = self.pointer(&bytes, index);
-                    let first = hop.first + index as u64 * width;
-                    match (address, hop.height) {
+                    let first = level.first + index as u64 * width;
+                    match (address, level.height) {
                         (0, _) => {}
                         (_, 1) => {
                             let frags = self.frag();
-                            loose.push(Loose::Data { lbn: first, address, frags });
+                            to_free.push(ToFree::Data { lbn: first, address, frags });
                         }
                         (_, height) => {
-                            loose.push(Loose::Tree { height: height - 1, first, address });
+                            to_free.push(ToFree::Tree { height: height - 1, first, address });
                         }
                     }
                 }
             }
-            if loose.len() > before {
+            if to_free.len() > before {
                 let what = What::ClearPointers { ino: ip.ino() };
                 let admitted = op.admit(&what).await.map_err(io_error)?;
                 let range = from * 8..buf.len();
@@ -284,22 +284,22 @@ impl<P: OrderingPolicy> Ffs<P> {
                     bytes[range.clone()].fill(0);
                 });
             }
-            address = self.pointer(&buf.read(), hop.index);
+            address = self.pointer(&buf.read(), level.index);
         }
         Ok(())
     }
 
     /// Frees the blocks to which a pointer led. Returns the number of their sectors. Pointers that cannot be
     /// right are skipped and reported through `damage`; only a device that fails stops it.
-    pub(crate) async fn free_loose(
+    pub(crate) async fn free_piece(
         &self,
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
-        loose: Loose,
+        to_free: ToFree,
         damage: &mut Option<FsError>,
     ) -> FsResult<u64> {
-        match loose {
-            Loose::Data { lbn, address, frags } => {
+        match to_free {
+            ToFree::Data { lbn, address, frags } => {
                 let key = BufKey::file(ip.ino(), lbn.cast_signed());
                 let cut = self.cache.peek(key).filter(|buf| {
                     // Only the end of the block is freed: the buffer stays, but gets shorter.
@@ -314,7 +314,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 }
                 self.free_checked(op, ip, lbn.cast_signed(), address, frags, damage).await
             }
-            Loose::Tree { height, first, address } => {
+            ToFree::Tree { height, first, address } => {
                 self.free_tree(op, ip, height, first, address, damage).await
             }
         }
@@ -352,8 +352,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         address: i64,
         damage: &mut Option<FsError>,
     ) -> FsResult<u64> {
-        let hop = Hop { height, first, index: 0 };
-        let buf = match self.pointers(ip, &hop, address).await {
+        let level = IndirectLevel { height, first, index: 0 };
+        let buf = match self.pointers(ip, &level, address).await {
             Ok(buf) => buf,
             Err(error) if error.errno == ordo_vfs::Errno::Corrupt => {
                 damage.get_or_insert(error);
@@ -381,8 +381,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 Box::pin(self.free_tree(op, ip, height - 1, first, address, damage)).await?
             };
         }
-        self.cache.forget(BufKey::file(ip.ino(), hop.key())).await;
-        freed += self.free_checked(op, ip, hop.key(), address, self.frag(), damage).await?;
+        self.cache.forget(BufKey::file(ip.ino(), level.key())).await;
+        freed += self.free_checked(op, ip, level.key(), address, self.frag(), damage).await?;
         Ok(freed)
     }
 }

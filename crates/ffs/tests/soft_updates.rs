@@ -27,7 +27,7 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
     let fs = mounted(rt, &disk, SoftUpdates::default()).await;
     for i in 0..files {
-        let file = fs.make(fs.root(), i.to_string().as_bytes(), &NewNode::file(0o644)).await;
+        let file = fs.create(fs.root(), i.to_string().as_bytes(), &NewNode::file(0o644)).await;
         fs.write(file.unwrap().ino, 0, &[1; 9000]).await.unwrap();
     }
     fs.unmount().await.unwrap();
@@ -81,7 +81,7 @@ fn written_for(files: u32) -> u64 {
         let before = fs.layout().cache().stats().buffers_written;
         for i in 0..files {
             let (name, new) = (i.to_string(), NewNode::file(0o644));
-            let file = fs.make(fs.root(), name.as_bytes(), &new).await.unwrap().ino;
+            let file = fs.create(fs.root(), name.as_bytes(), &new).await.unwrap().ino;
             fs.write(file, 0, &[1; 40_000]).await.unwrap();
             fs.unlink(fs.root(), name.as_bytes()).await.unwrap();
             // The task of deferred frees gets its turn, long before the syncer runs.
@@ -112,15 +112,15 @@ fn a_removed_directory_that_is_open_holds_up_nobody() {
         let policy = SoftUpdates::default();
         let fs = mounted(&rt, &disk, policy.clone()).await;
         let directory = NewNode::directory(0o755);
-        let outer = fs.make(fs.root(), b"outer", &directory).await.unwrap().ino;
-        let inner = fs.make(outer, b"inner", &directory).await.unwrap().ino;
+        let outer = fs.create(fs.root(), b"outer", &directory).await.unwrap().ino;
+        let inner = fs.create(outer, b"inner", &directory).await.unwrap().ino;
         fs.sync().await.unwrap();
         fs.open(inner).await.unwrap();
         fs.rmdir(outer, b"inner").await.unwrap();
         fs.rmdir(fs.root(), b"outer").await.unwrap();
         fs.sync().await.unwrap();
         assert_eq!(policy.stats().steps, 1, "the outer directory's inode is not freed yet");
-        let file = fs.make(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
+        let file = fs.create(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
         assert_ne!(file, outer);
         fs.close(inner).await.unwrap();
         fs.sync().await.unwrap();

@@ -44,17 +44,19 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
     assert!(before[..512] != after[..512], "the clean flag is in the first sector");
     assert!(before[1024..] != after[1024..], "the check-hash is in the third");
     for kept in 1..(1 << SECTORS) {
-        let torn = Rc::new(disk.snapshot());
+        let torn_superblock = Rc::new(disk.snapshot());
         for sector in 0..SECTORS {
             let from = if kept & (1 << sector) == 0 { &before } else { &after };
             let range = sector * 512..(sector + 1) * 512;
-            torn.store(AT + range.start as u64, &from[range]);
+            torn_superblock.store(AT + range.start as u64, &from[range]);
         }
         // Nothing else was written yet, so either state is right.
         let is_clean = kept & 4 == 0;
-        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
+        let found =
+            executor.block_on(find_superblock(&torn_superblock.clone().erase())).unwrap().unwrap();
         assert_eq!(found.sb.clean, i8::from(is_clean), "sectors {kept:03b}");
-        let mounted = executor.block_on(mount(&rt, torn.clone(), NoOrder, &options)).unwrap();
+        let mounted =
+            executor.block_on(mount(&rt, torn_superblock.clone(), NoOrder, &options)).unwrap();
         match mounted {
             Ok(fs) => {
                 assert!(is_clean, "sectors {kept:03b}");
@@ -64,12 +66,17 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
                 assert!(!is_clean && matches!(error, MountError::Unclean), "{kept:03b}: {error}");
                 // A forced mount writes a right hash. The image must still be checked.
                 let forced = MountOptions { force: true, ..MountOptions::default() };
-                let fs = executor.block_on(mount(&rt, torn.clone(), NoOrder, &forced));
+                let fs = executor.block_on(mount(&rt, torn_superblock.clone(), NoOrder, &forced));
                 executor.block_on(fs.unwrap().unwrap().unmount()).unwrap().unwrap();
             }
         }
-        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
-        assert_eq!((found.sb.clean == 1, found.torn), (is_clean, false), "sectors {kept:03b}");
+        let found =
+            executor.block_on(find_superblock(&torn_superblock.clone().erase())).unwrap().unwrap();
+        assert_eq!(
+            (found.sb.clean == 1, found.torn_superblock),
+            (is_clean, false),
+            "sectors {kept:03b}"
+        );
         assert_eq!(found.sb.flags & FS_UNCLEAN == 0, is_clean, "sectors {kept:03b}");
     }
 }
@@ -81,7 +88,7 @@ fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
     let disk = Rc::new(made(&executor));
     let fs = executor.block_on(mount(&rt, disk.clone(), NoOrder, &MountOptions::default()));
     let fs = fs.unwrap().unwrap();
-    executor.block_on(fs.make(fs.root(), b"file", &NewNode::file(0o644))).unwrap().unwrap();
+    executor.block_on(fs.create(fs.root(), b"file", &NewNode::file(0o644))).unwrap().unwrap();
     executor.block_on(rt.sleep(std::time::Duration::from_secs(100))).unwrap();
     executor.block_on(fs.sync()).unwrap().unwrap();
     let before = superblock(&disk);
@@ -89,13 +96,14 @@ fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
     executor.block_on(fs.unmount()).unwrap().unwrap();
     let after = superblock(&disk);
     for kept in 0..(1 << SECTORS) {
-        let torn = Rc::new(disk.snapshot());
+        let torn_superblock = Rc::new(disk.snapshot());
         for sector in 0..SECTORS {
             let from = if kept & (1 << sector) == 0 { &before } else { &after };
             let range = sector * 512..(sector + 1) * 512;
-            torn.store(AT + range.start as u64, &from[range]);
+            torn_superblock.store(AT + range.start as u64, &from[range]);
         }
-        let found = executor.block_on(find_superblock(&torn.clone().erase())).unwrap().unwrap();
+        let found =
+            executor.block_on(find_superblock(&torn_superblock.clone().erase())).unwrap().unwrap();
         // The last sector has the hash and the time.
         assert_eq!(found.sb.clean == 1, kept & 4 != 0, "sectors {kept:03b}");
         assert_eq!(found.sb.flags, 0x200, "sectors {kept:03b}");

@@ -55,7 +55,7 @@ fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
     let layout = group.layout(sb);
     let frag = sb.frag as u32;
     let free = |bit: u32| bit < group.ndblk && bitmap::is_set(&bytes[layout.frags.clone()], bit);
-    let (mut whole, mut loose, mut frsum) = (0, 0, [0; 8]);
+    let (mut whole, mut to_free, mut frsum) = (0, 0, [0; 8]);
     for blk in 0..group.ndblk.div_ceil(frag) {
         let bits: Vec<bool> = (0..frag).map(|i| free(blk * frag + i)).collect();
         if bits.iter().all(|bit| *bit) {
@@ -63,11 +63,11 @@ fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
             continue;
         }
         for run in bits.split(|bit| !bit).filter(|run| !run.is_empty()) {
-            loose += run.len() as i32;
+            to_free += run.len() as i32;
             frsum[run.len()] += 1;
         }
     }
-    (group.cs.nbfree, group.cs.nffree, group.frsum) = (whole, loose, frsum);
+    (group.cs.nbfree, group.cs.nffree, group.frsum) = (whole, to_free, frsum);
     let used = (0..sb.ipg).filter(|i| bitmap::is_set(&bytes[layout.inodes.clone()], *i)).count();
     group.cs.nifree = sb.ipg as i32 - used as i32;
     group
@@ -78,7 +78,7 @@ fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<P>, round: u64) {
     let run = async {
         for i in 0..40u64 {
             let name = format!("{round}-{i}");
-            let file = fs.make(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
+            let file = fs.create(fs.root(), name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
             let bytes = vec![i as u8; 700 * (i as usize % 23)];
             fs.write(file.ino, 0, &bytes).await.unwrap();
             if i % 3 == 0 {
@@ -114,34 +114,39 @@ fn torn_groups_are_made_right_from_their_bitmaps() {
         let after = Rc::new(disk.snapshot());
         let (sb, _) = superblock(&executor, &after);
         let sectors = (sb.cgsize as usize).div_ceil(512);
-        let mut mended = 0;
+        let mut repaired = 0;
         for kept in 0..64u32 {
-            let torn = Rc::new(after.snapshot());
+            let torn_superblock = Rc::new(after.snapshot());
             for cg in 0..sb.ncg {
                 let at = sb.byte_of(sb.cg_header(cg));
                 for sector in (0..sectors).filter(|s| kept & (1 << (s % 6)) == 0) {
                     let at = at + sector as u64 * 512;
                     let mut bytes = [0; 512];
                     before.load(at, &mut bytes);
-                    torn.store(at, &bytes);
+                    torn_superblock.store(at, &bytes);
                 }
             }
-            mended += mount_and_compare(&executor, &torn, &sb, endian);
+            repaired += mount_and_compare(&executor, &torn_superblock, &sb, endian);
         }
-        assert!(mended > 30, "tearing did something: {mended}");
+        assert!(repaired > 30, "tearing did something: {repaired}");
     }
 }
 
 /// Mounts a torn image. Returns the number of groups that were repaired.
-fn mount_and_compare(executor: &Executor, torn: &Disk, sb: &Superblock, endian: Endian) -> usize {
-    let maps: Vec<_> = (0..sb.ncg).map(|cg| header(torn, sb, cg)).collect();
-    let fs = mounted(executor, torn, SoftUpdates::default()).unwrap();
+fn mount_and_compare(
+    executor: &Executor,
+    torn_superblock: &Disk,
+    sb: &Superblock,
+    endian: Endian,
+) -> usize {
+    let maps: Vec<_> = (0..sb.ncg).map(|cg| header(torn_superblock, sb, cg)).collect();
+    let fs = mounted(executor, torn_superblock, SoftUpdates::default()).unwrap();
     let recovered = fs.layout().recovered().expect("the image was not clean").clone();
     assert_eq!(recovered.groups, sb.ncg);
     let mut total = Csum::zeroed();
     for (cg, old) in maps.iter().enumerate() {
         let cg = cg as u32;
-        let new = header(torn, sb, cg);
+        let new = header(torn_superblock, sb, cg);
         let found = Group::read(&new, endian, sb, cg).expect("its check-hash is right");
         let layout = found.layout(sb);
         assert_eq!(new[layout.inodes.clone()], old[layout.inodes.clone()]);
@@ -160,7 +165,7 @@ fn mount_and_compare(executor: &Executor, torn: &Disk, sb: &Superblock, endian: 
     let stat = executor.block_on(fs.statfs()).unwrap().unwrap();
     let free = u64::from(total.nbfree as u32) * sb.frag as u64 + u64::from(total.nffree as u32);
     assert_eq!((stat.blocks_free, stat.inodes_free), (free, u64::from(total.nifree as u32)));
-    recovered.mended.len()
+    recovered.repaired.len()
 }
 
 /// The state flags through an image's life: it is made, used, crashed, used again, checked and unmounted.
@@ -288,7 +293,7 @@ fn changed_bytes_of_a_group_are_refused_or_never_panic() {
                     for i in 0..8u32 {
                         let name = format!("new-{i}");
                         let new = NewNode::file(0o644);
-                        let Ok(made) = fs.make(fs.root(), name.as_bytes(), &new).await else {
+                        let Ok(made) = fs.create(fs.root(), name.as_bytes(), &new).await else {
                             break;
                         };
                         drop(fs.write(made.ino, 0, &[1; 40_000]).await);

@@ -215,7 +215,7 @@ impl fmt::Display for PairName {
 pub enum PairError {
     /// The devices are in the wrong order.
     #[error(
-        "the devices are swapped: the first must be the metadata device, the second the data device"
+        "the devices are swapped: a metadata device is where the data device should be, and the reverse"
     )]
     Swapped,
     /// Both are the same half of a pair.

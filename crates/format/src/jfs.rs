@@ -254,11 +254,11 @@ pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
         return None;
     }
     let head = ExtentNode::decode(node, LE);
-    let room = node.len() / Extent::SIZE;
+    let capacity = node.len() / Extent::SIZE;
     let next = usize::from(head.next_entry);
     let leaf = head.flags & 2 != 0;
-    let sane = (2..=room).contains(&next) && leaf != (head.flags & 4 != 0);
-    let list = node.get(ExtentNode::SIZE..next.min(room) * Extent::SIZE).unwrap_or_default();
+    let sane = (2..=capacity).contains(&next) && leaf != (head.flags & 4 != 0);
+    let list = node.get(ExtentNode::SIZE..next.min(capacity) * Extent::SIZE).unwrap_or_default();
     sane.then(|| (leaf, list.chunks_exact(Extent::SIZE).map(|raw| Extent::decode(raw, LE))))
 }
 

@@ -181,7 +181,7 @@ impl Geometry {
     }
 
     /// The number of block numbers that fit into a descriptor.
-    pub fn descriptor_room(&self) -> usize {
+    pub fn descriptor_capacity(&self) -> usize {
         (self.block_size() - 24) / 4
     }
 }
@@ -192,14 +192,14 @@ pub fn node(bytes: &[u8]) -> Option<BlockHead> {
         return None;
     }
     let head = BlockHead::decode(bytes, LE);
-    let room = bytes.len() - BlockHead::SIZE;
+    let capacity = bytes.len() - BlockHead::SIZE;
     let items = usize::from(head.items);
     let fits = match head.level {
-        1 => items > 0 && items * ItemHead::SIZE <= room && leaf_is_sound(bytes, items),
-        2..=6 => items > 0 && items * 16 + (items + 1) * Child::SIZE <= room,
+        1 => items > 0 && items * ItemHead::SIZE <= capacity && leaf_is_sound(bytes, items),
+        2..=6 => items > 0 && items * 16 + (items + 1) * Child::SIZE <= capacity,
         _ => false,
     };
-    (fits && usize::from(head.free_space) <= room).then_some(head)
+    (fits && usize::from(head.free_space) <= capacity).then_some(head)
 }
 
 /// Whether the items lie one before the other, from the end of the leaf on.

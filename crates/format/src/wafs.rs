@@ -93,12 +93,12 @@ pub enum WafsError {
         value: u32,
     },
     /// The ring is larger than the device.
-    #[error("byte 32: {value} sectors of log, but the device has room for {room}")]
+    #[error("byte 32: {value} sectors of log, but the device has room for {capacity}")]
     Sectors {
         /// The number of sectors found.
         value: u64,
         /// The number of sectors that fit.
-        room: u64,
+        capacity: u64,
     },
 }
 
@@ -123,9 +123,9 @@ impl WafsSuper {
         if !size.is_power_of_two() || !(SECTOR_MIN..=SECTOR_MAX).contains(&size) {
             return Err(WafsError::Sector { value: sb.sector });
         }
-        let room = (device_bytes / u64::from(sb.sector)).saturating_sub(SUPER_SECTORS);
-        if sb.sectors == 0 || sb.sectors > room {
-            return Err(WafsError::Sectors { value: sb.sectors, room });
+        let capacity = (device_bytes / u64::from(sb.sector)).saturating_sub(SUPER_SECTORS);
+        if sb.sectors == 0 || sb.sectors > capacity {
+            return Err(WafsError::Sectors { value: sb.sectors, capacity });
         }
         Ok(sb)
     }
@@ -182,14 +182,14 @@ fn mend(bytes: &mut [u8], field: usize) -> bool {
         0 => return true,
         // A flipped bit of the checksum itself is the difference.
         1 => Some(field * 8 + found.trailing_zeros() as usize),
-        _ => turned_bit(bytes.len(), found),
+        _ => flipped_bit(bytes.len(), found),
     };
     bit.inspect(|bit| bytes[bit / 8] ^= 1 << (bit % 8)).is_some()
 }
 
 /// The bit of `len` bytes whose flip changes their CRC-32C by `found`. The checksum is linear: a bit changes it by
 /// the checksum of that bit alone, and each byte that follows shifts this change.
-fn turned_bit(len: usize, found: u32) -> Option<usize> {
+fn flipped_bit(len: usize, found: u32) -> Option<usize> {
     let table: [u32; 256] = std::array::from_fn(|byte| {
         (0..8).fold(
             byte as u32,
@@ -264,21 +264,24 @@ mod tests {
             sectors: 100,
             ..WafsSuper::zeroed()
         };
-        let room = 102 * 512;
+        let capacity = 102 * 512;
         let read = |change: &dyn Fn(&mut WafsSuper)| {
             let (mut sb, mut bytes) = (sb.clone(), [0; 256]);
             change(&mut sb);
             sb.seal(&mut bytes);
-            WafsSuper::read(&bytes, room).map(|_| ())
+            WafsSuper::read(&bytes, capacity).map(|_| ())
         };
         assert_eq!(read(&|_| ()), Ok(()));
         assert_eq!(read(&|s| s.magic = 1), Err(WafsError::Magic { value: 1 }));
         assert_eq!(read(&|s| s.version = 1), Err(WafsError::Version { value: 1 }));
         assert_eq!(read(&|s| s.sector = 513), Err(WafsError::Sector { value: 513 }));
-        assert_eq!(read(&|s| s.sectors = 101), Err(WafsError::Sectors { value: 101, room: 100 }));
+        assert_eq!(
+            read(&|s| s.sectors = 101),
+            Err(WafsError::Sectors { value: 101, capacity: 100 })
+        );
         let mut bytes = [0; 256];
         sb.seal(&mut bytes);
         bytes[200] ^= 1;
-        assert!(matches!(WafsSuper::read(&bytes, room), Err(WafsError::Checksum { .. })));
+        assert!(matches!(WafsSuper::read(&bytes, capacity), Err(WafsError::Checksum { .. })));
     }
 }

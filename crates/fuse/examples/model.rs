@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ordo_fuse::kernel::{Attach, attach};
-use ordo_fuse::{Handler, Options, dev, uring};
+use ordo_fuse::{Handler, HandlerOptions, dev, uring};
 use ordo_runtime::Executor;
 use ordo_vfs::Timestamp;
 use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -28,14 +28,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let attached = attach(&how, Path::new(dir))?;
     let executor = Executor::real(1);
     let runtime = executor.runtime();
-    let options = Options { io_uring, ..Options::default() };
+    let options = HandlerOptions { io_uring, ..HandlerOptions::default() };
     let handler = Handler::new(fs, options, Rc::new(|text| eprintln!("{text}")));
     let device = Arc::new(attached.device);
-    let farewell = executor.block_on(async {
+    let shutdown_reply = executor.block_on(async {
         let stop = Rc::default();
-        let farewell = dev::serve(&runtime, &device, &Rc::new(handler), &stop).await?;
-        farewell.send(&runtime).await;
+        let shutdown_reply = dev::serve(&runtime, &device, &Rc::new(handler), &stop).await?;
+        shutdown_reply.send(&runtime).await;
         Ok::<_, std::io::Error>(())
     })?;
-    Ok(farewell?)
+    Ok(shutdown_reply?)
 }

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 const KEPT_MAX: usize = 16;
 
 /// The end of serving, and the reply that is still due (the shutdown reply).
-pub enum Farewell {
+pub enum ShutdownReply {
     /// The kernel waits for a reply: send it when the disk is clean, and `umount` returns.
     Asked {
         /// The device.
@@ -51,18 +51,18 @@ pub enum Farewell {
     Stopped,
 }
 
-impl Farewell {
+impl ShutdownReply {
     /// The time that the kernel takes at most to release a ring.
     const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 
     /// Sends the reply for which the kernel waits, if it does.
     pub async fn send(self, runtime: &Runtime) {
         match self {
-            Farewell::Asked { device, unique } => {
+            ShutdownReply::Asked { device, unique } => {
                 // The waiting program may have been killed; then the reply fails, which does not matter.
                 let _ = send(&device, unique, 0, &[]);
             }
-            Farewell::AskedByRing(clean) => {
+            ShutdownReply::AskedByRing(clean) => {
                 clean.set();
                 let mut taken = std::pin::pin!(clean.taken.notified());
                 let mut late = std::pin::pin!(runtime.sleep(Self::LETTING_GO_MAX));
@@ -72,7 +72,7 @@ impl Farewell {
                 })
                 .await;
             }
-            Farewell::Gone | Farewell::Stopped => {}
+            ShutdownReply::Gone | ShutdownReply::Stopped => {}
         }
     }
 }
@@ -135,9 +135,9 @@ pub(crate) struct Shared<F> {
     under_way: Cell<usize>,
     /// A signal that a request has ended.
     ended: Notify,
-    eager: Eager,
+    eager: BusyPoll,
     /// The reason why serving ends, where it came over io_uring.
-    asked: RefCell<Option<io::Result<Farewell>>>,
+    asked: RefCell<Option<io::Result<ShutdownReply>>>,
 }
 
 impl<F: FileSystem> Shared<F> {
@@ -190,7 +190,7 @@ impl<F: FileSystem> Shared<F> {
 
     /// Takes in the kernel's last request.
     pub(crate) fn ask(&self, clean: &Rc<Clean>) {
-        *self.asked.borrow_mut() = Some(Ok(Farewell::AskedByRing(clean.clone())));
+        *self.asked.borrow_mut() = Some(Ok(ShutdownReply::AskedByRing(clean.clone())));
         self.stop.wake.notify_all();
     }
 
@@ -237,7 +237,7 @@ pub async fn serve<F: FileSystem + 'static>(
     device: &Arc<File>,
     handler: &Rc<Handler<F>>,
     stop: &Rc<Stop>,
-) -> io::Result<Farewell> {
+) -> io::Result<ShutdownReply> {
     let shared = Rc::new(Shared {
         runtime: runtime.clone(),
         device: device.clone(),
@@ -246,17 +246,17 @@ pub async fn serve<F: FileSystem + 'static>(
         free: RefCell::default(),
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
-        eager: Eager::default(),
+        eager: BusyPoll::default(),
         asked: RefCell::default(),
     });
     // Once requests come over the ring, hardly any come here.
     let mut over_ring = false;
-    let farewell = loop {
+    let shutdown_reply = loop {
         while shared.under_way.get() >= UNDER_WAY_MAX {
             shared.ended.notified().await;
         }
         if stop.is_set() {
-            break Farewell::Stopped;
+            break ShutdownReply::Stopped;
         }
         if let Some(asked) = shared.asked.borrow_mut().take() {
             break asked?;
@@ -267,7 +267,7 @@ pub async fn serve<F: FileSystem + 'static>(
             Message::Request(len) => {
                 let opcode = Request::parse(&slot.message[..len]).map(|r| (r.opcode, r.unique));
                 if let Ok((Opcode::Destroy, unique)) = opcode {
-                    break Farewell::Asked { device: device.clone(), unique };
+                    break ShutdownReply::Asked { device: device.clone(), unique };
                 }
                 shared.begin();
                 if let Ok((Opcode::Init, _)) = opcode {
@@ -293,14 +293,14 @@ pub async fn serve<F: FileSystem + 'static>(
                     shared.eager.slept(runtime.now().since(slept));
                 }
             }
-            Message::Unmounted => break Farewell::Gone,
+            Message::Unmounted => break ShutdownReply::Gone,
         }
     };
     while shared.under_way.get() > 0 {
         shared.ended.notified().await;
     }
     handler.let_go().await;
-    Ok(farewell)
+    Ok(shutdown_reply)
 }
 
 async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: usize) {
@@ -322,12 +322,12 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
 
 /// A busy poll before sleeping, for as long as that pays.
 #[derive(Default)]
-struct Eager {
+struct BusyPoll {
     /// A measure of how much polling has paid recently.
     credit: Cell<u32>,
 }
 
-impl Eager {
+impl BusyPoll {
     /// The duration of a poll: about the time in which a program is woken by its reply and asks again.
     const LOOKS_FOR: Duration = Duration::from_micros(50);
     const CREDIT_MAX: u32 = 16;

@@ -18,7 +18,7 @@
 //!
 //! Typical sequence: open `/dev/fuse` and mount it ([`kernel::attach`]), make a [`Handler`], and run [`dev::serve`]
 //! until the kernel unmounts or the program is told to end. Then unmount the file system, and only after that call
-//! [`dev::Farewell::send`].
+//! [`dev::ShutdownReply::send`].
 
 pub mod dev;
 pub mod handler;
@@ -27,4 +27,4 @@ pub mod loopdev;
 pub mod uring;
 pub mod wire;
 
-pub use handler::{Handler, Options};
+pub use handler::{Handler, HandlerOptions};

@@ -113,21 +113,21 @@ fn make(which: usize) -> Base {
 /// Creates a file of every kind.
 async fn fill<F: FileSystem>(fs: &F, block: u64) -> Result<(), ordo_vfs::FsError> {
     let (root, file, pointers) = (fs.root(), NewNode::file(0o644), block / 8);
-    let small = fs.make(root, b"small", &file).await?.ino;
+    let small = fs.create(root, b"small", &file).await?.ino;
     fs.write(small, 0, &[1; 700]).await?;
-    let large = fs.make(root, b"large", &file).await?.ino;
+    let large = fs.create(root, b"large", &file).await?.ino;
     for lbn in [0, 1, 12, 13, 12 + pointers, 12 + pointers + pointers * pointers] {
         fs.write(large, lbn * block, b"data").await?;
     }
-    let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).await?.ino;
-    let sub = fs.make(dir, b"sub", &NewNode::directory(0o755)).await?.ino;
+    let dir = fs.create(root, b"dir", &NewNode::directory(0o755)).await?.ino;
+    let sub = fs.create(dir, b"sub", &NewNode::directory(0o755)).await?.ino;
     for i in 0..30 {
         fs.link(small, sub, format!("name-{i}").as_bytes()).await?;
     }
-    fs.make(root, b"short", &NewNode::symlink(b"small")).await?;
-    fs.make(root, b"long", &NewNode::symlink(&[b'x'; 300])).await?;
+    fs.create(root, b"short", &NewNode::symlink(b"small")).await?;
+    fs.create(root, b"long", &NewNode::symlink(&[b'x'; 300])).await?;
     let fifo = NewNode { file_type: FileType::Fifo, ..file };
-    fs.make(root, b"fifo", &fifo).await?;
+    fs.create(root, b"fifo", &fifo).await?;
     fs.setxattr(small, b"user.name", b"value", XattrMode::Create).await?;
     fs.setxattr(small, b"user.other", &[7; 200], XattrMode::Create).await
 }

@@ -177,16 +177,16 @@ async fn change_copy<P: OrderingPolicy>(rt: &Runtime, image: &RamDisk, policy: P
 /// Creates new files, enough to ask the bitmaps for fragments, blocks, inodes and clusters.
 async fn make<F: FileSystem>(fs: &F, seen: &mut Seen) {
     let root = fs.root();
-    let dir = fs.make(root, b"new directory", &NewNode::directory(0o700)).await;
+    let dir = fs.create(root, b"new directory", &NewNode::directory(0o700)).await;
     let dir = seen.note(dir).map_or(root, |attr| attr.ino);
     for i in 0..20 {
         let name = format!("a new file with a long name, number {i}");
-        let file = fs.make(dir, name.as_bytes(), &NewNode::file(0o600)).await;
+        let file = fs.create(dir, name.as_bytes(), &NewNode::file(0o600)).await;
         let Some(file) = seen.note(file) else { continue };
         let written = fs.write(file.ino, 0, &vec![7; 700 * (i * i + 1)]).await;
         seen.note(written);
     }
-    let link = fs.make(dir, b"link", &NewNode::symlink(&[b'l'; 400])).await;
+    let link = fs.create(dir, b"link", &NewNode::symlink(&[b'l'; 400])).await;
     seen.note(link);
 }
 

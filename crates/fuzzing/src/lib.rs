@@ -21,7 +21,7 @@ mod lfs;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
-use ordo_check::{CheckError, Checker, Options, Repair, Report};
+use ordo_check::{CheckError, Checker, FsckOptions, Repair, Report};
 use ordo_ffs::mount::{self as ffs_mount, MountOptions};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
@@ -97,7 +97,7 @@ async fn change<F: FileSystem>(fs: &F) -> Result<(), FsError> {
         names.len() < 20
     };
     fs.readdir(root, Cookie::START, &mut each).await?;
-    let dir = fs.make(root, b"fuzz-dir", &NewNode::directory(0o755)).await?;
+    let dir = fs.create(root, b"fuzz-dir", &NewNode::directory(0o755)).await?;
     for (name, file_type) in &names {
         match file_type {
             Some(FileType::Regular) => {
@@ -111,13 +111,13 @@ async fn change<F: FileSystem>(fs: &F) -> Result<(), FsError> {
             _ => fs.unlink(root, name).await?,
         }
     }
-    let file = fs.make(dir.ino, b"fuzz-file", &NewNode::file(0o600)).await?;
+    let file = fs.create(dir.ino, b"fuzz-file", &NewNode::file(0o600)).await?;
     fs.write(file.ino, 0, &[8; 20_000]).await?;
     fs.unlink(dir.ino, b"fuzz-file").await
 }
 
 fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
-    let options = Options { repair, max_findings: 10_000, ..Options::default() };
+    let options = FsckOptions { repair, max_findings: 10_000, ..FsckOptions::default() };
     let executor = Executor::simulated(1);
     executor.block_on(Checker::new(disk.clone(), options).run()).expect("a check waits for no one")
 }

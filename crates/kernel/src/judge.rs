@@ -8,11 +8,11 @@ use ordo_live::kernel::look_into;
 use ordo_runtime::Executor;
 use ordo_vfs::host::HostDir;
 
-use crate::System;
+use crate::KernelSystem;
 
 /// Judges an image. It is repaired first where there is no journal, then mounted, compared, unmounted and checked;
 /// some images are used further, and checked again.
-pub(crate) fn judge(system: &System, image: &[u8], question: &Question<'_>) -> Verdict {
+pub(crate) fn judge(system: &KernelSystem, image: &[u8], question: &Question<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     let _turn = system.turn();
     if let Err(why) = judge_parts(system, image, question, &mut verdict) {
@@ -22,7 +22,7 @@ pub(crate) fn judge(system: &System, image: &[u8], question: &Question<'_>) -> V
 }
 
 fn judge_parts(
-    system: &System,
+    system: &KernelSystem,
     image: &[u8],
     question: &Question<'_>,
     verdict: &mut Verdict,
@@ -56,7 +56,7 @@ fn judge_parts(
 
 /// Runs the file system's own check on an unmounted image.
 fn check(
-    system: &System,
+    system: &KernelSystem,
     image: &Path,
     when: &str,
     question: &Question<'_>,

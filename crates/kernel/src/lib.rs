@@ -5,8 +5,8 @@
 //! image, which the kernel mounts and recovers. Names, contents, permissions and attributes are compared with the
 //! workload; the file system's own check examines it; some states are used further.
 //!
-//! Layers: [`System`], with the programs that make and check it, its mount options and its promise; `record`, which
-//! turns requests into a run; `judge`, for one state; [`System`] as a [`Scheme`](ordo_crash::Scheme).
+//! Layers: [`KernelSystem`], with the programs that make and check it, its mount options and its promise; `record`, which
+//! turns requests into a run; `judge`, for one state; [`KernelSystem`] as a [`Scheme`](ordo_crash::Scheme).
 //!
 //! Invariants:
 //! - A run is recorded in real time, so two recordings differ. The exploration of one recording does not: the same
@@ -20,7 +20,7 @@
 //! ```no_run
 //! use ordo_crash::{Budget, Config, Model, Script, explore};
 //!
-//! let ext4 = ordo_kernel::System::by_name("ext4").unwrap();
+//! let ext4 = ordo_kernel::KernelSystem::by_name("ext4").unwrap();
 //! let config = Config::new(1, Model::Volatile);
 //! let budget = Budget { states: 100, ..Budget::default() };
 //! let outcome = explore(&ext4, &Script::random(1, 2, 60), &config, &budget).unwrap();
@@ -33,4 +33,4 @@ mod record;
 mod system;
 
 pub use record::{record, requests};
-pub use system::System;
+pub use system::KernelSystem;

@@ -5,54 +5,57 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ordo_annotate::Block;
-use ordo_crash::history::{BEFORE, History, Notebook};
+use ordo_annotate::BlockRow;
+use ordo_crash::history::{BEFORE, History, HistoryRecorder};
 use ordo_crash::record::{DiskRun, Event, Write};
-use ordo_crash::{Config, CrashError, Model, Run, Scheme, Workload};
+use ordo_crash::{Config, CrashError, CrashModel, Run, RunWorkload, Scheme};
 use ordo_live::Wanted;
-use ordo_live::kernel::{LiveError, Mounted};
-use ordo_pseudo::{Recording, Setup};
+use ordo_live::kernel::{KernelMount, LiveError};
+use ordo_pseudo::{DeviceSetup, Recording};
 use ordo_runtime::{Executor, Time};
-use ordo_trace::{Flags, Op};
+use ordo_trace::{Flags, RequestOp};
 use ordo_vfs::host::HostDir;
 use ordo_vfs::{FileSystem, FsError};
 
-use crate::System;
+use crate::KernelSystem;
 
 /// Runs `workload` on a kernel file system in real time, and records it, the unmount included. Where a crash has left
 /// a disk, its recovery is recorded too. Of `config`, the seed, the model and the disks are used.
 ///
 /// # Errors
 /// The caller is not root, a program or the file system is missing, or the workload failed.
-pub fn record<W: Workload>(
-    system: &System,
+pub fn record<W: RunWorkload>(
+    system: &KernelSystem,
     workload: &W,
     config: &Config,
 ) -> Result<Run, CrashError> {
     let _turn = system.turn();
-    let setup = Setup::in_memory(system.bytes);
+    let setup = DeviceSetup::in_memory(system.bytes);
     let mounted = match config.disks.as_deref().and_then(|disks| disks.first()) {
-        None => Mounted::new(&live(system), with_rows(), setup),
-        Some(image) => Mounted::of_image(&live(system), with_rows(), setup, image, system.repair),
+        None => KernelMount::new(&live(system), with_rows(), setup),
+        Some(image) => {
+            KernelMount::of_image(&live(system), with_rows(), setup, image, system.repair)
+        }
     };
     let mounted = mounted.map_err(|e| CrashError::Make(e.to_string()))?;
     let from = Instant::now();
     let fs = HostDir::open(mounted.dir()).map_err(|e| CrashError::Mount(e.to_string()))?;
     let fs = Rc::new(fs);
     // Times are in nanoseconds until the events are known.
-    let book = Notebook::new(fs.root(), move || from.elapsed().as_nanos() as usize);
+    let recorder = HistoryRecorder::new(fs.root(), move || from.elapsed().as_nanos() as usize);
     let executor = Executor::real(config.seed);
     let rt = executor.runtime();
     if config.disks.is_some() {
-        let found = executor.block_on(book.find(&*fs, system.own_names()))?;
+        let found = executor.block_on(recorder.find(&*fs, system.own_names()))?;
         found.map_err(|e| CrashError::Mount(e.to_string()))?;
     }
-    let worked = executor.block_on(workload.run(&rt, &|client| book.watch(fs.clone(), client)))?;
+    let worked =
+        executor.block_on(workload.run(&rt, &|client| recorder.watch(fs.clone(), client)))?;
     worked.map_err(CrashError::Work)?;
     drop((executor, rt, fs));
-    let unmounted = book.unmount(|| mounted.finish().map_err(FsError::corrupt));
+    let unmounted = recorder.unmount(|| mounted.finish().map_err(FsError::corrupt));
     let (recording, seen) = unmounted.map_err(|e| CrashError::Work(e.to_string()))?;
-    let mut history = book.history();
+    let mut history = recorder.history();
     let (writes, events) = requests(&recording, &seen.rows);
     count_events(&mut history, &recording, from, &events);
     Ok(run(config.model, recording, writes, events, Arc::new(history)))
@@ -63,17 +66,21 @@ pub fn record<W: Workload>(
 ///
 /// # Errors
 /// There is no device, or it cannot be mounted.
-pub(crate) fn record_recovery(system: &System, image: &[u8], of: &Run) -> Result<Run, LiveError> {
+pub(crate) fn record_recovery(
+    system: &KernelSystem,
+    image: &[u8],
+    of: &Run,
+) -> Result<Run, LiveError> {
     let _turn = system.turn();
-    let setup = Setup::in_memory(system.bytes);
-    let mounted = Mounted::of_image(&live(system), with_rows(), setup, image, system.repair)?;
+    let setup = DeviceSetup::in_memory(system.bytes);
+    let mounted = KernelMount::of_image(&live(system), with_rows(), setup, image, system.repair)?;
     let (recording, seen) = mounted.finish()?;
     let (writes, events) = requests(&recording, &seen.rows);
     Ok(run(of.model, recording, writes, events, of.history.clone()))
 }
 
-fn live(system: &System) -> ordo_live::kernel::System {
-    ordo_live::kernel::System {
+fn live(system: &KernelSystem) -> ordo_live::kernel::LiveSystem {
+    ordo_live::kernel::LiveSystem {
         name: system.kind.into(),
         mkfs: system.mkfs.iter().map(ToString::to_string).collect(),
         options: system.options.into(),
@@ -86,7 +93,7 @@ fn with_rows() -> Wanted {
 }
 
 fn run(
-    model: Model,
+    model: CrashModel,
     recording: Recording,
     writes: Vec<Write>,
     events: Vec<(Time, Event)>,
@@ -98,20 +105,20 @@ fn run(
 }
 
 /// All writes of a recording, with names from `rows`, and all events with their times, in order.
-pub fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time, Event)>) {
-    let mut names: BTreeMap<u64, Vec<&Block>> = BTreeMap::new();
+pub fn requests(recording: &Recording, rows: &[BlockRow]) -> (Vec<Write>, Vec<(Time, Event)>) {
+    let mut names: BTreeMap<u64, Vec<&BlockRow>> = BTreeMap::new();
     rows.iter().for_each(|row| names.entry(row.request).or_default().push(row));
     let (mut writes, mut events) = (Vec::new(), Vec::new());
     for (n, request) in recording.trace.requests().iter().enumerate() {
         let id = n as u64;
         let zeros;
         let data = match (request.op, recording.trace.data(request)) {
-            (Op::Write, Some(data)) => data,
-            (Op::WriteZeroes, _) => {
+            (RequestOp::Write, Some(data)) => data,
+            (RequestOp::WriteZeroes, _) => {
                 zeros = vec![0; request.len as usize];
                 &zeros
             }
-            (Op::Flush, _) => {
+            (RequestOp::Flush, _) => {
                 events.push((request.issued, Event::FlushIssued { disk: 0, id }));
                 let end = request.end.filter(|end| end.ok);
                 events.extend(end.map(|end| (end.at, Event::Flushed { disk: 0, id })));
@@ -141,7 +148,7 @@ pub fn requests(recording: &Recording, rows: &[Block]) -> (Vec<Write>, Vec<(Time
 }
 
 /// The description of a write in words.
-fn name(blocks: &[&Block], offset: u64) -> String {
+fn name(blocks: &[&BlockRow], offset: u64) -> String {
     let mut parts: Vec<String> = Vec::new();
     for block in blocks {
         let mut words = block.piece.map_or_else(|| block.kind.to_string(), str::to_string);

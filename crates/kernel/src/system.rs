@@ -7,7 +7,7 @@ use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_crash::disk::Scratch;
 use ordo_crash::{
-    Config, CrashError, DiskFormat, Promise, Question, Run, Scheme, Verdict, Volume, Workload,
+    Config, CrashError, DiskFormat, Promise, Question, Run, RunWorkload, Scheme, Verdict, Volume,
 };
 use ordo_runtime::Runtime;
 
@@ -15,7 +15,7 @@ use crate::judge;
 
 /// A kernel file system in one of its modes.
 #[derive(Clone, Copy, Debug)]
-pub struct System {
+pub struct KernelSystem {
     /// The name by which a user chooses it.
     pub name: &'static str,
     /// The kernel's name for it.
@@ -43,7 +43,7 @@ pub struct System {
 
 const E2FSCK: &[&str] = &["e2fsck", "-f", "-n"];
 const SMALL: &[&str] = &["-b", "1024", "-I", "256"];
-const EXT: System = System {
+const EXT: KernelSystem = KernelSystem {
     name: "ext4",
     kind: "ext4",
     mkfs: SMALL,
@@ -57,13 +57,13 @@ const EXT: System = System {
     held_to: None,
 };
 
-impl System {
+impl KernelSystem {
     /// All file systems.
-    pub const ALL: [System; 7] = [
-        System { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
-        System { name: "ext3", kind: "ext3", ..EXT },
-        System { name: "ext3-journal", kind: "ext3", options: "data=journal", ..EXT },
-        System {
+    pub const ALL: [KernelSystem; 7] = [
+        KernelSystem { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
+        KernelSystem { name: "ext3", kind: "ext3", ..EXT },
+        KernelSystem { name: "ext3-journal", kind: "ext3", options: "data=journal", ..EXT },
+        KernelSystem {
             name: "ext3-writeback",
             kind: "ext3",
             options: "data=writeback",
@@ -71,7 +71,7 @@ impl System {
             ..EXT
         },
         EXT,
-        System {
+        KernelSystem {
             name: "xfs",
             kind: "xfs",
             mkfs: &[],
@@ -79,7 +79,7 @@ impl System {
             check: &["xfs_repair", "-n"],
             ..EXT
         },
-        System {
+        KernelSystem {
             name: "btrfs",
             kind: "btrfs",
             mkfs: &[],
@@ -92,13 +92,13 @@ impl System {
     ];
 
     /// The file system with this name.
-    pub fn by_name(name: &str) -> Option<System> {
-        System::ALL.into_iter().find(|system| system.name == name)
+    pub fn by_name(name: &str) -> Option<KernelSystem> {
+        KernelSystem::ALL.into_iter().find(|system| system.name == name)
     }
 
     /// The same file system, held to another promise.
-    pub fn holding(self, promise: Promise) -> System {
-        System { held_to: Some(promise), ..self }
+    pub fn holding(self, promise: Promise) -> KernelSystem {
+        KernelSystem { held_to: Some(promise), ..self }
     }
 
     /// A lock to hold while one is mounted, where only one may be.
@@ -116,7 +116,7 @@ impl System {
 /// The error for parts of [`Scheme`] that this process does not have.
 const ELSEWHERE: &str = "a file system of the kernel's is made and mounted by the kernel";
 
-impl Scheme for System {
+impl Scheme for KernelSystem {
     fn name(&self) -> &str {
         self.name
     }
@@ -157,7 +157,7 @@ impl Scheme for System {
         Err(ELSEWHERE.into())
     }
 
-    fn record<W: Workload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
+    fn record<W: RunWorkload>(&self, workload: &W, config: &Config) -> Result<Run, CrashError> {
         crate::record(self, workload, config)
     }
 

@@ -6,14 +6,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ordo_crash::{Budget, Config, Model, Outcome, Promise, Script, explore, life};
-use ordo_kernel::System;
+use ordo_crash::{Budget, Config, CrashModel, Outcome, Promise, Script, cycle, explore};
+use ordo_kernel::KernelSystem;
 
 /// A lock for one test at a time, since mkfs.btrfs looks at all loop devices of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// btrfs, where this machine can mount it.
-fn btrfs() -> Option<(System, MutexGuard<'static, ()>)> {
+fn btrfs() -> Option<(KernelSystem, MutexGuard<'static, ()>)> {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let tools = ["mkfs.btrfs", "btrfs"].map(|t| ordo_testkit::judge(t, &["--version"]).is_some());
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -21,7 +21,7 @@ fn btrfs() -> Option<(System, MutexGuard<'static, ()>)> {
     if root && tools == [true, true] && known && std::path::Path::new("/dev/loop-control").exists()
     {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        return System::by_name("btrfs").map(|btrfs| (btrfs, alone));
+        return KernelSystem::by_name("btrfs").map(|btrfs| (btrfs, alone));
     }
     ordo_testkit::skip(
         "crashing btrfs needs root, loop devices, a kernel with btrfs, and btrfs-progs",
@@ -29,8 +29,8 @@ fn btrfs() -> Option<(System, MutexGuard<'static, ()>)> {
     None
 }
 
-fn crash(system: &System, seed: u64, budget: &Budget) -> Outcome {
-    explore(system, &Script::random(seed, 2, 60), &Config::new(seed, Model::Volatile), budget)
+fn crash(system: &KernelSystem, seed: u64, budget: &Budget) -> Outcome {
+    explore(system, &Script::random(seed, 2, 60), &Config::new(seed, CrashModel::Volatile), budget)
         .unwrap()
 }
 
@@ -77,14 +77,14 @@ fn what_was_not_synced_is_missed() {
 /// Catches a second crash cycle that confuses the state after the first crash with the workload's own changes, or
 /// ignores it.
 #[test]
-fn a_life_goes_on_where_the_one_before_ended() {
+fn a_crash_cycle_goes_on_where_the_one_before_ended() {
     let Some((btrfs, _alone)) = btrfs() else { return };
     let budget = Budget { states: 8, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let work = |seed| Script::random(seed, 2, 40);
-    let config = Config::new(6, Model::Volatile);
-    let outcomes = life::explore(&btrfs, work, &config, &budget, 3).unwrap();
-    assert!(outcomes.len() > 1, "the first life has an end");
-    for (outcome, life) in outcomes.iter().zip(1..) {
-        expect_kept(outcome, &format!("life {life}"));
+    let config = Config::new(6, CrashModel::Volatile);
+    let outcomes = cycle::explore(&btrfs, work, &config, &budget, 3).unwrap();
+    assert!(outcomes.len() > 1, "the first cycle has an end");
+    for (outcome, cycle) in outcomes.iter().zip(1..) {
+        expect_kept(outcome, &format!("cycle {cycle}"));
     }
 }

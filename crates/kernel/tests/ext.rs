@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use ordo_crash::kept::{pack, unpack};
 use ordo_crash::{
-    Budget, Config, Model, Outcome, Promise, Script, explore, explore_run, judge_path, life, record,
+    Budget, Config, CrashModel, Outcome, Promise, Script, cycle, explore, explore_run, judge_path,
+    record,
 };
-use ordo_kernel::System;
+use ordo_kernel::KernelSystem;
 
 fn crash(name: &str, seed: u64, states: usize) -> Outcome {
-    let system = System::by_name(name).unwrap();
-    let config = Config::new(seed, Model::Volatile);
+    let system = KernelSystem::by_name(name).unwrap();
+    let config = Config::new(seed, CrashModel::Volatile);
     let budget = Budget { states, usable_every: 20, recovery_every: 0, ..Budget::default() };
     explore(&system, &Script::random(seed, 2, 80), &config, &budget).unwrap()
 }
@@ -66,7 +67,7 @@ fn recovery_is_cut_off() {
     if !is_possible() {
         return;
     }
-    let ext3 = System::by_name("ext3").unwrap();
+    let ext3 = KernelSystem::by_name("ext3").unwrap();
     let budget = Budget {
         states: 12,
         usable_every: 0,
@@ -75,7 +76,7 @@ fn recovery_is_cut_off() {
         ..Budget::default()
     };
     let script = Script::random(4, 2, 60);
-    let outcome = explore(&ext3, &script, &Config::new(4, Model::Volatile), &budget).unwrap();
+    let outcome = explore(&ext3, &script, &Config::new(4, CrashModel::Volatile), &budget).unwrap();
     outcome.expect_kept("ext3, recovery cut off");
     assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
 }
@@ -83,19 +84,19 @@ fn recovery_is_cut_off() {
 /// The state after one crash and the kernel's later changes are judged after the next crash. Catches a state that is
 /// confused with the workload's own changes, or ignored.
 #[test]
-fn a_life_goes_on_where_the_one_before_ended() {
+fn a_crash_cycle_goes_on_where_the_one_before_ended() {
     if !is_possible() {
         return;
     }
     let budget = Budget { states: 12, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let work = |seed| Script::random(seed, 2, 40);
     for name in ["ext2", "ext3"] {
-        let system = System::by_name(name).unwrap();
-        let config = Config::new(6, Model::Volatile);
-        let outcomes = life::explore(&system, work, &config, &budget, 3).unwrap();
+        let system = KernelSystem::by_name(name).unwrap();
+        let config = Config::new(6, CrashModel::Volatile);
+        let outcomes = cycle::explore(&system, work, &config, &budget, 3).unwrap();
         assert_eq!(outcomes.len(), 3, "{name}");
-        for (outcome, life) in outcomes.iter().zip(1..) {
-            outcome.expect_kept(&format!("{name}, life {life}"));
+        for (outcome, cycle) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("{name}, cycle {cycle}"));
         }
     }
 }
@@ -107,8 +108,9 @@ fn a_failure_is_seen_again_from_what_was_kept() {
         return;
     }
     // The promise is one that ext2 never made, so it surely fails.
-    let ext2 = System::by_name("ext2").unwrap().holding(Promise::journal(true));
-    let run = record(&ext2, &Script::random(5, 2, 60), &Config::new(5, Model::Volatile)).unwrap();
+    let ext2 = KernelSystem::by_name("ext2").unwrap().holding(Promise::journal(true));
+    let run =
+        record(&ext2, &Script::random(5, 2, 60), &Config::new(5, CrashModel::Volatile)).unwrap();
     let budget = Budget { states: 30, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let outcome = explore_run(&ext2, &Arc::new(run.clone()), 5, &budget);
     let failure = outcome.failures.first().expect("without a journal names are lost");

@@ -15,8 +15,8 @@ use ordo_format::lfs::{LfsInode, Superblock};
 use ordo_vfs::FileType;
 
 use crate::LfsError;
-use crate::error::What;
-use crate::superblock::Kind;
+use crate::error::LogDamage;
+use crate::superblock::VolumeKind;
 
 bitflags::bitflags! {
     /// The rules that keep two devices in order. Each can be switched off, to show what it does.
@@ -48,6 +48,28 @@ pub struct DataSide {
     pub places: Box<dyn DataPlaces>,
     /// The rules: all of them, but for experiments.
     pub rules: DualRules,
+    /// How the log's metadata is kept together and read.
+    pub locality: Locality,
+}
+
+/// Mechanisms that keep metadata together in the log and read it together. Each can be off.
+///
+/// Source: Piernas and others (2007), section 2.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locality {
+    /// Blocks of the log that are read in one request where one of them is missing from memory; the others are next to it, most
+    /// of them before it. 0 or 1: none is read with it.
+    pub prefetch: u32,
+    /// In a write-out, files come in inverse order of their last change, each with its blocks in inverse order and then its
+    /// indirect blocks; inodes come in the same order of files. Otherwise all come in the order of their numbers.
+    pub inverse: bool,
+    /// Blocks of metadata in a second, at most, that are written anew because they were read. 0: none.
+    pub relocate: u32,
+}
+
+impl Locality {
+    /// None of them.
+    pub const NONE: Locality = Locality { prefetch: 0, inverse: false, relocate: 0 };
 }
 
 /// How much of the data device is free, in blocks.
@@ -109,7 +131,7 @@ pub trait DataPlaces {
 
 impl DataDevice {
     /// Reads a block of contents for a reader.
-    pub(crate) async fn read(&self, what: What, addr: i64) -> Result<Vec<u8>, LfsError> {
+    pub(crate) async fn read(&self, what: LogDamage, addr: i64) -> Result<Vec<u8>, LfsError> {
         if !self.shape.holds(addr) {
             return Err(LfsError::Contents { what, addr, blocks: self.shape.blocks });
         }
@@ -149,8 +171,8 @@ impl DataDevice {
 }
 
 /// The kind of superblock that goes with a data device, or without one.
-pub(crate) fn kind_of<T>(data: Option<&T>) -> Kind {
-    if data.is_some() { Kind::Dual } else { Kind::Lfs }
+pub(crate) fn kind_of<T>(data: Option<&T>) -> VolumeKind {
+    if data.is_some() { VolumeKind::Dual } else { VolumeKind::Lfs }
 }
 
 /// Whether an inode's contents are apart from the log where there is a data device.

@@ -9,13 +9,13 @@ use rustc_hash::FxHashMap;
 
 use crate::LfsError;
 use crate::data::{DataDevice, is_regular};
-use crate::error::What;
+use crate::error::LogDamage;
 
 /// The most metadata that is kept in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// A device, and the superblock with its geometry.
-pub struct Disk {
+pub struct LogDisk {
     pub device: Device,
     pub sb: Superblock,
     /// The device with the contents of regular files, where the log does not have them.
@@ -24,9 +24,9 @@ pub struct Disk {
     cached: Cell<usize>,
 }
 
-impl Disk {
-    pub fn new(device: Device, sb: Superblock, data: Option<DataDevice>) -> Disk {
-        Disk { device, sb, data, cache: RefCell::default(), cached: Cell::new(0) }
+impl LogDisk {
+    pub fn new(device: Device, sb: Superblock, data: Option<DataDevice>) -> LogDisk {
+        LogDisk { device, sb, data, cache: RefCell::default(), cached: Cell::new(0) }
     }
 
     /// The device with an inode's contents, where the log does not have them.
@@ -36,7 +36,7 @@ impl Disk {
     }
 
     /// Reads `frags` fragments at `addr`, which must be inside of the log.
-    pub async fn read(&self, what: What, addr: i64, frags: u32) -> Result<Vec<u8>, LfsError> {
+    pub async fn read(&self, what: LogDamage, addr: i64, frags: u32) -> Result<Vec<u8>, LfsError> {
         if !self.sb.is_log(addr, frags) {
             return Err(LfsError::Address { what, addr, frags });
         }
@@ -57,7 +57,12 @@ impl Disk {
     }
 
     /// The same for metadata, which are kept in memory for the next time.
-    pub async fn metadata(&self, what: What, addr: i64, bytes: u32) -> Result<Rc<[u8]>, LfsError> {
+    pub async fn metadata(
+        &self,
+        what: LogDamage,
+        addr: i64,
+        bytes: u32,
+    ) -> Result<Rc<[u8]>, LfsError> {
         if let Some(found) = self.cache.borrow().get(&addr)
             && found.len() == bytes as usize
         {

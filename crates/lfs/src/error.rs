@@ -31,7 +31,7 @@ pub enum LfsError {
     #[error("{what}: {frags} fragments at {addr} are not inside of a segment")]
     Address {
         /// What should be there.
-        what: What,
+        what: LogDamage,
         /// The address.
         addr: i64,
         /// Fragments.
@@ -43,7 +43,7 @@ pub enum LfsError {
     )]
     Contents {
         /// What should be there.
-        what: What,
+        what: LogDamage,
         /// The pointer.
         addr: i64,
         /// Blocks of the device.
@@ -135,18 +135,18 @@ pub enum LfsError {
 
 /// What an address should lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum LogDamage {
     /// A block of inodes, for this one.
     Inode(u64),
     /// A file's block, by its logical number.
     Block(u64, i64),
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for LogDamage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            What::Inode(ino) => write!(f, "inode {ino}"),
-            What::Block(ino, lbn) => write!(f, "inode {ino}, block {lbn}"),
+            LogDamage::Inode(ino) => write!(f, "inode {ino}"),
+            LogDamage::Block(ino, lbn) => write!(f, "inode {ino}, block {lbn}"),
         }
     }
 }

@@ -45,7 +45,7 @@ impl FileSystem for LfsReader {
         Err(READ_ONLY.into())
     }
 
-    async fn make(&self, _dir: Ino, _name: &[u8], _new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn create(&self, _dir: Ino, _name: &[u8], _new: &NewNode<'_>) -> FsResult<Attr> {
         Err(READ_ONLY.into())
     }
 

@@ -4,7 +4,7 @@ use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::flag};
 
 use crate::LfsError;
-use crate::disk::Disk;
+use crate::disk::LogDisk;
 
 /// A whole partial segment that follows the one before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum LogEnd {
 }
 
 /// The log behind a checkpoint.
-pub struct Log {
+pub struct LogScan {
     /// Its partial segments, without those at the end that a later one should have completed.
     pub psegs: Vec<PartialSegment>,
     /// The number of partial segments at the end whose continuation is missing.
@@ -46,11 +46,11 @@ pub struct Log {
 fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
     // At the end of a full segment, `at` is the start of the following one, but the log continues at `next`.
     let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
-    let room = inside.map_or(0, |s| sb.segment_start(s + 1) - at);
+    let space = inside.map_or(0, |s| sb.segment_start(s + 1) - at);
     let at_start = sb.segment_of(at).filter(|s| sb.segment_data(*s) == at);
-    let here = (room > sb.block_frags() || at_start.is_some()).then_some(at);
+    let here = (space > sb.block_frags() || at_start.is_some()).then_some(at);
     let start = sb.segment_of(next).filter(|s| sb.segment_start(*s) == next);
-    let is_close = room <= sb.block_frags() + i64::from(sb.sumsize / sb.fsize);
+    let is_close = space <= sb.block_frags() + i64::from(sb.sumsize / sb.fsize);
     [here, start.filter(|_| is_close).map(|s| sb.segment_data(s))]
 }
 
@@ -58,9 +58,9 @@ fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
 ///
 /// # Errors
 /// The device failed.
-pub async fn read(disk: &Disk) -> Result<Log, LfsError> {
+pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     let sb = &disk.sb;
-    let mut out = Log { psegs: Vec::new(), incomplete: 0, end: LogEnd::Nothing };
+    let mut out = LogScan { psegs: Vec::new(), incomplete: 0, end: LogEnd::Nothing };
     if sb.pflags & PF_CLEAN != 0 {
         out.end = LogEnd::Clean;
         return Ok(out);
@@ -93,7 +93,7 @@ pub async fn read(disk: &Disk) -> Result<Log, LfsError> {
 
 /// The partial segment at `at`, if it has this serial number and is whole.
 async fn one(
-    disk: &Disk,
+    disk: &LogDisk,
     at: i64,
     serial: u64,
 ) -> Result<Result<PartialSegment, LogEnd>, LfsError> {

@@ -5,9 +5,9 @@ use ordo_format::lfs::{
 };
 
 use crate::LfsError;
-use crate::disk::Disk;
-use crate::error::What;
-use crate::roll::Changes;
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
+use crate::roll::RollChanges;
 
 /// An inode and its bytes, which include the target of a short link.
 #[derive(Clone, Debug)]
@@ -17,9 +17,9 @@ pub struct Loaded {
 }
 
 /// Reads the inode `ino` from the block at `addr`.
-pub async fn load(disk: &Disk, ino: u64, addr: i64) -> Result<Loaded, LfsError> {
+pub async fn load(disk: &LogDisk, ino: u64, addr: i64) -> Result<Loaded, LfsError> {
     let sb = &disk.sb;
-    let block = disk.metadata(What::Inode(ino), addr, sb.ibsize).await?;
+    let block = disk.metadata(LogDamage::Inode(ino), addr, sb.ibsize).await?;
     let at = inode::find(sb.width, &block, ino).ok_or(LfsError::InodeMissing { ino, addr })?;
     let raw = block[at..at + sb.width.inode_size()].to_vec();
     let inode = LfsInode::read(sb.width, &raw);
@@ -30,7 +30,7 @@ pub async fn load(disk: &Disk, ino: u64, addr: i64) -> Result<Loaded, LfsError> 
 }
 
 /// The IFILE's inode, with a checked size.
-pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
+pub async fn load_ifile(disk: &LogDisk) -> Result<LfsInode, LfsError> {
     let sb = &disk.sb;
     let inode = load(disk, IFILE_INO, sb.idaddr).await?.inode;
     let size = inode.size;
@@ -45,7 +45,7 @@ pub async fn load_ifile(disk: &Disk) -> Result<LfsInode, LfsError> {
 
 /// The result of looking for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum MappedBlock {
     /// The block is at this address.
     At(i64),
     /// The block is in a hole, which reaches at least to this block.
@@ -53,7 +53,7 @@ pub enum Block {
 }
 
 /// Finds a block of a file.
-pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsError> {
+pub async fn find(disk: &LogDisk, inode: &LfsInode, lbn: u64) -> Result<MappedBlock, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
     let nindir = u64::from(sb.nindir);
     let Some(path) = i64::try_from(lbn).ok().and_then(|l| lbn::path(l, nindir)) else {
@@ -65,27 +65,27 @@ pub async fn find(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Block, LfsE
             let span = nindir.saturating_pow((path.depth - above) as u32);
             let start = path.slot.checked_sub(NDADDR).map_or(lbn, |tree| lbn::trees(nindir)[tree]);
             let next = start.saturating_add(((lbn - start) / span + 1).saturating_mul(span));
-            return Ok(Block::Hole(next));
+            return Ok(MappedBlock::Hole(next));
         }
         if above < path.depth {
-            let what = What::Block(ino, -(above as i64 + 1));
+            let what = LogDamage::Block(ino, -(above as i64 + 1));
             let block = disk.metadata(what, addr, sb.bsize).await?;
             addr = sb.width.pointer(&block, path.offsets[above] * sb.width.pointer_size());
         }
     }
-    Ok(Block::At(addr))
+    Ok(MappedBlock::At(addr))
 }
 
 /// The address of a block of a file; `None` for a hole.
-pub async fn address(disk: &Disk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
+pub async fn address(disk: &LogDisk, inode: &LfsInode, lbn: u64) -> Result<Option<i64>, LfsError> {
     Ok(match find(disk, inode, lbn).await? {
-        Block::At(addr) => Some(addr),
-        Block::Hole(_) => None,
+        MappedBlock::At(addr) => Some(addr),
+        MappedBlock::Hole(_) => None,
     })
 }
 
 /// The IFILE's entry of an inode, at the checkpoint.
-pub async fn entry(disk: &Disk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry, LfsError> {
+pub async fn entry(disk: &LogDisk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry, LfsError> {
     let sb = &disk.sb;
     let count = sb.inodes_in(ifile.size);
     if ino >= count {
@@ -94,16 +94,16 @@ pub async fn entry(disk: &Disk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry
     let at = sb.entry_at(ino);
     let (lbn, within) = (at / u64::from(sb.bsize), (at % u64::from(sb.bsize)) as usize);
     let addr = address(disk, ifile, lbn).await?.ok_or(LfsError::IfileHole { lbn })?;
-    let what = What::Block(IFILE_INO, lbn as i64);
+    let what = LogDamage::Block(IFILE_INO, lbn as i64);
     let block = disk.metadata(what, addr, sb.bsize).await?;
     Ok(IfileEntry::read(sb.width, &block[within..]))
 }
 
 /// The address of an inode's block after rolling forward; `None` for a free inode.
 pub async fn locate(
-    disk: &Disk,
+    disk: &LogDisk,
     ifile: &LfsInode,
-    changes: &Changes,
+    changes: &RollChanges,
     ino: u64,
 ) -> Result<Option<i64>, LfsError> {
     if ino <= IFILE_INO || changes.removed.contains(&ino) {

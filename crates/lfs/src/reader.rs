@@ -7,17 +7,17 @@ use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, StatFs, Timestamp};
 
 use crate::LfsError;
 use crate::data::{DataDevice, kind_of};
-use crate::disk::Disk;
-use crate::error::What;
-use crate::map::{self, Block, Loaded};
-use crate::roll::{self, Changes, RolledForward};
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
+use crate::map::{self, Loaded, MappedBlock};
+use crate::roll::{self, RollChanges, RolledForward};
 use crate::superblock;
 
 /// A read-only file system, in the state of its last checkpoint and the log behind it.
 pub struct LfsReader {
-    disk: Disk,
+    disk: LogDisk,
     ifile: LfsInode,
-    changes: Changes,
+    changes: RollChanges,
     rolled: RolledForward,
     /// Free blocks of the data device at the checkpoint.
     data_free: u64,
@@ -48,7 +48,7 @@ impl LfsReader {
         if let Some(data) = &data {
             data.fits(&found.sb)?;
         }
-        let disk = Disk::new(device, found.sb, data);
+        let disk = LogDisk::new(device, found.sb, data);
         let ifile = map::load_ifile(&disk).await?;
         let (rolled, changes) = roll::forward(&disk).await?;
         let mut reader = LfsReader { disk, ifile, changes, rolled, data_free: 0 };
@@ -188,9 +188,9 @@ impl LfsReader {
             return Ok(None);
         }
         Ok(match map::find(&self.disk, inode, lbn).await? {
-            Block::At(_) => None,
-            Block::Hole(_) if has_changes => Some(lbn + 1),
-            Block::Hole(next) => Some(next),
+            MappedBlock::At(_) => None,
+            MappedBlock::Hole(_) if has_changes => Some(lbn + 1),
+            MappedBlock::Hole(next) => Some(next),
         })
     }
 
@@ -201,7 +201,7 @@ impl LfsReader {
         lbn: u64,
     ) -> Result<Option<Vec<u8>>, LfsError> {
         let Some((addr, bytes)) = self.locate_block(inode, lbn).await? else { return Ok(None) };
-        let what = What::Block(inode.inumber, lbn as i64);
+        let what = LogDamage::Block(inode.inumber, lbn as i64);
         Ok(Some(match self.disk.apart(inode) {
             Some(data) => data.read(what, addr).await?,
             None => self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock};
 
 use crate::LfsError;
-use crate::disk::Disk;
-use crate::error::What;
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
 use crate::log::{self, LogEnd};
 
 /// A description of the log behind the checkpoint.
@@ -29,7 +29,7 @@ type Blocks = BTreeMap<i64, (i64, u32)>;
 
 /// The changes.
 #[derive(Default)]
-pub struct Changes {
+pub struct RollChanges {
     /// The address of each inode's block.
     pub inodes: BTreeMap<u64, i64>,
     /// Inodes of removed files.
@@ -42,10 +42,10 @@ pub struct Changes {
 ///
 /// # Errors
 /// The device failed.
-pub async fn forward(disk: &Disk) -> Result<(RolledForward, Changes), LfsError> {
+pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), LfsError> {
     let found = log::read(disk).await?;
     let sb = &disk.sb;
-    let mut changes = Changes::default();
+    let mut changes = RollChanges::default();
     for pseg in &found.psegs {
         for block in &pseg.blocks {
             match *block {
@@ -73,12 +73,12 @@ pub async fn forward(disk: &Disk) -> Result<(RolledForward, Changes), LfsError> 
     Ok((said, changes))
 }
 
-impl Changes {
+impl RollChanges {
     /// An inode in the log describes the file at that time, with all its pointers. It includes all blocks
     /// before it.
-    async fn take_inodes(&mut self, disk: &Disk, addr: i64) -> Result<(), LfsError> {
+    async fn take_inodes(&mut self, disk: &LogDisk, addr: i64) -> Result<(), LfsError> {
         let sb = &disk.sb;
-        let block = disk.read(What::Inode(0), addr, sb.ibsize / sb.fsize).await?;
+        let block = disk.read(LogDamage::Inode(0), addr, sb.ibsize / sb.fsize).await?;
         for raw in block.chunks_exact(sb.width.inode_size()) {
             let inode = LfsInode::read(sb.width, raw);
             let ino = inode.inumber;

@@ -26,18 +26,18 @@ pub struct FoundSuperblock {
 
 /// Whose superblocks are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VolumeKind {
     /// LFS's.
     Lfs,
     /// DualFS's, of its metadata log.
     Dual,
 }
 
-impl Kind {
+impl VolumeKind {
     fn read(self, bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         match self {
-            Kind::Lfs => Superblock::read(bytes),
-            Kind::Dual => Superblock::read_dual(bytes),
+            VolumeKind::Lfs => Superblock::read(bytes),
+            VolumeKind::Dual => Superblock::read_dual(bytes),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Kind {
 async fn read(
     device: &Device,
     at: u64,
-    kind: Kind,
+    kind: VolumeKind,
 ) -> Result<Result<Superblock, SuperblockError>, LfsError> {
     let geometry = device.geometry();
     let len = SUPERBLOCK_SIZE.max(geometry.sector as usize);
@@ -60,7 +60,7 @@ async fn read(
 /// # Errors
 /// The device failed.
 pub async fn probe(device: &Device) -> Result<bool, LfsError> {
-    let found = read(device, LABEL_BYTES, Kind::Lfs).await?;
+    let found = read(device, LABEL_BYTES, VolumeKind::Lfs).await?;
     Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
 }
 
@@ -70,14 +70,14 @@ pub async fn probe(device: &Device) -> Result<bool, LfsError> {
 /// # Errors
 /// Neither can be used, the device is smaller than the file system, or it failed.
 pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
-    find_kind(device, Kind::Lfs).await
+    find_kind(device, VolumeKind::Lfs).await
 }
 
 /// The same for superblocks of either kind.
 ///
 /// # Errors
 /// As for [`find`].
-pub async fn find_kind(device: &Device, kind: Kind) -> Result<FoundSuperblock, LfsError> {
+pub async fn find_kind(device: &Device, kind: VolumeKind) -> Result<FoundSuperblock, LfsError> {
     let first = read(device, LABEL_BYTES, kind).await?;
     let found = match first {
         Ok(first) => {
@@ -125,7 +125,7 @@ fn is_same(one: &Superblock, other: &Superblock) -> bool {
 async fn search(
     device: &Device,
     error: SuperblockError,
-    kind: Kind,
+    kind: VolumeKind,
 ) -> Result<FoundSuperblock, LfsError> {
     let geometry = device.geometry();
     let (end, sector) = (geometry.bytes.min(FAR), geometry.sector as usize);

@@ -45,7 +45,7 @@ impl Log {
 
     async fn file(&self, number: u64, blocks: u64) -> Ino {
         let name = format!("f{number}").into_bytes();
-        let made = self.fs.make(self.fs.root(), &name, &NewNode::file(0o644)).await;
+        let made = self.fs.create(self.fs.root(), &name, &NewNode::file(0o644)).await;
         let ino = made.expect("there is space").ino;
         for block in 0..blocks {
             self.put(ino, block, number).await;
@@ -95,10 +95,10 @@ impl Log {
     }
 }
 
-fn run(story: impl AsyncFnOnce(Runtime)) {
+fn run(scenario: impl AsyncFnOnce(Runtime)) {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
-    executor.block_on(story(rt)).expect("no deadlock");
+    executor.block_on(scenario(rt)).expect("no deadlock");
 }
 
 fn idle_after(seconds: u64, clean_low: u8) -> Cleaning {

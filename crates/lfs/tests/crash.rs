@@ -64,8 +64,8 @@ async fn step<F: FileSystem>(fs: &F, seed: u64) -> FsResult<()> {
     let (kind, offset) = (rng.random_range(0..10), rng.random_range(0..90_000));
     let root = fs.root();
     match kind {
-        0 | 1 => fs.make(root, &one, &NewNode::file(0o644)).await.map(drop),
-        2 => fs.make(root, &one, &NewNode::directory(0o755)).await.map(drop),
+        0 | 1 => fs.create(root, &one, &NewNode::file(0o644)).await.map(drop),
+        2 => fs.create(root, &one, &NewNode::directory(0o755)).await.map(drop),
         3 => fs.unlink(root, &one).await,
         4 => fs.rmdir(root, &one).await,
         5 => fs.rename(root, &one, root, &other, RenameMode::Replace).await,
@@ -184,7 +184,7 @@ fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), Str
             }
         }
         found?;
-        fs.make(fs.root(), b"after", &NewNode::file(0o600)).await.map_err(|e| e.to_string())?;
+        fs.create(fs.root(), b"after", &NewNode::file(0o600)).await.map_err(|e| e.to_string())?;
         fs.unmount().await.map_err(|e| e.to_string())?;
         let report = LfsChecker::new(disk, Repair::No).run().await.map_err(|e| e.to_string())?;
         if report.is_consistent() { Ok(()) } else { Err(format!("{:?}", report.findings)) }

@@ -15,7 +15,7 @@ use ordo_check::lfs::LfsChecker;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_lfs::{LfsReader, LogEnd};
 use ordo_runtime::Executor;
-use ordo_vfs::tree::{Limits, Visit, Walk};
+use ordo_vfs::tree::{Visit, Walk, WalkLimits};
 use ordo_vfs::{Attr, FileSystem, FileType};
 
 fn image(name: &str) -> Option<Vec<u8>> {
@@ -100,7 +100,7 @@ async fn contents(fs: &LfsReader, attr: &Attr) -> Vec<u8> {
 async fn tree(fs: &LfsReader) -> Vec<String> {
     let mut lines = vec![line(&fs.getattr(fs.root()).await.unwrap(), "/")];
     let mut files = Vec::new();
-    let mut walk = Walk::new(fs, fs.root(), Limits::default()).await.unwrap();
+    let mut walk = Walk::new(fs, fs.root(), WalkLimits::default()).await.unwrap();
     while let Some(visit) = walk.next().await.unwrap() {
         let Visit::Enter(entry) = visit else { continue };
         let path = format!("/{}", String::from_utf8(entry.path).unwrap().trim_start_matches('/'));

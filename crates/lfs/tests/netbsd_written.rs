@@ -21,7 +21,7 @@ async fn work<F: FileSystem>(fs: &F) {
     for round in 0..3u32 {
         for n in 0..40u32 {
             let name = format!("ours-{n}").into_bytes();
-            let made = match fs.make(root, &name, &NewNode::file(0o644)).await {
+            let made = match fs.create(root, &name, &NewNode::file(0o644)).await {
                 Err(error) if error.errno == Errno::Exists => fs.lookup(root, &name).await,
                 made => made,
             };

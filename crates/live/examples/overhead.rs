@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ordo_live::watching::{Into, Wanted, take, watching};
-use ordo_pseudo::{Keep, Place, Session, Setup};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Session, Transport};
 
 const IMAGE: u64 = 768 << 20;
 const DATA: usize = 384 << 20;
@@ -85,9 +85,9 @@ fn bare(path: &Path, folder: &Path, work: fn(&Path)) -> f64 {
 fn watched(path: &Path, folder: &Path, work: fn(&Path), named: bool) -> f64 {
     let seen = Into::default();
     let observer = watching(Wanted::default(), Arc::clone(&seen));
-    let setup = Setup {
+    let setup = DeviceSetup {
         observer: named.then_some(observer),
-        ..Setup::new(Place::Path(path.to_owned()), Keep::Last(1))
+        ..DeviceSetup::new(Transport::Path(path.to_owned()), KeepRequests::Last(1))
     };
     let session = Session::with(setup).expect("a pseudo-device: root, FUSE, losetup");
     session.start().expect("a server");

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ordo_pseudo::{PseudoError, Recording, Session, Setup};
+use ordo_pseudo::{DeviceSetup, PseudoError, Recording, Session};
 
-use crate::watching::{Into, Seen, Wanted, take, watching};
+use crate::watching::{Into, Wanted, WatchedTraffic, take, watching};
 
 /// The file systems that can be made, each with its mkfs command.
 const MAKERS: [(&str, &[&str]); 8] = [
@@ -71,7 +71,7 @@ pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
 
 /// A file system to make, and how to mount it.
 #[derive(Clone, Debug)]
-pub struct System {
+pub struct LiveSystem {
     /// Its name.
     pub name: String,
     /// Additional arguments for mkfs.
@@ -140,23 +140,27 @@ pub fn look_into<T>(
 }
 
 /// A file system that is mounted on a pseudo-device and recorded.
-pub struct Mounted {
+pub struct KernelMount {
     session: Option<Session>,
     folder: tempfile::TempDir,
     seen: Into,
 }
 
-impl Mounted {
+impl KernelMount {
     /// Makes a file system and mounts it; recording begins before the mount.
     ///
     /// # Errors
     /// There is no device, or the file system cannot be made or mounted.
-    pub fn new(system: &System, wanted: Wanted, setup: Setup) -> Result<Mounted, LiveError> {
+    pub fn new(
+        system: &LiveSystem,
+        wanted: Wanted,
+        setup: DeviceSetup,
+    ) -> Result<KernelMount, LiveError> {
         let Some((_, maker)) = MAKERS.iter().find(|(name, _)| *name == system.name) else {
             let known: Vec<&str> = MAKERS.iter().map(|(name, _)| *name).collect();
             return Err(LiveError::Name { name: system.name.clone(), known: known.join(", ") });
         };
-        Mounted::after(system, wanted, setup, |session, device| {
+        KernelMount::after(system, wanted, setup, |session, device| {
             let mut args: Vec<&str> = maker[1..].to_vec();
             args.extend(system.mkfs.iter().map(String::as_str));
             args.push(device);
@@ -172,13 +176,13 @@ impl Mounted {
     /// # Errors
     /// There is no device, or it cannot be repaired or mounted.
     pub fn of_image(
-        system: &System,
+        system: &LiveSystem,
         wanted: Wanted,
-        setup: Setup,
+        setup: DeviceSetup,
         image: &[u8],
         repair: Option<&[&str]>,
-    ) -> Result<Mounted, LiveError> {
-        Mounted::after(system, wanted, setup, |session, device| {
+    ) -> Result<KernelMount, LiveError> {
+        KernelMount::after(system, wanted, setup, |session, device| {
             put(image, device).map_err(|error| LiveError::Io { what: device.to_owned(), error })?;
             session.start()?;
             let Some([program, args @ ..]) = repair else { return Ok(()) };
@@ -189,21 +193,21 @@ impl Mounted {
 
     /// Mounts a pseudo-device after a step on it, such as mkfs or repair.
     fn after(
-        system: &System,
+        system: &LiveSystem,
         wanted: Wanted,
-        setup: Setup,
+        setup: DeviceSetup,
         prepare: impl FnOnce(&Session, &str) -> Result<(), LiveError>,
-    ) -> Result<Mounted, LiveError> {
+    ) -> Result<KernelMount, LiveError> {
         let seen = Into::default();
         let observer = Some(watching(wanted, Arc::clone(&seen)));
-        let session = Session::with(Setup { observer, ..setup })?;
+        let session = Session::with(DeviceSetup { observer, ..setup })?;
         let device = session.device().to_string_lossy().into_owned();
         prepare(&session, &device)?;
         let folder = folder()?;
         let dir = folder.path().to_string_lossy().into_owned();
         let options = format!("{}{}", system.options, one_of_many(&system.name));
         run("mount", &["-t", &system.name, "-o", &options, &device, &dir])?;
-        Ok(Mounted { session: Some(session), folder, seen })
+        Ok(KernelMount { session: Some(session), folder, seen })
     }
 
     /// The mount point.
@@ -235,7 +239,7 @@ impl Mounted {
     ///
     /// # Errors
     /// The file system is in use, or is not known.
-    pub fn finish(mut self) -> Result<(Recording, Seen), LiveError> {
+    pub fn finish(mut self) -> Result<(Recording, WatchedTraffic), LiveError> {
         unmount(&self.folder.path().to_string_lossy())?;
         let session = self.session.take().ok_or(LiveError::Unknown)?;
         let recording = session.finish()?;
@@ -245,7 +249,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for KernelMount {
     fn drop(&mut self) {
         if self.session.is_some() {
             // The unmount is lazy: a program that still uses the mount must not keep the device alive.

@@ -14,8 +14,8 @@
 //! All of this needs root, as the pseudo-device does.
 //!
 //! ```
-//! use ordo_live::rules::Rule;
-//! let rule: Rule = "drop journal after 3 journal_commit".parse().unwrap();
+//! use ordo_live::rules::WriteRule;
+//! let rule: WriteRule = "drop journal after 3 journal_commit".parse().unwrap();
 //! assert_eq!(rule.to_string(), "drop journal after 3 journal_commit");
 //! ```
 #![forbid(unsafe_code)]
@@ -25,6 +25,6 @@ pub mod kernel;
 pub mod rules;
 pub mod watching;
 
-pub use kernel::{LiveError, Mounted};
-pub use rules::{Rule, Rules};
-pub use watching::{Seen, Wanted};
+pub use kernel::{KernelMount, LiveError};
+pub use rules::{WriteRule, WriteRules};
+pub use watching::{Wanted, WatchedTraffic};

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ordo_block::Operation;
-use ordo_pseudo::Verdict;
-use ordo_sba::{Kinds, NoKind, Told};
+use ordo_pseudo::RequestDecision;
+use ordo_sba::{ClassifiedEvent, Kinds, NoKind};
 
 /// The action of a rule on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Action {
 
 /// A rule: `drop KIND [after N KIND]`, `delay KIND TIME [after N KIND]` or `fail KIND N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct WriteRule {
     /// The action.
     pub action: Action,
     /// The kinds of blocks whose writes it applies to.
@@ -32,7 +32,7 @@ pub struct Rule {
 
 /// The reason why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RuleError {
+pub enum WriteRuleError {
     /// The words are others, or of another number.
     #[error(
         "'{0}' is no rule; there are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
@@ -47,22 +47,22 @@ pub enum RuleError {
     Time(String),
 }
 
-fn time(word: &str) -> Result<Duration, RuleError> {
+fn time(word: &str) -> Result<Duration, WriteRuleError> {
     let (number, unit) = match (word.strip_suffix("ms"), word.strip_suffix('s')) {
         (Some(n), _) => (n, 1),
         (None, Some(n)) => (n, 1000),
-        _ => return Err(RuleError::Time(word.into())),
+        _ => return Err(WriteRuleError::Time(word.into())),
     };
-    let number = number.parse::<u32>().map_err(|_| RuleError::Time(word.into()))?;
+    let number = number.parse::<u32>().map_err(|_| WriteRuleError::Time(word.into()))?;
     Ok(Duration::from_millis(u64::from(number) * unit))
 }
 
-impl FromStr for Rule {
-    type Err = RuleError;
+impl FromStr for WriteRule {
+    type Err = WriteRuleError;
 
-    fn from_str(text: &str) -> Result<Rule, RuleError> {
+    fn from_str(text: &str) -> Result<WriteRule, WriteRuleError> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let wrong = || RuleError::Words(text.into());
+        let wrong = || WriteRuleError::Words(text.into());
         let (action, kind, rest) = match &words[..] {
             ["fail", kind, n] => {
                 let number = n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
@@ -77,11 +77,11 @@ impl FromStr for Rule {
             ["after", n, kind] => Some((n.parse().map_err(|_| wrong())?, kind.parse()?)),
             _ => return Err(wrong()),
         };
-        Ok(Rule { action, kinds: kind.parse()?, after })
+        Ok(WriteRule { action, kinds: kind.parse()?, after })
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for WriteRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.action {
             Action::Drop => write!(f, "drop {}", self.kinds)?,
@@ -97,39 +97,39 @@ impl fmt::Display for Rule {
 
 /// Rules with their progress.
 #[derive(Debug, Default)]
-pub struct Rules {
-    list: Vec<(Rule, u64)>,
+pub struct WriteRules {
+    list: Vec<(WriteRule, u64)>,
     /// The number of writes that were delayed.
     pub delayed: u64,
     /// The number of writes that were dropped.
     pub dropped: u64,
 }
 
-impl Rules {
+impl WriteRules {
     /// A list of rules, of which the first that matches a write decides.
-    pub fn new(list: &[Rule]) -> Rules {
-        Rules { list: list.iter().map(|rule| (*rule, 0)).collect(), delayed: 0, dropped: 0 }
+    pub fn new(list: &[WriteRule]) -> WriteRules {
+        WriteRules { list: list.iter().map(|rule| (*rule, 0)).collect(), delayed: 0, dropped: 0 }
     }
 
     /// The decision about a request.
-    pub fn judge(&mut self, told: &Told<'_>) -> Verdict {
+    pub fn judge(&mut self, told: &ClassifiedEvent<'_>) -> RequestDecision {
         if told.named.op != Operation::Write {
-            return Verdict::Pass;
+            return RequestDecision::Pass;
         }
         let has = |kinds: Kinds| told.named.parts.iter().any(|part| kinds.have(part.class));
-        let ready = |(rule, seen): &(Rule, u64)| match rule.action {
+        let ready = |(rule, seen): &(WriteRule, u64)| match rule.action {
             Action::Fail(number) => *seen + 1 == number,
             _ => rule.after.is_none_or(|(n, _)| *seen >= n),
         };
         let found = self.list.iter().find(|one| ready(one) && has(one.0.kinds));
         let verdict = match found.map(|(rule, _)| rule.action) {
-            None => Verdict::Pass,
-            Some(Action::Drop) => Verdict::Drop,
-            Some(Action::Delay(much)) => Verdict::Delay(much),
-            Some(Action::Fail(_)) => Verdict::Fail,
+            None => RequestDecision::Pass,
+            Some(Action::Drop) => RequestDecision::Drop,
+            Some(Action::Delay(much)) => RequestDecision::Delay(much),
+            Some(Action::Fail(_)) => RequestDecision::Fail,
         };
-        self.delayed += u64::from(matches!(verdict, Verdict::Delay(_)));
-        self.dropped += u64::from(verdict == Verdict::Drop);
+        self.delayed += u64::from(matches!(verdict, RequestDecision::Delay(_)));
+        self.dropped += u64::from(verdict == RequestDecision::Drop);
         for (rule, seen) in &mut self.list {
             let counted = match rule.action {
                 Action::Fail(_) => Some(rule.kinds),
@@ -157,14 +157,20 @@ mod tests {
             "fail any 3",
         ];
         for text in all {
-            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<WriteRule>().unwrap().to_string(), text);
         }
-        assert_eq!("delay fixed 2s".parse::<Rule>().unwrap().to_string(), "delay fixed 2000ms");
-        assert!(matches!("drop".parse::<Rule>(), Err(RuleError::Words(_))));
-        assert!(matches!("fail any 0".parse::<Rule>(), Err(RuleError::Words(_))));
-        assert!(matches!("fail any".parse::<Rule>(), Err(RuleError::Words(_))));
-        assert!(matches!("drop inodes".parse::<Rule>(), Err(RuleError::Kind(_))));
-        assert!(matches!("delay any 5".parse::<Rule>(), Err(RuleError::Time(_))));
-        assert!(matches!("drop any after x any".parse::<Rule>(), Err(RuleError::Words(_))));
+        assert_eq!(
+            "delay fixed 2s".parse::<WriteRule>().unwrap().to_string(),
+            "delay fixed 2000ms"
+        );
+        assert!(matches!("drop".parse::<WriteRule>(), Err(WriteRuleError::Words(_))));
+        assert!(matches!("fail any 0".parse::<WriteRule>(), Err(WriteRuleError::Words(_))));
+        assert!(matches!("fail any".parse::<WriteRule>(), Err(WriteRuleError::Words(_))));
+        assert!(matches!("drop inodes".parse::<WriteRule>(), Err(WriteRuleError::Kind(_))));
+        assert!(matches!("delay any 5".parse::<WriteRule>(), Err(WriteRuleError::Time(_))));
+        assert!(matches!(
+            "drop any after x any".parse::<WriteRule>(),
+            Err(WriteRuleError::Words(_))
+        ));
     }
 }

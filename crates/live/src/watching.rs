@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ordo_annotate::owners::Collector;
-use ordo_annotate::rows::{Block, FileShare};
+use ordo_annotate::rows::{BlockRow, FileShare};
 use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_pseudo::{Before, MakeObserver, Observer, Recording, Verdict};
+use ordo_pseudo::{Before, MakeObserver, Observer, Recording, RequestDecision};
 use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, Findings};
-use ordo_sba::decoder::Image;
+use ordo_sba::analysis::{Analysis, WatchFindings};
+use ordo_sba::decoder::DiskImage;
 use ordo_sba::journal::Transaction;
 
-use crate::rules::{Rule, Rules};
+use crate::rules::{WriteRule, WriteRules};
 
 /// The configuration of a watcher.
 #[derive(Clone, Debug, Default)]
@@ -24,20 +24,20 @@ pub struct Wanted {
     /// Whether to keep a row for each block.
     pub rows: bool,
     /// The rules about writes.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<WriteRule>,
     /// A switch that suspends the rules while it is set.
     pub lax: Arc<AtomicBool>,
 }
 
 /// The results of a watcher.
 #[derive(Debug)]
-pub struct Seen {
+pub struct WatchedTraffic {
     /// The summary.
     pub analysis: Analysis,
     /// All findings, with every transaction.
-    pub found: Findings,
+    pub found: WatchFindings,
     /// The blocks in the order of requests, where rows were asked for.
-    pub rows: Vec<Block>,
+    pub rows: Vec<BlockRow>,
     /// The shares of files in blocks that they share, where rows were asked for.
     pub shares: Vec<FileShare>,
     /// The pieces of the device that the decoder read before.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub dropped: u64,
 }
 
-impl Seen {
+impl WatchedTraffic {
     /// Renumbers requests as the recording does, which counts marks too.
     pub fn renumber(&mut self, recording: &Recording) {
         self.rows.iter_mut().for_each(|row| row.request = recording.number(row.request));
@@ -62,16 +62,16 @@ impl Seen {
 }
 
 /// The place where a watcher puts its results; it stays empty where no file system was recognised.
-pub type Into = Arc<Mutex<Option<Seen>>>;
+pub type Into = Arc<Mutex<Option<WatchedTraffic>>>;
 
 /// Takes the results of a watcher.
-pub fn take(into: &Into) -> Option<Seen> {
+pub fn take(into: &Into) -> Option<WatchedTraffic> {
     into.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 struct Device<'a>(&'a Before<'a>);
 
-impl Image for Device<'_> {
+impl DiskImage for Device<'_> {
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
@@ -109,7 +109,7 @@ impl TapSink for Counted {
 struct Watching {
     sink: Rc<Counted>,
     rows: Rc<RefCell<Collector>>,
-    rules: Rc<RefCell<Rules>>,
+    rules: Rc<RefCell<WriteRules>>,
     start: Pieces,
     into: Into,
 }
@@ -122,8 +122,8 @@ impl Observer for Watching {
     fn finish(self: Box<Self>) {
         let (rows, shares) = self.rows.take().finish(&self.sink.watch);
         let rules = self.rules.borrow();
-        let found = Findings::of(&self.sink.watch);
-        let seen = Seen {
+        let found = WatchFindings::of(&self.sink.watch);
+        let seen = WatchedTraffic {
             analysis: Analysis::from(&found),
             found,
             rows,
@@ -144,10 +144,10 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         let watch = Watch::over(&learning)?;
         let start = learning.learned();
         let rows = Rc::new(RefCell::new(Collector::default()));
-        let rules = Rc::new(RefCell::new(Rules::new(&wanted.rules)));
+        let rules = Rc::new(RefCell::new(WriteRules::new(&wanted.rules)));
         let now = Rc::new(Cell::new(0));
         let (to, judge, number) = (rows.clone(), rules.clone(), now.clone());
-        let cell: Rc<Cell<Verdict>> = verdict.clone();
+        let cell: Rc<Cell<RequestDecision>> = verdict.clone();
         let ruled = !wanted.rules.is_empty();
         if wanted.rows || ruled {
             watch.listen(move |told| {

@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Recorded, all_is_known, name_of, output, watched, write};
 use ordo_live::Wanted;
-use ordo_live::kernel::{Mounted, System};
-use ordo_pseudo::Setup;
-use ordo_sba::kind::{Part, What};
+use ordo_live::kernel::{KernelMount, LiveSystem};
+use ordo_pseudo::DeviceSetup;
+use ordo_sba::kind::{BlockMeaning, ClassifiedRange};
 use ordo_sba::{Class, Watch};
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 const BYTES: u64 = 512 << 20;
 
@@ -131,8 +131,9 @@ fn work(dir: &Path) {
 fn recorded(case: &Case) -> Option<Recorded> {
     let mkfs = case.mkfs.split_whitespace().map(str::to_owned).collect();
     let (name, options) = ("btrfs".into(), case.options.into());
-    let system = System { name, mkfs, options, bytes: BYTES };
-    let mounted = match Mounted::new(&system, Wanted::default(), Setup::in_memory(BYTES)) {
+    let system = LiveSystem { name, mkfs, options, bytes: BYTES };
+    let mounted = match KernelMount::new(&system, Wanted::default(), DeviceSetup::in_memory(BYTES))
+    {
         Ok(mounted) => mounted,
         Err(error) => {
             ordo_testkit::skip(&format!("no btrfs on a pseudo-device: {error}"));
@@ -150,8 +151,8 @@ fn apply(image: &mut [u8], recorded: &Recorded, request: usize) {
     let r = &recorded.trace.requests()[request];
     let range = r.offset as usize..(r.offset + r.len) as usize;
     match (r.op, recorded.trace.data(r)) {
-        (Op::Write, Some(data)) => image[range].copy_from_slice(data),
-        (Op::Discard, _) => image[range].fill(0),
+        (RequestOp::Write, Some(data)) => image[range].copy_from_slice(data),
+        (RequestOp::Discard, _) => image[range].fill(0),
         _ => {}
     }
 }
@@ -295,19 +296,19 @@ impl Dump {
 }
 
 /// The name of each data block of the device, by reads of a megabyte.
-fn names(watch: &Watch, image: &[u8]) -> Vec<Part> {
+fn names(watch: &Watch, image: &[u8]) -> Vec<ClassifiedRange> {
     let mut all = Vec::new();
     for (i, piece) in image.chunks(1 << 20).enumerate() {
         for part in name_of(watch, (i as u64) << 20, piece) {
             for n in 0..part.len.div_ceil(SECTOR as u64) {
                 let what = match part.what {
-                    What::Blocks { ino, first, .. } => {
-                        What::Blocks { ino, first: first + n, count: 1 }
+                    BlockMeaning::Blocks { ino, first, .. } => {
+                        BlockMeaning::Blocks { ino, first: first + n, count: 1 }
                     }
                     ref other => other.clone(),
                 };
                 let offset = part.offset + n * SECTOR as u64;
-                all.push(Part { class: part.class, offset, len: SECTOR as u64, what });
+                all.push(ClassifiedRange { class: part.class, offset, len: SECTOR as u64, what });
             }
         }
     }
@@ -321,7 +322,8 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     assert!(dump.nodes.len() > 15 && dump.data.len() + dump.packed.len() > 1000, "{what}");
     for (address, (level, generation, owner)) in &dump.nodes {
         for place in dump.places(*address) {
-            let What::TreeBlock { number, level: l, generation: g, .. } = at(place).what else {
+            let BlockMeaning::TreeBlock { number, level: l, generation: g, .. } = at(place).what
+            else {
                 panic!("{what}: {address} of tree {owner}: {:?}", at(place));
             };
             assert_eq!((l, g, number), (*level, *generation, *owner), "{what}: {address}");
@@ -330,10 +332,10 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     for (address, files) in &dump.data {
         for place in dump.places(*address) {
             match at(place).what {
-                What::Blocks { ino, first, .. } => {
+                BlockMeaning::Blocks { ino, first, .. } => {
                     assert!(files.contains(&(ino, first)), "{what}: {address}: {files:?}");
                 }
-                What::Piece(name, ino) => {
+                BlockMeaning::Piece(name, ino) => {
                     assert!(name.starts_with("free space cache"), "{what}: {address}");
                     assert!(files.iter().any(|(of, _)| *of == file(1, ino)), "{what}: {address}");
                 }
@@ -343,7 +345,7 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     }
     for (address, files) in &dump.packed {
         for place in dump.places(*address) {
-            let What::Packed { ino, .. } = at(place).what else {
+            let BlockMeaning::Packed { ino, .. } = at(place).what else {
                 panic!("{what}: {address} is {:?}, and of {files:?}", at(place));
             };
             assert!(files.contains(&ino), "{what}: {address}");
@@ -356,7 +358,7 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
                 if matches!(part.class, Class::Superblock | Class::SuperblockCopy) {
                     continue;
                 }
-                let owned = part.what != What::Unclaimed;
+                let owned = part.what != BlockMeaning::Unclaimed;
                 assert_eq!(owned, dump.used.contains(&address), "{what}: {address}: {part:?}");
             }
         }
@@ -405,7 +407,7 @@ fn who_reads_at_a_superblock_says_the_same() {
         let (mut superblocks, mut logs) = (0, 0);
         for (i, r) in recorded.trace.requests().iter().enumerate() {
             apply(&mut image, &recorded, i);
-            let (Op::Write, Some(data)) = (r.op, recorded.trace.data(r)) else { continue };
+            let (RequestOp::Write, Some(data)) = (r.op, recorded.trace.data(r)) else { continue };
             write(&watch, i as u64, r.offset, data);
             superblocks += u64::from(r.offset == SUPERBLOCK);
             if r.offset != SUPERBLOCK || superblocks % 5 != 0 {
@@ -486,7 +488,8 @@ fn several_devices_hold_what_is_said() {
         for image in &images {
             let watch = Watch::over(&&image[..]).unwrap();
             let names = names(&watch, image);
-            let parity = names.iter().filter(|p| matches!(p.what, What::Unknown(_))).count();
+            let parity =
+                names.iter().filter(|p| matches!(p.what, BlockMeaning::Unknown(_))).count();
             assert_eq!(parity > 0, copies == 0, "{layout:?}: {parity}");
             for ino in 257..263 {
                 let expected = noise(ino - 257, 3 << 20);

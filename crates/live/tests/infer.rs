@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use ordo_live::infer::{Effort, Finding, infer};
-use ordo_live::kernel::{LiveError, System};
+use ordo_live::infer::{Effort, InferredFinding, infer};
+use ordo_live::kernel::{LiveError, LiveSystem};
 
-fn found(name: &str, options: &str, only: &[&str]) -> Option<Vec<Finding>> {
+fn found(name: &str, options: &str, only: &[&str]) -> Option<Vec<InferredFinding>> {
     let mkfs = if ["ext3", "ext4"].contains(&name) {
         vec!["-J".into(), "size=4".into()]
     } else {
         Vec::new()
     };
     let bytes = if name == "xfs" { 512 << 20 } else { 192 << 20 };
-    let system = System { name: name.into(), mkfs, options: options.into(), bytes };
+    let system = LiveSystem { name: name.into(), mkfs, options: options.into(), bytes };
     let effort = Effort { trials: 2, wait: Duration::from_secs(14) };
     let only: Vec<String> = only.iter().map(|s| (*s).to_owned()).collect();
     match infer(&system, &effort, &only, |_| {}) {
@@ -28,7 +28,7 @@ fn found(name: &str, options: &str, only: &[&str]) -> Option<Vec<Finding>> {
     }
 }
 
-fn answer<'a>(all: &'a [Finding], question: &str) -> &'a Finding {
+fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding {
     all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
 }
 

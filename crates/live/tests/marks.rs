@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt;
 
 use ordo_annotate::expect::{Broken, expected};
 use ordo_live::Wanted;
-use ordo_live::kernel::{Mounted, System};
-use ordo_pseudo::Setup;
+use ordo_live::kernel::{KernelMount, LiveSystem};
+use ordo_pseudo::DeviceSetup;
 use ordo_sba::Watch;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 /// Two files are written; one is synced, and one is only marked as synced. Only the second may be reported, at its
 /// mark, and rows must number requests as the trace does. Catches marks that are put at the wrong place.
@@ -24,9 +24,9 @@ fn an_fsync_that_never_was_is_found() {
     ] {
         let bytes = if ["xfs", "btrfs"].contains(&name) { 320 << 20 } else { 64 << 20 };
         let (mkfs, options) = (Vec::new(), options.to_owned());
-        let system = System { name: name.into(), mkfs, options, bytes };
+        let system = LiveSystem { name: name.into(), mkfs, options, bytes };
         let wanted = Wanted { rows: true, ..Wanted::default() };
-        let mounted = match Mounted::new(&system, wanted, Setup::in_memory(bytes)) {
+        let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
             Ok(mounted) => mounted,
             Err(error) => {
                 return ordo_testkit::skip(&format!("no {name} on a pseudo-device: {error}"));
@@ -52,7 +52,7 @@ fn an_fsync_that_never_was_is_found() {
             .requests()
             .iter()
             .enumerate()
-            .filter(|(_, r)| r.op == Op::Mark)
+            .filter(|(_, r)| r.op == RequestOp::Mark)
             .map(|(i, _)| i)
             .collect();
         assert_eq!(marks.len(), 2, "{name}");

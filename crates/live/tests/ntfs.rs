@@ -1,8 +1,8 @@
 //! NTFS while it is used, by ntfs-3g. Skipped with a message where that is not installed.
 
 use ordo_live::Wanted;
-use ordo_live::kernel::{Mounted, System};
-use ordo_pseudo::Setup;
+use ordo_live::kernel::{KernelMount, LiveSystem};
+use ordo_pseudo::DeviceSetup;
 use ordo_sba::Class;
 
 /// Files are created, grown, overwritten and removed: no block may be unknown, and every kind must be seen. ntfs-3g
@@ -11,9 +11,9 @@ use ordo_sba::Class;
 fn what_ntfs_3g_writes_has_names() {
     let bytes = 64 << 20;
     let (name, mkfs, options) = ("ntfs".into(), Vec::new(), "defaults".into());
-    let system = System { name, mkfs, options, bytes };
+    let system = LiveSystem { name, mkfs, options, bytes };
     let wanted = Wanted { rows: true, ..Wanted::default() };
-    let mounted = match Mounted::new(&system, wanted, Setup::in_memory(bytes)) {
+    let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
         Ok(mounted) => mounted,
         Err(error) => return ordo_testkit::skip(&format!("no NTFS on a pseudo-device: {error}")),
     };

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ordo_annotate::rows::Known;
-use ordo_annotate::{Block, files};
+use ordo_annotate::{BlockRow, files};
 use ordo_live::Wanted;
-use ordo_live::kernel::{Mounted, System};
-use ordo_pseudo::{Recording, Setup};
+use ordo_live::kernel::{KernelMount, LiveSystem};
+use ordo_pseudo::{DeviceSetup, Recording};
 use ordo_sba::Class;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 const MAGIC: u64 = 0x6f72_646f_2d6f_776e;
 const UNIT: usize = 512;
@@ -160,11 +160,13 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Compares the rows with the stamps in their contents.
-fn compare(recording: &Recording, rows: &[Block], work: &Work) -> Found {
+fn compare(recording: &Recording, rows: &[BlockRow], work: &Work) -> Found {
     let mut found = Found::default();
     for row in rows {
         let r = &recording.trace.requests()[row.request as usize];
-        let Some(data) = recording.trace.data(r).filter(|_| r.op == Op::Write) else { continue };
+        let Some(data) = recording.trace.data(r).filter(|_| r.op == RequestOp::Write) else {
+            continue;
+        };
         let bytes = &data[(row.offset - r.offset) as usize..][..row.len as usize];
         let stamp = (word(bytes, 0), word(bytes, 8), word(bytes, 16));
         let (Some(MAGIC), Some(id), Some(at)) = stamp else { continue };
@@ -212,16 +214,20 @@ impl Drop for Loop {
     }
 }
 
-fn recorded(name: &str, mkfs: &str, options: &str) -> Option<(Recording, ordo_live::Seen, Work)> {
+fn recorded(
+    name: &str,
+    mkfs: &str,
+    options: &str,
+) -> Option<(Recording, ordo_live::WatchedTraffic, Work)> {
     let bytes = if ["xfs", "btrfs"].contains(&name) { 320 << 20 } else { 64 << 20 };
-    let system = System {
+    let system = LiveSystem {
         name: name.into(),
         mkfs: mkfs.split_whitespace().map(str::to_owned).collect(),
         options: options.to_owned(),
         bytes,
     };
     let wanted = Wanted { rows: true, ..Wanted::default() };
-    let mounted = match Mounted::new(&system, wanted, Setup::in_memory(bytes)) {
+    let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
         Ok(mounted) => mounted,
         Err(error) => {
             ordo_testkit::skip(&format!("no {name} on a pseudo-device: {error}"));
@@ -306,9 +312,9 @@ fn a_file_in_a_used_inode_has_its_own_name() {
     let Some((recording, seen, work)) = recorded("ext4", "", "defaults") else { return };
     assert_eq!(work.files[&0].ino, work.files[&1].ino, "the kernel gives the inode again");
     let paths_of = |id: u64| -> Vec<Option<&str>> {
-        let of = |row: &&Block| {
+        let of = |row: &&BlockRow| {
             let r = &recording.trace.requests()[row.request as usize];
-            let data = recording.trace.data(r).filter(|_| r.op == Op::Write);
+            let data = recording.trace.data(r).filter(|_| r.op == RequestOp::Write);
             let bytes = data.map(|d| &d[(row.offset - r.offset) as usize..]);
             bytes.is_some_and(|b| (word(b, 0), word(b, 8)) == (Some(MAGIC), Some(id)))
         };

@@ -5,8 +5,8 @@
 //! - [`record`]: the records of a journal of byte ranges, and their codec.
 //!
 //! A log is a [`Wafs`]: on a device of its own, on a part of one beyond the file system
-//! ([`Part::new`](ordo_block::part::Part::new)), or in a preallocated file of its own file system
-//! ([`Part::of`](ordo_block::part::Part::of) the file's extents). All three have one format, and one way to find the
+//! ([`Partition::new`](ordo_block::partition::Partition::new)), or in a preallocated file of its own file system
+//! ([`Partition::of`](ordo_block::partition::Partition::of) the file's extents). All three have one format, and one way to find the
 //! end.
 //!
 //! Invariants:
@@ -72,8 +72,8 @@ impl Log {
     }
 
     /// The number of bytes that can be appended.
-    pub fn room(&self) -> u64 {
-        self.0.room()
+    pub fn free_space(&self) -> u64 {
+        self.0.free_space()
     }
 
     /// The number of bytes that the log can hold.

@@ -24,13 +24,13 @@ const GAP_MIN: usize = 3;
 
 /// A record, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum LogEntry<'a> {
     /// Bytes from `at` on changed.
     Patch {
         /// Byte address on the device.
         at: u64,
         /// The changed runs.
-        runs: Runs<'a>,
+        runs: ByteRuns<'a>,
     },
     /// A block, or part of one, is new.
     Fresh {
@@ -39,7 +39,7 @@ pub enum Entry<'a> {
         /// The length in bytes.
         len: usize,
         /// The contents.
-        image: Image<'a>,
+        image: ImageRecord<'a>,
     },
     /// Bytes were freed.
     Revoke {
@@ -52,7 +52,7 @@ pub enum Entry<'a> {
     Orphan(u64),
     /// An inode that need not be freed any more.
     Kept(u64),
-    /// Recovery has written everything before this to its fixed location. It counts once a quiescent [`Entry::End`]
+    /// Recovery has written everything before this to its fixed location. It counts once a quiescent [`LogEntry::End`]
     /// follows.
     Restart,
     /// Blocks that are durable at their fixed locations, with all changes in records before some LSN.
@@ -60,7 +60,7 @@ pub enum Entry<'a> {
     /// An operation ended.
     End {
         /// Whether no other operation that changed anything was under way (a quiescent point).
-        quiet: bool,
+        quiescent: bool,
         /// Its kind.
         kind: u8,
         /// The operations on which it depends: it is rolled back if one of them is.
@@ -70,7 +70,7 @@ pub enum Entry<'a> {
 
 /// A block that was written to its fixed location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockRecord {
     /// Byte address on the device.
     pub at: u64,
     /// The length in bytes.
@@ -79,7 +79,7 @@ pub struct Block {
     pub lsn: u64,
 }
 
-/// The blocks of a [`Entry::Placed`], by address: an iterator.
+/// The blocks of a [`LogEntry::Placed`], by address: an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks<'a> {
     rest: &'a [u8],
@@ -88,14 +88,14 @@ pub struct Blocks<'a> {
 }
 
 impl Iterator for Blocks<'_> {
-    type Item = Block;
+    type Item = BlockRecord;
 
-    fn next(&mut self) -> Option<Block> {
+    fn next(&mut self) -> Option<BlockRecord> {
         let at = self.at.checked_add(get(&mut self.rest)?.checked_mul(512)?)?;
         let len = get(&mut self.rest)?.checked_mul(512)?;
         let lsn = self.lsn.checked_add(get(&mut self.rest)?)?;
         self.at = at.checked_add(len)?;
-        Some(Block { at, len, lsn })
+        Some(BlockRecord { at, len, lsn })
     }
 }
 
@@ -113,14 +113,14 @@ impl Iterator for Needs<'_> {
 
 /// The runs of a patch: an iterator over place, new bytes and old bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Runs<'a> {
+pub struct ByteRuns<'a> {
     rest: &'a [u8],
     at: u64,
 }
 
 /// A run of changed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run<'a> {
+pub struct ByteRun<'a> {
     /// Byte address on the device.
     pub at: u64,
     /// The new bytes.
@@ -129,10 +129,10 @@ pub struct Run<'a> {
     pub old: Option<&'a [u8]>,
 }
 
-impl<'a> Iterator for Runs<'a> {
-    type Item = Run<'a>;
+impl<'a> Iterator for ByteRuns<'a> {
+    type Item = ByteRun<'a>;
 
-    fn next(&mut self) -> Option<Run<'a>> {
+    fn next(&mut self) -> Option<ByteRun<'a>> {
         let gap = get(&mut self.rest)?;
         let head = get(&mut self.rest)?;
         let at = self.at.checked_add(gap)?;
@@ -140,15 +140,15 @@ impl<'a> Iterator for Runs<'a> {
         let new = take(&mut self.rest, len)?;
         let old = if head & 1 == 1 { None } else { Some(take(&mut self.rest, len)?) };
         self.at = at.checked_add(len as u64)?;
-        Some(Run { at, new, old })
+        Some(ByteRun { at, new, old })
     }
 }
 
 /// The contents of a block, without its zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Image<'a>(&'a [u8]);
+pub struct ImageRecord<'a>(&'a [u8]);
 
-impl Image<'_> {
+impl ImageRecord<'_> {
     /// Calls `each` with the offset and the bytes of every run that is not zeros.
     pub fn runs(self, mut each: impl FnMut(usize, &[u8])) {
         let mut rest = self.0;
@@ -250,12 +250,12 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
             break;
         }
         // A few zeros in a row are not worth a run of their own.
-        let (mut stop, mut quiet) = (start, 0);
-        while stop < bytes.len() && quiet <= GAP_MIN {
-            quiet = if bytes[stop] == 0 { quiet + 1 } else { 0 };
+        let (mut stop, mut quiescent) = (start, 0);
+        while stop < bytes.len() && quiescent <= GAP_MIN {
+            quiescent = if bytes[stop] == 0 { quiescent + 1 } else { 0 };
             stop += 1;
         }
-        stop -= quiet;
+        stop -= quiescent;
         put(zeros as u64, out);
         put((stop - start) as u64, out);
         out.extend_from_slice(&bytes[start..stop]);
@@ -265,7 +265,7 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends a record to `out` that says that `blocks`, in order of address and without overlap, are at their fixed
 /// locations.
-pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
+pub fn placed(blocks: &[BlockRecord], out: &mut Vec<u8>) {
     out.clear();
     out.push(8);
     let lsn = blocks.iter().map(|block| block.lsn).min().unwrap_or(0);
@@ -280,39 +280,39 @@ pub fn placed(blocks: &[Block], out: &mut Vec<u8>) {
 }
 
 /// Appends one of the short records to `out`.
-pub fn short(entry: &Entry<'_>, out: &mut Vec<u8>) {
+pub fn short(entry: &LogEntry<'_>, out: &mut Vec<u8>) {
     out.clear();
     match *entry {
-        Entry::Revoke { at, len } => {
+        LogEntry::Revoke { at, len } => {
             out.push(3);
             put(at / 512, out);
             put(len / 512, out);
         }
-        Entry::Orphan(ino) => {
+        LogEntry::Orphan(ino) => {
             out.push(4);
             put(ino, out);
         }
-        Entry::Kept(ino) => {
+        LogEntry::Kept(ino) => {
             out.push(5);
             put(ino, out);
         }
-        Entry::Restart => out.push(7),
-        Entry::End { quiet, kind, needs } => {
-            let flags = u8::from(quiet) | u8::from(!needs.0.is_empty()) << 1;
+        LogEntry::Restart => out.push(7),
+        LogEntry::End { quiescent, kind, needs } => {
+            let flags = u8::from(quiescent) | u8::from(!needs.0.is_empty()) << 1;
             out.extend_from_slice(&[6, flags, kind]);
             out.extend_from_slice(needs.0);
         }
-        Entry::Patch { .. } | Entry::Fresh { .. } | Entry::Placed(_) => {
+        LogEntry::Patch { .. } | LogEntry::Fresh { .. } | LogEntry::Placed(_) => {
             unreachable!("these have functions of their own")
         }
     }
 }
 
 /// Appends the end of an operation of this kind to `out`. `needs` are the operations on which it depends.
-pub fn end(quiet: bool, kind: u8, needs: &[u32], out: &mut Vec<u8>) {
+pub fn end(quiescent: bool, kind: u8, needs: &[u32], out: &mut Vec<u8>) {
     let mut numbers = Vec::new();
     needs.iter().for_each(|number| put((*number).into(), &mut numbers));
-    short(&Entry::End { quiet, kind, needs: Needs(&numbers) }, out);
+    short(&LogEntry::End { quiescent, kind, needs: Needs(&numbers) }, out);
 }
 
 /// Makes a record belong to an operation.
@@ -336,7 +336,7 @@ pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
 }
 
 /// Decodes a record; `None` where the bytes are not one. The runs of a patch end where they make no sense.
-pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
+pub fn decode(bytes: &[u8]) -> Option<LogEntry<'_>> {
     let (_, bytes) = owner(bytes);
     let (kind, mut rest) = bytes.split_first()?;
     let rest = &mut rest;
@@ -344,23 +344,23 @@ pub fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     Some(match kind {
         1 => {
             let at = place(rest)?;
-            Entry::Patch { at, runs: Runs { rest, at } }
+            LogEntry::Patch { at, runs: ByteRuns { rest, at } }
         }
         2 => {
             let at = place(rest)?.checked_add(get(rest)?)?;
             let len = usize::try_from(get(rest)?).ok()?;
-            Entry::Fresh { at, len, image: Image(rest) }
+            LogEntry::Fresh { at, len, image: ImageRecord(rest) }
         }
-        3 => Entry::Revoke { at: place(rest)?, len: place(rest)? },
-        4 => Entry::Orphan(get(rest)?),
-        5 => Entry::Kept(get(rest)?),
+        3 => LogEntry::Revoke { at: place(rest)?, len: place(rest)? },
+        4 => LogEntry::Orphan(get(rest)?),
+        5 => LogEntry::Kept(get(rest)?),
         6 => {
             let (flags, kind) = (*take(rest, 1)?.first()?, *take(rest, 1)?.first()?);
             let needs = Needs(if flags & 2 != 0 { rest } else { &[] });
-            Entry::End { quiet: flags & 1 != 0, kind, needs }
+            LogEntry::End { quiescent: flags & 1 != 0, kind, needs }
         }
-        7 => Entry::Restart,
-        8 => Entry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
+        7 => LogEntry::Restart,
+        8 => LogEntry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
         _ => return None,
     })
 }
@@ -387,26 +387,26 @@ mod tests {
             let before: Vec<u8> = ranges.iter().flat_map(|r| old[r.clone()].to_vec()).collect();
             let any = patch(8192, &new, &ranges, &before, &mut out);
             prop_assert_eq!(any, new != old);
-            let Some(Entry::Patch { at, runs }) = decode(&out) else { panic!() };
+            let Some(LogEntry::Patch { at, runs }) = decode(&out) else { panic!() };
             prop_assert_eq!(at, 8192);
-            let (mut redone, mut undone) = (old.clone(), new.clone());
+            let (mut redone, mut rolled_back) = (old.clone(), new.clone());
             for run in runs {
                 let range = (run.at - 8192) as usize..(run.at - 8192) as usize + run.new.len();
                 redone[range.clone()].copy_from_slice(run.new);
                 match run.old {
-                    Some(old) => undone[range].copy_from_slice(old),
-                    None => undone[range].fill(0),
+                    Some(old) => rolled_back[range].copy_from_slice(old),
+                    None => rolled_back[range].fill(0),
                 }
             }
             prop_assert_eq!(redone, new);
-            prop_assert_eq!(undone, old);
+            prop_assert_eq!(rolled_back, old);
         }
 
         #[test]
         fn fresh_blocks_come_back(bytes in prop::collection::vec(0u8..2, 0..300)) {
             let mut out = Vec::new();
             fresh(4096, 512, &bytes, &mut out);
-            let Some(Entry::Fresh { at, len, image }) = decode(&out) else { panic!() };
+            let Some(LogEntry::Fresh { at, len, image }) = decode(&out) else { panic!() };
             prop_assert_eq!((at, len), (4608, bytes.len()));
             let mut back = vec![0; len];
             image.runs(|at, run| back[at..at + run.len()].copy_from_slice(run));
@@ -417,9 +417,9 @@ mod tests {
         #[test]
         fn anything_can_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             match decode(&bytes) {
-                Some(Entry::Patch { runs, .. }) => drop(runs.count()),
-                Some(Entry::Fresh { image, .. }) => image.runs(|_, _| ()),
-                Some(Entry::Placed(blocks)) => drop(blocks.count()),
+                Some(LogEntry::Patch { runs, .. }) => drop(runs.count()),
+                Some(LogEntry::Fresh { image, .. }) => image.runs(|_, _| ()),
+                Some(LogEntry::Placed(blocks)) => drop(blocks.count()),
                 _ => {}
             }
         }
@@ -427,23 +427,23 @@ mod tests {
 
     #[test]
     fn placed_blocks_come_back() {
-        let block = |at: u64, len: u64, lsn| Block { at: at * 512, len: len * 512, lsn };
+        let block = |at: u64, len: u64, lsn| BlockRecord { at: at * 512, len: len * 512, lsn };
         let blocks = [block(0, 16, 1 << 33), block(16, 1, 1 << 32), block(1 << 30, 2, 1 << 34)];
         let mut out = Vec::new();
         placed(&blocks, &mut out);
-        let Some(Entry::Placed(back)) = decode(&out) else { panic!() };
+        let Some(LogEntry::Placed(back)) = decode(&out) else { panic!() };
         assert_eq!(back.collect::<Vec<_>>(), blocks);
     }
 
     #[test]
     fn short_records_come_back() {
         for entry in [
-            Entry::Revoke { at: 1 << 40, len: 4096 },
-            Entry::Orphan(77),
-            Entry::Kept(1 << 20),
-            Entry::Restart,
-            Entry::End { quiet: true, kind: 3, needs: Needs(&[]) },
-            Entry::End { quiet: false, kind: 3, needs: Needs(&[5, 0x80, 1]) },
+            LogEntry::Revoke { at: 1 << 40, len: 4096 },
+            LogEntry::Orphan(77),
+            LogEntry::Kept(1 << 20),
+            LogEntry::Restart,
+            LogEntry::End { quiescent: true, kind: 3, needs: Needs(&[]) },
+            LogEntry::End { quiescent: false, kind: 3, needs: Needs(&[5, 0x80, 1]) },
         ] {
             let mut out = Vec::new();
             short(&entry, &mut out);
@@ -453,7 +453,7 @@ mod tests {
         }
         let mut out = Vec::new();
         end(false, 1, &[7, 300], &mut out);
-        let Some(Entry::End { needs, .. }) = decode(&out) else { panic!() };
+        let Some(LogEntry::End { needs, .. }) = decode(&out) else { panic!() };
         assert_eq!(needs.collect::<Vec<_>>(), [7, 300]);
     }
 }

@@ -102,7 +102,7 @@ pub enum What<'a> {
         ino: u64,
     },
     /// An inode is marked as free in its group's bitmap.
-    ReleaseInode {
+    FreeInode {
         /// The inode.
         ino: u64,
     },
@@ -225,7 +225,7 @@ pub struct Change<'a> {
 /// A step that frees a resource. An ordering may defer it until the pointers to the resource have been reset on
 /// disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deferred {
+pub enum DeferredFree {
     /// Fragments will be marked as free.
     FreeBlock {
         /// The first fragment.

@@ -25,7 +25,7 @@ pub mod policy;
 pub mod soft_updates;
 pub mod sync;
 
-pub use change::{Change, Deferred, OpKind, PointerTo, What};
+pub use change::{Change, DeferredFree, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
 pub use policy::{Admitted, Dependencies, Image, Op, OrderingPolicy, RecoverError, Recovery};

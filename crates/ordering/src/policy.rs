@@ -7,17 +7,17 @@ use ordo_block::{BlockError, Device};
 use ordo_cache::{BufRef, Cache, WriteGate};
 use ordo_runtime::sync::Notify;
 
-use crate::{Change, Deferred, OpKind, What};
+use crate::{Change, DeferredFree, OpKind, What};
 
 /// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
     /// Rollbacks in images.
-    pub undone: u64,
+    pub rolled_back: u64,
     /// The most memory that dependencies have taken at any time, in bytes.
     pub memory_peak: usize,
     /// Deferred frees that were done.
-    pub put_off: u64,
+    pub deferred_frees: u64,
 }
 
 /// An ordering of metadata writes. A new ordering implements this trait and [`WriteGate`]; nothing else
@@ -136,7 +136,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
 
     /// Offers a step that frees a resource. `None`: the ordering defers it, and
     /// [`next_ready`](Self::next_ready) returns it later. `Some`: the caller takes the step now.
-    fn defer(&self, op: &mut Self::Op, step: Deferred) -> Option<Deferred> {
+    fn defer(&self, op: &mut Self::Op, step: DeferredFree) -> Option<DeferredFree> {
         let _ = op;
         Some(step)
     }
@@ -147,17 +147,17 @@ pub trait OrderingPolicy: WriteGate + Sized {
     }
 
     /// The step that [`next_ready`](Self::next_ready) would return.
-    fn peek_ready(&self) -> Option<Deferred> {
+    fn peek_ready(&self) -> Option<DeferredFree> {
         None
     }
 
     /// The next deferred free that is ready; `None` when there is none for now.
-    fn next_ready(&self) -> Option<Deferred> {
+    fn next_ready(&self) -> Option<DeferredFree> {
         None
     }
 
     /// Notes that a step from [`next_ready`](Self::next_ready) has been done.
-    fn taken(&self, step: Deferred) {
+    fn taken(&self, step: DeferredFree) {
         let _ = step;
     }
 
@@ -220,7 +220,7 @@ pub enum Recovery {
         /// Operations that the recovery completed.
         operations: u64,
         /// Changes that the recovery undid.
-        undone: u64,
+        rolled_back: u64,
         /// Changes that the recovery made again.
         redone: u64,
         /// Bytes of log read.
@@ -335,7 +335,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     }
 
     /// Defers a step that frees a resource, or returns it to be taken now.
-    pub fn defer(&mut self, step: Deferred) -> Option<Deferred> {
+    pub fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
         let now = self.cache.gate().defer(&mut self.state, step);
         self.cache.charge_gate();
         now

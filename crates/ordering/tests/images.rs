@@ -6,7 +6,7 @@
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_cache::{BufKey, BufRef, Cache, CacheConfig, Class, WriteGate, WriteImage};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, WriteGate, WriteImage};
 use ordo_ordering::{Change, OpKind, OrderingPolicy, PointerTo, SoftUpdates, What};
 use ordo_runtime::{Executor, Runtime};
 use proptest::prelude::*;
@@ -74,8 +74,8 @@ impl Bench {
     async fn new(rt: &Runtime) -> Bench {
         let disk = RamDisk::new(1 << 20).erase();
         let cache = Cache::new(rt, disk, SoftUpdates::default(), CacheConfig::default());
-        let inode = cache.get_new(BufKey::device(64), Some(64 * 512), 1024, Class::Metadata);
-        let data = cache.get_new(BufKey::file(INO, 0), Some(128 * 512), 1024, Class::Data);
+        let inode = cache.get_new(BufKey::device(64), Some(64 * 512), 1024, BufferClass::Metadata);
+        let data = cache.get_new(BufKey::file(INO, 0), Some(128 * 512), 1024, BufferClass::Data);
         let (inode, data) = (inode.await, data.await);
         inode.write(|bytes| bytes[INODE][GENERATION] = 9);
         let first = inode.read()[INODE].to_vec();

@@ -16,7 +16,7 @@ pub const READS: &str = "read,pread64,readv,preadv,?preadv2";
 
 /// A system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct Syscall {
     /// The process or thread.
     pub pid: u32,
     /// The beginning, in nanoseconds of the clock of strace's times.
@@ -44,7 +44,7 @@ pub struct Call {
     pub outcome: Option<i64>,
 }
 
-impl Call {
+impl Syscall {
     /// The call as a person would write it.
     pub fn text(&self) -> String {
         let file = self.file.as_deref().map(|f| if f.is_empty() { "." } else { f });
@@ -63,10 +63,10 @@ impl Call {
 }
 
 /// Parses strace's output. Only calls about files below `dir` are kept, and those about every file.
-pub fn parse(text: &str, dir: &str) -> Vec<Call> {
+pub fn parse(text: &str, dir: &str) -> Vec<Syscall> {
     let mut reader =
         Reader { dir, unfinished: BTreeMap::new(), at: BTreeMap::new(), cwd: BTreeMap::new() };
-    let mut calls: Vec<Call> = text.lines().filter_map(|line| reader.line(line)).collect();
+    let mut calls: Vec<Syscall> = text.lines().filter_map(|line| reader.line(line)).collect();
     calls.sort_by_key(|call| (call.began, call.ended));
     let mut sizes = Sizes::default();
     calls.iter_mut().for_each(|call| sizes.place(call));
@@ -84,7 +84,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn line(&mut self, line: &str) -> Option<Call> {
+    fn line(&mut self, line: &str) -> Option<Syscall> {
         let (pid, rest) = line.trim_start().split_once(' ')?;
         let (time, rest) = rest.trim_start().split_once(' ')?;
         let (pid, at) = (pid.parse().ok()?, nanos(time)?);
@@ -101,7 +101,12 @@ impl Reader<'_> {
         self.call(pid, (at, None), rest)
     }
 
-    fn call(&mut self, pid: u32, (began, heard): (i64, Option<i64>), text: &str) -> Option<Call> {
+    fn call(
+        &mut self,
+        pid: u32,
+        (began, heard): (i64, Option<i64>),
+        text: &str,
+    ) -> Option<Syscall> {
         let (name, rest) = text.split_once('(')?;
         let (args, result) = split_args(rest)?;
         let result = result.trim_start().strip_prefix('=')?.trim();
@@ -115,7 +120,7 @@ impl Reader<'_> {
         let error = result
             .starts_with("-1 ")
             .then(|| result[3..].split_whitespace().next().unwrap_or("an error").to_owned());
-        let mut call = Call {
+        let mut call = Syscall {
             pid,
             began,
             ended,
@@ -136,7 +141,7 @@ impl Reader<'_> {
         Some(call)
     }
 
-    fn understand(&mut self, call: &mut Call, args: &[String], result: &str) {
+    fn understand(&mut self, call: &mut Syscall, args: &[String], result: &str) {
         let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
         let (fd, path) = descriptor(arg(0));
         let number = |text: &str| text.parse::<u64>().ok();
@@ -248,7 +253,7 @@ struct Sizes {
 
 impl Sizes {
     /// Fills in the offset at which a call writes.
-    fn place(&mut self, call: &mut Call) {
+    fn place(&mut self, call: &mut Syscall) {
         let Some(file) = call.file.clone().filter(|_| call.error.is_none()) else { return };
         let key = (call.fd.unwrap_or(-1), file.clone());
         match &*call.name {
@@ -372,7 +377,7 @@ mod tests {
     #[test]
     fn what_strace_says_is_understood() {
         let calls = parse(TEXT, "/m/top");
-        let texts: Vec<String> = calls.iter().map(Call::text).collect();
+        let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
         assert_eq!(
             texts,
             [

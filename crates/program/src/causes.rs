@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::calls::Call;
+use crate::calls::Syscall;
 use crate::explore::Wrong;
 
 /// A usual mistake. Earlier ones explain more.
@@ -139,7 +139,7 @@ impl File {
         (self.ranged, self.other_sync, self.renamed_unsynced) = (None, None, None);
     }
 
-    fn write(&mut self, n: usize, call: &Call) {
+    fn write(&mut self, n: usize, call: &Syscall) {
         let end = call.offset.unwrap_or(self.size) + call.len;
         self.written = Some(n);
         (self.other_sync, self.ranged) = (None, None);
@@ -164,7 +164,7 @@ fn parent(path: &str) -> &str {
 
 impl Replay {
     /// Replays all calls that had begun by `until`; a sync counts only where it had ended.
-    fn of(calls: &[Call], until: i64) -> Replay {
+    fn of(calls: &[Syscall], until: i64) -> Replay {
         let mut replay = Replay::default();
         for (n, call) in calls.iter().enumerate().take_while(|(_, call)| call.began <= until) {
             replay.call(n, call, call.ended <= until);
@@ -172,7 +172,7 @@ impl Replay {
         replay
     }
 
-    fn call(&mut self, n: usize, call: &Call, over: bool) {
+    fn call(&mut self, n: usize, call: &Syscall, over: bool) {
         let path = call.file.clone().unwrap_or_default();
         let failed = call.error.is_some();
         match &*call.name {
@@ -218,7 +218,7 @@ impl Replay {
         }
     }
 
-    fn open(&mut self, n: usize, call: &Call, path: String) {
+    fn open(&mut self, n: usize, call: &Syscall, path: String) {
         let is_new = call.flags.contains("O_CREAT") && !self.files.contains_key(&path);
         let cuts = call.flags.contains("O_TRUNC");
         let file = self.files.entry(path.clone()).or_default();
@@ -309,7 +309,7 @@ impl Replay {
 
 /// The defects of a failing state, from which a cause is to be found.
 #[derive(Clone, Debug)]
-pub struct Failure<'a> {
+pub struct CauseFailure<'a> {
     /// The kind of failure.
     pub wrong: Wrong,
     /// The paths in which the state differs from a right one.
@@ -321,7 +321,7 @@ pub struct Failure<'a> {
 }
 
 /// The causes that system calls prove, the most likely one first.
-pub fn by_calls(calls: &[Call], failure: &Failure<'_>) -> Vec<Cause> {
+pub fn by_calls(calls: &[Syscall], failure: &CauseFailure<'_>) -> Vec<Cause> {
     let durable = failure.wrong == Wrong::LostDurable;
     let until = if durable { failure.promised.unwrap_or(failure.cut) } else { failure.cut };
     let replay = Replay::of(calls, until);
@@ -347,7 +347,7 @@ pub fn by_calls(calls: &[Call], failure: &Failure<'_>) -> Vec<Cause> {
 
 /// Of several files that belong together, one may be there without the other: finds those that no other mistake
 /// explains.
-fn order(replay: &Replay, paths: &[String], calls: &[Call]) -> Vec<Cause> {
+fn order(replay: &Replay, paths: &[String], calls: &[Syscall]) -> Vec<Cause> {
     let dirty = |path: &&String| replay.not_durable(path).is_some();
     let none = paths.iter().all(|path| replay.not_atomic(path).is_none());
     let found: Vec<&String> = paths.iter().filter(dirty).collect();
@@ -360,7 +360,7 @@ fn order(replay: &Replay, paths: &[String], calls: &[Call]) -> Vec<Cause> {
     }
 }
 
-fn cause(mistake: Mistake, path: &str, call: Option<&Call>) -> Cause {
+fn cause(mistake: Mistake, path: &str, call: Option<&Syscall>) -> Cause {
     let by = call.map(|call| format!(": {} by pid {}", call.text(), call.pid)).unwrap_or_default();
     let said = match mistake {
         Mistake::SyncErrorIgnored => "the fsync failed, and the program went on",
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     /// Calls, a millisecond apart, from lines such as `name file [other] [offset len]`.
-    fn calls(text: &str) -> Vec<Call> {
+    fn calls(text: &str) -> Vec<Syscall> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let call = |(n, line): (usize, &str)| {
             let (line, error) = match line.strip_suffix(" EIO") {
@@ -432,7 +432,7 @@ mod tests {
             let file = words.get(1).map(|w| if *w == "." { String::new() } else { (*w).into() });
             let number = |n: usize| words.get(n).and_then(|w| w.parse::<u64>().ok());
             let other = words.get(2).filter(|_| name == "rename").map(|w| (*w).into());
-            Call {
+            Syscall {
                 pid: 1,
                 began: n as i64 * 1000,
                 ended: n as i64 * 1000 + 500,
@@ -454,7 +454,7 @@ mod tests {
         let calls = calls(text);
         let end = calls.len() as i64 * 1000;
         let paths: Vec<String> = paths.iter().map(|p| (*p).to_owned()).collect();
-        let failure = Failure { wrong, paths: &paths, promised: Some(end), cut: end };
+        let failure = CauseFailure { wrong, paths: &paths, promised: Some(end), cut: end };
         by_calls(&calls, &failure).first().map(|cause| cause.mistake)
     }
 
@@ -512,7 +512,7 @@ mod tests {
         let calls = calls("openat a\n write a 0 10\n fsync a");
         let paths = ["a".to_owned()];
         let mut failure =
-            Failure { wrong: Wrong::NotAtomic, paths: &paths, promised: None, cut: 2200 };
+            CauseFailure { wrong: Wrong::NotAtomic, paths: &paths, promised: None, cut: 2200 };
         assert_eq!(by_calls(&calls, &failure)[0].mistake, Mistake::AppendUnchecked);
         failure.cut = 2600;
         assert!(by_calls(&calls, &failure).is_empty());

@@ -18,7 +18,7 @@ const SAID_MAX: u64 = 16 << 10;
 /// The answer of a check about a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Said {
+pub enum CheckAnswer {
     /// Exit status 0: everything promised is there.
     Kept,
     /// Exit status 1: a promise is broken; the output says which.
@@ -29,10 +29,10 @@ pub enum Said {
     TimedOut,
 }
 
-impl Said {
+impl CheckAnswer {
     /// Whether a promise is broken.
     pub fn is_broken(&self) -> bool {
-        matches!(self, Said::Broken(_))
+        matches!(self, CheckAnswer::Broken(_))
     }
 }
 
@@ -52,7 +52,7 @@ impl Check {
     ///
     /// # Errors
     /// There is no shell, or no space for the check's files.
-    pub fn run(&self, dir: &Path, promises: &Promises) -> Result<Said, ProgramError> {
+    pub fn run(&self, dir: &Path, promises: &Promises) -> Result<CheckAnswer, ProgramError> {
         let wrong = ProgramError::io("running the check");
         let folder = tempfile::Builder::new().prefix("ordo-check-").tempdir().map_err(&wrong)?;
         let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
@@ -72,7 +72,7 @@ impl Check {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         if status.is_none() {
             let _ = child.wait();
-            return Ok(Said::TimedOut);
+            return Ok(CheckAnswer::TimedOut);
         }
         let mut said = Vec::new();
         output.rewind().map_err(&wrong)?;
@@ -80,10 +80,10 @@ impl Check {
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         let status = status.expect("it ended");
         Ok(match status.code() {
-            Some(0) => Said::Kept,
-            Some(1) => Said::Broken(said),
-            Some(code) => Said::Failed(format!("exit status {code}: {said}")),
-            None => Said::Failed(format!("signal {}: {said}", status.signal().unwrap_or(0))),
+            Some(0) => CheckAnswer::Kept,
+            Some(1) => CheckAnswer::Broken(said),
+            Some(code) => CheckAnswer::Failed(format!("exit status {code}: {said}")),
+            None => CheckAnswer::Failed(format!("signal {}: {said}", status.signal().unwrap_or(0))),
         })
     }
 }
@@ -111,7 +111,7 @@ fn wait(
 mod tests {
     use super::*;
 
-    fn run(command: &str, promises: &Promises) -> Said {
+    fn run(command: &str, promises: &Promises) -> CheckAnswer {
         let check = Check {
             command: command.into(),
             timeout: Duration::from_millis(500),
@@ -124,12 +124,15 @@ mod tests {
     #[test]
     fn exit_codes_are_told_apart() {
         let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
-        assert_eq!(run("exit 0", &promises), Said::Kept);
+        assert_eq!(run("exit 0", &promises), CheckAnswer::Kept);
         let both = run("cat $ORDO_ACKED $ORDO_PENDING; exit 1", &promises);
-        assert_eq!(both, Said::Broken("a\nb".into()));
-        assert_eq!(run("echo no >&2; exit 7", &promises), Said::Failed("exit status 7: no".into()));
-        assert_eq!(run("kill -9 $$", &promises), Said::Failed("signal 9: ".into()));
-        assert_eq!(run("sleep 9", &promises), Said::TimedOut);
+        assert_eq!(both, CheckAnswer::Broken("a\nb".into()));
+        assert_eq!(
+            run("echo no >&2; exit 7", &promises),
+            CheckAnswer::Failed("exit status 7: no".into())
+        );
+        assert_eq!(run("kill -9 $$", &promises), CheckAnswer::Failed("signal 9: ".into()));
+        assert_eq!(run("sleep 9", &promises), CheckAnswer::TimedOut);
     }
 
     /// Processes that a check leaves running are stopped when it has ended, and are not waited for.
@@ -139,7 +142,7 @@ mod tests {
         let pid = folder.path().join("pid");
         let began = Instant::now();
         let command = format!("sleep 30 & echo $! >{}; exit 0", pid.display());
-        assert_eq!(run(&command, &Promises::default()), Said::Kept);
+        assert_eq!(run(&command, &Promises::default()), CheckAnswer::Kept);
         assert!(began.elapsed() < Duration::from_secs(5));
         let pid = std::fs::read_to_string(pid).unwrap();
         std::thread::sleep(Duration::from_millis(50));

@@ -5,13 +5,13 @@ use ordo_sba::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
-use crate::calls::Call;
-use crate::causes::{self, Cause, Failure, LostWrite};
+use crate::calls::Syscall;
+use crate::causes::{self, Cause, CauseFailure, LostWrite};
 use crate::check::Check;
-use crate::explore::{Bench, Finding, Wrong};
+use crate::explore::{Bench, JobFinding, Wrong};
 use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
-use crate::tree::Tree;
+use crate::tree::FileTree;
 
 /// The number of differences, writes and calls in an explanation at most.
 const TOLD_MAX: usize = 12;
@@ -70,7 +70,7 @@ pub fn explain(
     recorded: &Recorded,
     check: &Check,
     unit: usize,
-    finding: &Finding,
+    finding: &JobFinding,
     shrink: bool,
 ) -> Result<Explanation, ProgramError> {
     let bench = Bench::new(recorded, check, unit);
@@ -95,7 +95,7 @@ pub fn explain(
     let promises = bench.promises(pick.events);
     let marks = recorded.marks.iter().filter(|mark| mark.events <= pick.events);
     let promised = marks.clone().rfind(|mark| !mark.text.starts_with("begin "));
-    let failure = Failure {
+    let failure = CauseFailure {
         wrong: finding.wrong,
         paths: &paths,
         promised: promised.map(|mark| mark.at as i64),
@@ -124,7 +124,7 @@ pub fn explain(
 }
 
 /// Finds a state of the same moment that fails in the same way, with as few lost writes as possible.
-fn small(bench: &Bench<'_>, stand: &Stand, finding: &Finding) -> Result<Pick, ProgramError> {
+fn small(bench: &Bench<'_>, stand: &Stand, finding: &JobFinding) -> Result<Pick, ProgramError> {
     let (mut error, mut left) = (None, SHRINK_MAX);
     let mut fails = |pick: &Pick| {
         if left == 0 {
@@ -163,15 +163,15 @@ fn differences(
     stand: &Stand,
     pick: &Pick,
 ) -> Result<Vec<(String, String)>, ProgramError> {
-    let tree = bench.look(stand, pick, Tree::of)?;
+    let tree = bench.look(stand, pick, FileTree::of)?;
     let Some(Ok(tree)) = tree else { return Ok(Vec::new()) };
     let promises = bench.promises(pick.events);
     let last = bench.space.frontiers().saturating_sub(1);
     let (mut at, mut step, mut right) = (pick.frontier, 1, None);
     for _ in 0..RIGHT_MAX {
         let Some(whole) = bench.space.everything(at) else { break };
-        let seen =
-            bench.look(stand, &whole, |work| (Tree::of(work), bench.check.run(work, &promises)))?;
+        let seen = bench
+            .look(stand, &whole, |work| (FileTree::of(work), bench.check.run(work, &promises)))?;
         if let Some((Ok(tree), said)) = seen {
             right = Some(tree);
             if !said?.is_broken() {
@@ -231,7 +231,7 @@ fn lost(writes: &[WriteTold]) -> Vec<LostWrite<'_>> {
 /// The last calls before a moment, with the marks between them.
 fn calls_before(recorded: &Recorded, cut: u64, began: u64) -> Vec<String> {
     let shown =
-        |call: &&Call| call.began <= cut as i64 && !matches!(&*call.name, "close" | "lseek");
+        |call: &&Syscall| call.began <= cut as i64 && !matches!(&*call.name, "close" | "lseek");
     let calls = recorded.calls.iter().filter(shown).map(|call| {
         let over = if call.ended > cut as i64 { ", which had not returned" } else { "" };
         (call.began, format!("{}{over}", call.text()))

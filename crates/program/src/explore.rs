@@ -12,18 +12,18 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use ordo_crash::Rule;
-use ordo_crash::space::{Choosing, Fate, Manner, Pick, Space, State};
+use ordo_crash::StateRule;
+use ordo_crash::space::{Choosing, CrashState, Fate, Manner, Pick, Space};
 use ordo_sba::Class;
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
-use crate::check::{Check, Said};
+use crate::check::{Check, CheckAnswer};
 use crate::marks::{Mark, Promises};
 use crate::record::{Recorded, WORK};
 use crate::stand::{Stand, Start};
-use crate::tree::Tree;
+use crate::tree::FileTree;
 
 /// The exploration of a recording.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Job {
     /// The part of the states to judge: its number from 1, and the number of parts.
     pub shard: (u64, u64),
     /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<StateRule>,
     /// The number of stands at once.
     pub stands: usize,
     /// The number of states that were judged before, and are left out.
@@ -72,7 +72,7 @@ pub enum Wrong {
 
 /// A failing state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Finding {
+pub struct JobFinding {
     /// The state.
     pub pick: Pick,
     /// The kind of failure.
@@ -85,7 +85,7 @@ pub struct Finding {
 
 /// The numbers of states, and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct JobCounts {
     /// States judged.
     pub states: u64,
     /// The number of possible states.
@@ -116,22 +116,22 @@ pub struct Counts {
 
 /// The results of an exploration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// The numbers.
-    pub counts: Counts,
+    pub counts: JobCounts,
     /// One state of each sort of failure, the most telling one first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<JobFinding>,
     /// The output of the check where the check itself failed, once.
     pub check_said: Option<String>,
 }
 
 /// An event of an exploration under way.
 #[derive(Debug)]
-pub enum Told<'a> {
+pub enum ExploreEvent<'a> {
     /// The number of judged states, and of all.
     Reached(u64, u64),
     /// A new sort of failure.
-    Found(&'a Finding),
+    Found(&'a JobFinding),
 }
 
 /// The number of states that are considered for each one that is judged.
@@ -140,9 +140,9 @@ const SURPLUS: usize = 4;
 const FINDINGS_MAX: usize = 40;
 
 /// The result of one state.
-enum Verdict {
+enum StateResult {
     Unsound(String),
-    Said(Said, Option<Wrong>),
+    CheckAnswer(CheckAnswer, Option<Wrong>),
 }
 
 /// The results that are known already, by disk and by tree.
@@ -150,7 +150,7 @@ enum Verdict {
 struct Known {
     /// The tree to which each disk recovers, as a sum of names and contents.
     trees: FxHashMap<u128, Result<u128, String>>,
-    said: FxHashMap<(u128, u64), (Said, Option<Wrong>)>,
+    said: FxHashMap<(u128, u64), (CheckAnswer, Option<Wrong>)>,
     checks: u64,
 }
 
@@ -193,13 +193,13 @@ impl<'a> Bench<'a> {
     fn said(
         &self,
         stand: &Stand,
-        state: &State<'_>,
+        state: &CrashState<'_>,
         promises: &Promises,
-    ) -> Result<Result<(Option<u128>, Said), String>, ProgramError> {
+    ) -> Result<Result<(Option<u128>, CheckAnswer), String>, ProgramError> {
         stand.put(state.sectors(0))?;
-        let seen = stand.look(|dir| -> Result<(Option<u128>, Said), ProgramError> {
+        let seen = stand.look(|dir| -> Result<(Option<u128>, CheckAnswer), ProgramError> {
             let work = dir.join(WORK);
-            let sum = Tree::of(&work).ok().map(|tree| tree.sum());
+            let sum = FileTree::of(&work).ok().map(|tree| tree.sum());
             let known = sum.and_then(|sum| {
                 self.known(|known| known.said.get(&(sum, hash(promises))).cloned())
             });
@@ -218,15 +218,15 @@ impl<'a> Bench<'a> {
     fn judge(
         &self,
         stand: &Stand,
-        state: &State<'_>,
+        state: &CrashState<'_>,
         promises: &Promises,
-    ) -> Result<Verdict, ProgramError> {
+    ) -> Result<StateResult, ProgramError> {
         let (image, key) = (state.sum(), hash(promises));
         let known = self.known(|known| match known.trees.get(&image)? {
-            Err(why) => Some(Verdict::Unsound(why.clone())),
+            Err(why) => Some(StateResult::Unsound(why.clone())),
             Ok(tree) => {
                 let (said, wrong) = known.said.get(&(*tree, key))?;
-                Some(Verdict::Said(said.clone(), *wrong))
+                Some(StateResult::CheckAnswer(said.clone(), *wrong))
             }
         });
         if let Some(known) = known {
@@ -236,14 +236,14 @@ impl<'a> Bench<'a> {
             Ok(seen) => seen,
             Err(why) => {
                 self.known(|known| known.trees.insert(image, Err(why.clone())));
-                return Ok(Verdict::Unsound(why));
+                return Ok(StateResult::Unsound(why));
             }
         };
         // Another state with the same tree may have been judged already.
         let before = sum.and_then(|sum| self.known(|known| known.said.get(&(sum, key)).cloned()));
         let wrong = match (&said, before) {
             (_, Some((_, wrong))) => wrong,
-            (Said::Broken(_), None) => Some(self.wrong(stand, state, promises)?),
+            (CheckAnswer::Broken(_), None) => Some(self.wrong(stand, state, promises)?),
             _ => None,
         };
         if let Some(sum) = sum {
@@ -252,14 +252,14 @@ impl<'a> Bench<'a> {
                 known.said.insert((sum, key), (said.clone(), wrong));
             });
         }
-        Ok(Verdict::Said(said, wrong))
+        Ok(StateResult::CheckAnswer(said, wrong))
     }
 
     /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
     fn wrong(
         &self,
         stand: &Stand,
-        state: &State<'_>,
+        state: &CrashState<'_>,
         promises: &Promises,
     ) -> Result<Wrong, ProgramError> {
         let without = self.said(stand, state, &promises.none())?;
@@ -278,8 +278,10 @@ impl<'a> Bench<'a> {
         let promises = self.promises(pick.events);
         let verdict = self.space.with(pick, |state| self.judge(stand, &state, &promises));
         Ok(match verdict.transpose()? {
-            Some(Verdict::Unsound(why)) => Some((Wrong::Unsound, why)),
-            Some(Verdict::Said(Said::Broken(said), wrong)) => wrong.map(|wrong| (wrong, said)),
+            Some(StateResult::Unsound(why)) => Some((Wrong::Unsound, why)),
+            Some(StateResult::CheckAnswer(CheckAnswer::Broken(said), wrong)) => {
+                wrong.map(|wrong| (wrong, said))
+            }
             _ => None,
         })
     }
@@ -330,8 +332,8 @@ pub fn explore(
     check: &Check,
     job: &Job,
     stop: &AtomicBool,
-    tell: &(dyn Fn(Told<'_>) + Sync),
-) -> Result<Outcome, ProgramError> {
+    tell: &(dyn Fn(ExploreEvent<'_>) + Sync),
+) -> Result<JobOutcome, ProgramError> {
     let began = Instant::now();
     let bench = Bench::new(recorded, check, job.unit);
     let groups = bench.groups();
@@ -349,7 +351,7 @@ pub fn explore(
         all.filter(|(_, n)| n % parts == part - 1).map(|(pick, _)| pick).skip(job.skip).collect();
     let count = job.stands.clamp(1, 64).min(picks.len().max(1));
     let stands = (0..count).map(|n| bench.stand(n as u8)).collect::<Result<Vec<_>, _>>()?;
-    let mut sums = Sums { bench: &bench, outcome: Outcome::default(), sorts: BTreeMap::new() };
+    let mut sums = Sums { bench: &bench, outcome: JobOutcome::default(), sorts: BTreeMap::new() };
     let quit = AtomicBool::new(false);
     std::thread::scope(|scope| -> Result<(), ProgramError> {
         let (to_stands, states) = sync_channel(count);
@@ -376,7 +378,7 @@ pub fn explore(
                     failed = Err(error);
                 }
             }
-            tell(Told::Reached(sums.outcome.counts.states, picks.len() as u64));
+            tell(ExploreEvent::Reached(sums.outcome.counts.states, picks.len() as u64));
         }
         failed
     })?;
@@ -423,23 +425,24 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     ranks.sort_by_key(|(rank, _)| order(rank));
     let mut out: Vec<Pick> = Vec::new();
     for (_, picks) in ranks {
-        let room = wanted - out.len();
+        let remaining = wanted - out.len();
         let count = picks.len();
         // Where there are too many, they are spread evenly over the run.
-        let is_wanted = |n: usize| count <= room || n * room / count != (n + 1) * room / count;
+        let is_wanted =
+            |n: usize| count <= remaining || n * remaining / count != (n + 1) * remaining / count;
         out.extend(picks.into_iter().enumerate().filter(|(n, _)| is_wanted(*n)).map(|(_, p)| p));
     }
     out.sort_by_key(|pick| (pick.frontier, pick.manner));
     out
 }
 
-type Judged = (Pick, Result<Verdict, ProgramError>);
+type Judged = (Pick, Result<StateResult, ProgramError>);
 
 /// The work of a stand, until there are no more states.
 fn work(
     bench: &Bench<'_>,
     stand: &Stand,
-    states: &Mutex<Receiver<(Pick, State<'_>)>>,
+    states: &Mutex<Receiver<(Pick, CrashState<'_>)>>,
     to: &Sender<Judged>,
 ) {
     loop {
@@ -456,36 +459,36 @@ fn work(
 /// The sums of the results.
 struct Sums<'a> {
     bench: &'a Bench<'a>,
-    outcome: Outcome,
+    outcome: JobOutcome,
     sorts: BTreeMap<(Wrong, String), usize>,
 }
 
 impl Sums<'_> {
-    fn add(&mut self, pick: Pick, verdict: Verdict, tell: &(dyn Fn(Told<'_>) + Sync)) {
+    fn add(&mut self, pick: Pick, verdict: StateResult, tell: &(dyn Fn(ExploreEvent<'_>) + Sync)) {
         let counts = &mut self.outcome.counts;
         counts.states += 1;
         let (wrong, said) = match verdict {
-            Verdict::Unsound(why) => {
+            StateResult::Unsound(why) => {
                 counts.unsound += 1;
                 (Wrong::Unsound, why)
             }
-            Verdict::Said(Said::Broken(said), wrong) => {
+            StateResult::CheckAnswer(CheckAnswer::Broken(said), wrong) => {
                 let wrong = wrong.unwrap_or(Wrong::NotAtomic);
                 counts.promise_broken += 1;
                 counts.lost_durable += u64::from(wrong == Wrong::LostDurable);
                 counts.not_atomic += u64::from(wrong == Wrong::NotAtomic);
                 (wrong, said)
             }
-            Verdict::Said(Said::Failed(said), _) => {
+            StateResult::CheckAnswer(CheckAnswer::Failed(said), _) => {
                 counts.check_failed += 1;
                 self.outcome.check_said.get_or_insert(said);
                 return;
             }
-            Verdict::Said(Said::TimedOut, _) => {
+            StateResult::CheckAnswer(CheckAnswer::TimedOut, _) => {
                 counts.timed_out += 1;
                 return;
             }
-            Verdict::Said(Said::Kept, _) => return,
+            StateResult::CheckAnswer(CheckAnswer::Kept, _) => return,
         };
         if wrong == Wrong::Unsound && torn_superblock(self.bench, &pick) {
             self.outcome.counts.torn_superblock += 1;
@@ -504,8 +507,8 @@ impl Sums<'_> {
             }
             std::collections::btree_map::Entry::Vacant(new) if next < FINDINGS_MAX => {
                 new.insert(next);
-                self.outcome.findings.push(Finding { pick, wrong, said, alike: 1 });
-                tell(Told::Found(&self.outcome.findings[next]));
+                self.outcome.findings.push(JobFinding { pick, wrong, said, alike: 1 });
+                tell(ExploreEvent::Found(&self.outcome.findings[next]));
             }
             std::collections::btree_map::Entry::Vacant(_) => {}
         }

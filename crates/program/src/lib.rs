@@ -23,8 +23,8 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use ordo_program::{Check, Job, Plan, explore, record};
-//! # fn of(plan: Plan, check: Check, job: Job) -> Result<(), ordo_program::ProgramError> {
+//! use ordo_program::{Check, Job, RecordingPlan, explore, record};
+//! # fn of(plan: RecordingPlan, check: Check, job: Job) -> Result<(), ordo_program::ProgramError> {
 //! let stop = AtomicBool::new(false);
 //! let recorded = record(&plan, &stop)?;
 //! let outcome = explore(&recorded, &check, &job, &stop, &|_| {})?;
@@ -46,12 +46,12 @@ mod sys;
 pub mod system;
 pub mod tree;
 
-pub use check::{Check, Said};
+pub use check::{Check, CheckAnswer};
 pub use explain::{Explanation, explain};
-pub use explore::{Counts, Finding, Job, Outcome, Told, explore};
-pub use record::{Plan, Recorded, record};
+pub use explore::{ExploreEvent, Job, JobCounts, JobFinding, JobOutcome, explore};
+pub use record::{Recorded, RecordingPlan, record};
 pub use sys::own_mounts;
-pub use system::System;
+pub use system::ProgramSystem;
 
 /// The reason why a program cannot be crashed.
 #[derive(Debug, thiserror::Error)]

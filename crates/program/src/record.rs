@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ordo_annotate::Block;
+use ordo_annotate::BlockRow;
 use ordo_annotate::rows::Known;
-use ordo_crash::history::Notebook;
+use ordo_crash::history::HistoryRecorder;
 use ordo_crash::record::{DiskRun, Event};
-use ordo_crash::{Model, Run};
+use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_live::watching::{Into as SeenInto, take, watching};
-use ordo_pseudo::{Recording, Session, Setup};
+use ordo_pseudo::{DeviceSetup, Recording, Session};
 use ordo_sba::Class;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 use ordo_vfs::Ino;
 use rustix::mount::UnmountFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::calls::{self, Call};
+use crate::calls::{self, Syscall};
 use crate::marks::Mark;
 use crate::stand::unmount;
-use crate::system::System;
+use crate::system::ProgramSystem;
 use crate::{ProgramError, sys};
 
 /// The directory in which programs and checks run, in the root of the file system.
@@ -40,9 +40,9 @@ const SETTLE: Duration = Duration::from_millis(30);
 
 /// The command to run, and how.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RecordingPlan {
     /// The file system.
-    pub system: System,
+    pub system: ProgramSystem,
     /// A shell command that prepares the directory before the recording.
     pub setup: Option<String>,
     /// The command and its arguments.
@@ -53,11 +53,11 @@ pub struct Plan {
     /// Whether system calls are recorded (needs strace).
     pub syscalls: bool,
     /// Rules for writes that fail.
-    pub fail: Vec<ordo_live::Rule>,
+    pub fail: Vec<ordo_live::WriteRule>,
     /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
     /// The model of what the disk may lose.
-    pub model: Model,
+    pub model: CrashModel,
     /// The user's directory: `$ORDO_ORIGIN`.
     pub origin: PathBuf,
 }
@@ -81,7 +81,7 @@ pub struct Meaning {
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The file system.
-    pub system: System,
+    pub system: ProgramSystem,
     /// Every write and flush, in order.
     pub run: Arc<Run>,
     /// The meaning of each write.
@@ -89,7 +89,7 @@ pub struct Recorded {
     /// The program's marks.
     pub marks: Vec<Mark>,
     /// Its system calls, in the run's clock.
-    pub calls: Vec<Call>,
+    pub calls: Vec<Syscall>,
     /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
     /// The number of events before the command began.
@@ -106,12 +106,13 @@ pub struct Recorded {
 ///
 /// # Errors
 /// The caller is not root, a program is missing, the file system cannot be made, or the setup failed.
-pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
+pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let seen = SeenInto::default();
     let lax = Arc::new(AtomicBool::new(true));
     let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
     let observer = Some(watching(wanted, Arc::clone(&seen)));
-    let session = Session::with(Setup { observer, ..Setup::in_memory(plan.system.bytes) })?;
+    let session =
+        Session::with(DeviceSetup { observer, ..DeviceSetup::in_memory(plan.system.bytes) })?;
     plan.system.make(session.device())?;
     let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
     let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
@@ -134,7 +135,7 @@ pub fn record(plan: &Plan, stop: &AtomicBool) -> Result<Recorded, ProgramError> 
 }
 
 /// Mounts the new file system once, and runs the setup before the recording.
-fn prepare(plan: &Plan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
+fn prepare(plan: &RecordingPlan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
     let mounted = Mounted::new(plan, session, dir)?;
     let work = dir.join(WORK);
     std::fs::create_dir(&work).map_err(ProgramError::io("the program's directory"))?;
@@ -161,7 +162,7 @@ struct Mounted<'a> {
 /// A command that has ended.
 struct Ran {
     status: Option<i32>,
-    calls: Vec<Call>,
+    calls: Vec<Syscall>,
     /// A moment on two clocks.
     clocks: (Instant, SystemTime),
     began: Instant,
@@ -170,7 +171,11 @@ struct Ran {
 }
 
 impl<'a> Mounted<'a> {
-    fn new(plan: &Plan, session: &Session, dir: &'a Path) -> Result<Mounted<'a>, ProgramError> {
+    fn new(
+        plan: &RecordingPlan,
+        session: &Session,
+        dir: &'a Path,
+    ) -> Result<Mounted<'a>, ProgramError> {
         let mounted = plan.system.mount(session.device(), dir);
         mounted.map_err(|error| ProgramError::Io {
             what: format!("mounting {} on {}", plan.system.name(), session.device().display()),
@@ -180,7 +185,12 @@ impl<'a> Mounted<'a> {
     }
 
     /// Runs the command to its end. Then commits names, and after that writes everything.
-    fn work(&self, plan: &Plan, session: &Session, stop: &AtomicBool) -> Result<Ran, ProgramError> {
+    fn work(
+        &self,
+        plan: &RecordingPlan,
+        session: &Session,
+        stop: &AtomicBool,
+    ) -> Result<Ran, ProgramError> {
         let clocks = (Instant::now(), SystemTime::now());
         let (work, mut neighbour) = (self.dir.join(WORK), Neighbour::new(plan, self.dir)?);
         let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
@@ -222,7 +232,12 @@ impl Drop for Mounted<'_> {
     }
 }
 
-fn start(plan: &Plan, session: &Session, work: &Path, log: &Path) -> Result<Child, ProgramError> {
+fn start(
+    plan: &RecordingPlan,
+    session: &Session,
+    work: &Path,
+    log: &Path,
+) -> Result<Child, ProgramError> {
     let none = || ProgramError::Program("there is no command".into());
     let (program, args) = plan.command.split_first().ok_or_else(none)?;
     let mut command = match plan.syscalls {
@@ -276,7 +291,7 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    fn new(plan: &Plan, dir: &Path) -> Result<Neighbour, ProgramError> {
+    fn new(plan: &RecordingPlan, dir: &Path) -> Result<Neighbour, ProgramError> {
         let file = File::options().write(true).open(dir.join(NEIGHBOUR));
         let file = file.map_err(ProgramError::io("a file"))?;
         Ok(Neighbour { file, is_btrfs: plan.system.is_btrfs(), times: 0 })
@@ -307,7 +322,7 @@ impl Neighbour {
 }
 
 impl Ran {
-    fn recorded(self, plan: &Plan, recording: Recording, rows: &[Block]) -> Recorded {
+    fn recorded(self, plan: &RecordingPlan, recording: Recording, rows: &[BlockRow]) -> Recorded {
         let (instant, time) = recording.clock;
         let on_clock = |at: Instant| {
             let ago = instant.saturating_duration_since(at).as_nanos() as u64;
@@ -320,13 +335,13 @@ impl Ran {
         let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos()).collect();
         let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
         let before = |at: u64| times.partition_point(|t| *t < at);
-        let mark = |request: &ordo_trace::Request| {
+        let mark = |request: &ordo_trace::TraceRequest| {
             let text = recording.trace.data(request).unwrap_or_default();
             let at = request.issued.as_nanos();
             Mark { events: before(at), at, text: String::from_utf8_lossy(text).into_owned() }
         };
         let requests = recording.trace.requests();
-        let marks = requests.iter().filter(|r| r.op == Op::Mark).map(mark).collect();
+        let marks = requests.iter().filter(|r| r.op == RequestOp::Mark).map(mark).collect();
         let (began, ended) = (before(on_clock(self.began)), before(on_clock(self.ended)));
         let meanings = meanings(&writes, &times, &events, rows);
         // Strace gives the time of day.
@@ -340,7 +355,7 @@ impl Ran {
         let failed = events.iter().filter(is_failed).count();
         let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
         // The history has no calls: only the root exists.
-        let history = Arc::new(Notebook::new(Ino(1), || 0).history());
+        let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
         let run = Run { model: plan.model, disks, events, history };
         Recorded {
             system: plan.system.clone(),
@@ -362,7 +377,7 @@ fn meanings(
     writes: &[ordo_crash::record::Write],
     times: &[u64],
     events: &[Event],
-    rows: &[Block],
+    rows: &[BlockRow],
 ) -> Vec<Meaning> {
     let mut issued = vec![0; writes.len()];
     for (at, event) in times.iter().zip(events) {
@@ -378,9 +393,9 @@ fn meanings(
     writes.iter().zip(issued).map(|(write, at)| meaning(write, of(write), at)).collect()
 }
 
-fn meaning(write: &ordo_crash::record::Write, rows: &[Block], at: u64) -> Meaning {
+fn meaning(write: &ordo_crash::record::Write, rows: &[BlockRow], at: u64) -> Meaning {
     // States are chosen, and failures told, by what was known of a block when it was written.
-    let is_known = |row: &&Block| {
+    let is_known = |row: &&BlockRow| {
         row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
     };
     let rows = || rows.iter().filter(is_known);

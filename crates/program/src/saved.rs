@@ -8,31 +8,31 @@ use ordo_crash::kept;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
-use crate::calls::Call;
+use crate::calls::Syscall;
 use crate::check::Check;
 use crate::explain::{Explanation, explain};
-use crate::explore::{Bench, Finding, Wrong};
+use crate::explore::{Bench, JobFinding, Wrong};
 use crate::marks::{Mark, Promises};
 use crate::record::{Meaning, Recorded};
-use crate::system::System;
+use crate::system::ProgramSystem;
 
 /// The beginning of such a file.
 pub const FORMAT: &str = "ordo crash of a program, 1";
 
 /// A failure, with everything that is needed to repeat it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Saved {
+pub struct SavedJob {
     /// [`FORMAT`].
     pub format: String,
     /// The command, for the reader of the file.
     pub command: Vec<String>,
-    system: System,
+    system: ProgramSystem,
     check: Check,
     unit: usize,
     explanation: Explanation,
     marks: Vec<Mark>,
     meanings: Vec<Meaning>,
-    calls: Vec<Call>,
+    calls: Vec<Syscall>,
     times: Vec<u64>,
     began: usize,
     ended: usize,
@@ -46,7 +46,7 @@ fn damaged(why: impl std::fmt::Display) -> ProgramError {
     ProgramError::Program(format!("it is damaged: {why}"))
 }
 
-impl Saved {
+impl SavedJob {
     /// Saves a failure of a recording.
     ///
     /// # Errors
@@ -57,8 +57,8 @@ impl Saved {
         unit: usize,
         command: &[String],
         explanation: &Explanation,
-    ) -> Result<Saved, ProgramError> {
-        Ok(Saved {
+    ) -> Result<SavedJob, ProgramError> {
+        Ok(SavedJob {
             format: FORMAT.to_owned(),
             command: command.to_vec(),
             system: recorded.system.clone(),
@@ -86,10 +86,10 @@ impl Saved {
     ///
     /// # Errors
     /// The text is not one, or is inconsistent.
-    pub fn parse(text: &str) -> Result<Saved, ProgramError> {
-        let saved: Saved = serde_json::from_str(text).map_err(damaged)?;
+    pub fn parse(text: &str) -> Result<SavedJob, ProgramError> {
+        let saved: SavedJob = serde_json::from_str(text).map_err(damaged)?;
         // The system's name decides which programs are run, so it must be a known one.
-        System::parse(&saved.system.name())?;
+        ProgramSystem::parse(&saved.system.name())?;
         Ok(saved)
     }
 
@@ -134,7 +134,7 @@ impl Saved {
         };
         let Some((wrong, said)) = found else { return Ok(None) };
         let (pick, alike) = (self.explanation.pick.clone(), self.explanation.alike);
-        let finding = Finding { pick, wrong, said, alike };
+        let finding = JobFinding { pick, wrong, said, alike };
         explain(&recorded, &self.check, self.unit, &finding, false).map(Some)
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::mount::UnmountFlags;
 
-use crate::system::System;
+use crate::system::ProgramSystem;
 use crate::{ProgramError, sys};
 
 /// The unit in which zeros are skipped, in bytes.
@@ -74,7 +74,7 @@ impl Start {
 
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {
-    system: System,
+    system: ProgramSystem,
     start: Arc<Start>,
     memory: File,
     device: File,
@@ -87,7 +87,7 @@ pub(crate) struct Stand {
 impl Stand {
     /// A new stand. Each stand in use at the same time needs another `number`.
     pub(crate) fn new(
-        system: &System,
+        system: &ProgramSystem,
         start: Arc<Start>,
         number: u8,
     ) -> Result<Stand, ProgramError> {

@@ -9,7 +9,7 @@ use crate::ProgramError;
 
 /// A file system on which a program is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct System {
+pub struct ProgramSystem {
     /// The kernel's name for it.
     pub kind: String,
     /// Mount options, separated by commas.
@@ -57,14 +57,14 @@ const KNOWN: [Known; 5] = [
     Known { kind: "btrfs", maker: &["mkfs.btrfs", "-q", "-f"], bytes: 256 * MIB, repair: &[] },
 ];
 
-impl System {
+impl ProgramSystem {
     /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal` and
     /// `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`.
     ///
     /// # Errors
     /// [`ProgramError::System`]: there is no such kind.
     /// [`ProgramError::System`]: there is no such kind.
-    pub fn parse(text: &str) -> Result<System, ProgramError> {
+    pub fn parse(text: &str) -> Result<ProgramSystem, ProgramError> {
         let (kind, options) = text.split_once(':').unwrap_or((text, ""));
         let (kind, options) = match kind {
             "ext3-journal" => ("ext3", format!("data=journal,{options}")),
@@ -76,7 +76,7 @@ impl System {
             ProgramError::System { name: kind.to_owned(), known }
         })?;
         let options = options.trim_matches(',').to_owned();
-        Ok(System { kind: kind.to_owned(), options, mkfs: Vec::new(), bytes: known.bytes })
+        Ok(ProgramSystem { kind: kind.to_owned(), options, mkfs: Vec::new(), bytes: known.bytes })
     }
 
     /// The name as a user gives it.
@@ -161,21 +161,21 @@ mod tests {
     /// A name is a kind with any options; an unknown kind is refused with the list of kinds.
     #[test]
     fn systems_have_names() {
-        let journal = System::parse("ext3-journal").unwrap();
+        let journal = ProgramSystem::parse("ext3-journal").unwrap();
         assert_eq!(journal.name(), "ext3:data=journal");
-        assert_eq!(System::parse("ext3:data=journal").unwrap(), journal);
-        assert_eq!(System::parse("xfs").unwrap().bytes, 300 << 20);
-        let error = System::parse("zfs").unwrap_err().to_string();
+        assert_eq!(ProgramSystem::parse("ext3:data=journal").unwrap(), journal);
+        assert_eq!(ProgramSystem::parse("xfs").unwrap().bytes, 300 << 20);
+        let error = ProgramSystem::parse("zfs").unwrap_err().to_string();
         assert!(error.contains("'zfs'") && error.contains("btrfs"), "{error}");
     }
 
     /// Options that mount(8) turns into flags are flags here; all others go to the file system.
     #[test]
     fn options_are_split_as_mount_does() {
-        let system = System::parse("ext4:noatime,data=journal,sync,nobarrier").unwrap();
+        let system = ProgramSystem::parse("ext4:noatime,data=journal,sync,nobarrier").unwrap();
         let (flags, rest) = system.mount_words();
         assert_eq!(flags, MountFlags::NOATIME | MountFlags::SYNCHRONOUS);
         assert_eq!(rest, "data=journal,nobarrier");
-        assert_eq!(System::parse("xfs").unwrap().mount_words().1, "nouuid");
+        assert_eq!(ProgramSystem::parse("xfs").unwrap().mount_words().1, "nouuid");
     }
 }

@@ -17,7 +17,7 @@ const ENTRIES_MAX: usize = 1 << 20;
 
 /// The object behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Kind and permissions, as in `st_mode`.
     pub mode: u32,
     /// The length in bytes; zero for a directory.
@@ -30,7 +30,7 @@ pub struct Entry {
 
 /// All names below a directory, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tree(pub BTreeMap<String, Entry>);
+pub struct FileTree(pub BTreeMap<String, TreeEntry>);
 
 fn sum(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -38,13 +38,13 @@ fn sum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Tree {
+impl FileTree {
     /// Reads everything below a directory.
     ///
     /// # Errors
     /// The directory itself cannot be read. An error below it is noted in its entry.
-    pub fn of(dir: &Path) -> io::Result<Tree> {
-        let mut tree = Tree::default();
+    pub fn of(dir: &Path) -> io::Result<FileTree> {
+        let mut tree = FileTree::default();
         let mut open = vec![(dir.to_path_buf(), String::new())];
         let mut first = true;
         while let Some((path, name)) = open.pop() {
@@ -86,7 +86,7 @@ impl Tree {
     }
 
     /// The differences of this tree from `whole`, each with its path; `most` of them at most.
-    pub fn differences(&self, whole: &Tree, most: usize) -> Vec<(String, String)> {
+    pub fn differences(&self, whole: &FileTree, most: usize) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for path in whole.0.keys().chain(self.0.keys().filter(|p| !whole.0.contains_key(*p))) {
             let said = match (self.0.get(path), whole.0.get(path)) {
@@ -105,8 +105,8 @@ impl Tree {
 }
 
 /// The object behind a path.
-fn look(path: &Path) -> Entry {
-    let failed = |error: io::Error| Entry {
+fn look(path: &Path) -> TreeEntry {
+    let failed = |error: io::Error| TreeEntry {
         mode: 0,
         size: 0,
         blocks: Vec::new(),
@@ -116,7 +116,7 @@ fn look(path: &Path) -> Entry {
         Ok(meta) => meta,
         Err(error) => return failed(error),
     };
-    let mut entry = Entry { mode: meta.mode(), size: 0, blocks: Vec::new(), error: None };
+    let mut entry = TreeEntry { mode: meta.mode(), size: 0, blocks: Vec::new(), error: None };
     let kind = meta.file_type();
     if kind.is_symlink() {
         let target = std::fs::read_link(path).unwrap_or_default();
@@ -152,7 +152,7 @@ fn blocks(path: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// The difference of two objects in words.
-fn different(here: &Entry, there: &Entry) -> String {
+fn different(here: &TreeEntry, there: &TreeEntry) -> String {
     if let Some(error) = &here.error {
         return format!("cannot be read: {error}");
     }
@@ -193,15 +193,15 @@ mod tests {
         std::fs::write(at("d/a"), vec![1; 10_000]).unwrap();
         std::fs::write(at("b"), b"b").unwrap();
         std::fs::write(at("c"), vec![2; 5000]).unwrap();
-        let whole = Tree::of(folder.path()).unwrap();
-        assert_eq!(whole.sum(), Tree::of(folder.path()).unwrap().sum());
+        let whole = FileTree::of(folder.path()).unwrap();
+        assert_eq!(whole.sum(), FileTree::of(folder.path()).unwrap().sum());
         let mut other = vec![1; 10_000];
         other[5000] = 3;
         std::fs::write(at("d/a"), other).unwrap();
         std::fs::remove_file(at("b")).unwrap();
         std::fs::write(at("new"), b"").unwrap();
         std::fs::write(at("c"), vec![2; 4096]).unwrap();
-        let now = Tree::of(folder.path()).unwrap();
+        let now = FileTree::of(folder.path()).unwrap();
         assert_ne!(whole.sum(), now.sum());
         let said: Vec<String> =
             now.differences(&whole, 9).into_iter().map(|(p, s)| format!("{p} {s}")).collect();

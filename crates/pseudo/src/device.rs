@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
 /// The largest piece in which zeros are written, in bytes.
 const ZEROS: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const EIO: i32 = 5;
 
 /// The place of the device's contents.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Transport {
     /// In memory: so many bytes, all zero.
     Memory(u64),
     /// In an image file, or on another device.
@@ -33,7 +33,7 @@ pub enum Place {
 
 /// The part of the requests that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepRequests {
     /// All requests, with contents.
     Contents,
     /// All requests, without contents.
@@ -44,7 +44,7 @@ pub enum Keep {
 
 /// The decision about a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RequestDecision {
     /// The write is carried out.
     #[default]
     Pass,
@@ -84,14 +84,14 @@ pub trait Observer {
 
 /// A function that makes an observer when recording begins.
 pub type MakeObserver =
-    Box<dyn FnOnce(&Before<'_>, &Rc<Cell<Verdict>>) -> Option<Box<dyn Observer>> + Send>;
+    Box<dyn FnOnce(&Before<'_>, &Rc<Cell<RequestDecision>>) -> Option<Box<dyn Observer>> + Send>;
 
 /// The configuration of a device.
-pub struct Setup {
+pub struct DeviceSetup {
     /// The place of its contents.
-    pub place: Place,
+    pub place: Transport,
     /// The part of the requests that is kept.
-    pub keep: Keep,
+    pub keep: KeepRequests,
     /// Whether all contents before the recording are kept.
     pub keep_start: bool,
     /// The observer, if any.
@@ -102,15 +102,18 @@ pub struct Setup {
     pub disk: Option<&'static Model>,
 }
 
-impl Setup {
+impl DeviceSetup {
     /// A device of `bytes` bytes in memory, with everything kept.
-    pub fn in_memory(bytes: u64) -> Setup {
-        Setup { keep_start: true, ..Setup::new(Place::Memory(bytes), Keep::Contents) }
+    pub fn in_memory(bytes: u64) -> DeviceSetup {
+        DeviceSetup {
+            keep_start: true,
+            ..DeviceSetup::new(Transport::Memory(bytes), KeepRequests::Contents)
+        }
     }
 
     /// A device in a place, with no disk model; `keep` says which requests are kept.
-    pub fn new(place: Place, keep: Keep) -> Setup {
-        Setup { place, keep, keep_start: false, observer: None, io_uring: true, disk: None }
+    pub fn new(place: Transport, keep: KeepRequests) -> DeviceSetup {
+        DeviceSetup { place, keep, keep_start: false, observer: None, io_uring: true, disk: None }
     }
 }
 
@@ -192,7 +195,7 @@ pub(crate) struct Ruled {
     /// Whether requests take the disk's time yet.
     paced: Cell<bool>,
     runtime: Runtime,
-    verdict: Rc<Cell<Verdict>>,
+    verdict: Rc<Cell<RequestDecision>>,
 }
 
 impl Ruled {
@@ -216,10 +219,10 @@ impl BlockDevice for Ruled {
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         // The tap has just shown this write to the observer; no other code has run since.
         match self.verdict.take() {
-            Verdict::Pass => {}
-            Verdict::Delay(time) => self.runtime.sleep(time).await,
-            Verdict::Drop => return Ok(()),
-            Verdict::Fail => {
+            RequestDecision::Pass => {}
+            RequestDecision::Delay(time) => self.runtime.sleep(time).await,
+            RequestDecision::Drop => return Ok(()),
+            RequestDecision::Fail => {
                 let fault = Fault::Io(EIO);
                 return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
             }
@@ -249,7 +252,7 @@ impl BlockDevice for Ruled {
 pub(crate) struct Core {
     pub(crate) tap: Tap<Ruled>,
     recorder: Rc<Recorder>,
-    verdict: Rc<Cell<Verdict>>,
+    verdict: Rc<Cell<RequestDecision>>,
     make: RefCell<Option<MakeObserver>>,
     observer: RefCell<Option<Box<dyn Observer>>>,
     keep_start: bool,
@@ -262,12 +265,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(runtime: &Runtime, setup: Setup) -> Result<Core, String> {
+    pub(crate) fn new(runtime: &Runtime, setup: DeviceSetup) -> Result<Core, String> {
         let storage = match &setup.place {
-            Place::Memory(bytes) => Storage::Memory(Rc::new(RamDisk::new(*bytes))),
-            Place::Path(path) => {
+            Transport::Memory(bytes) => Storage::Memory(Rc::new(RamDisk::new(*bytes))),
+            Transport::Path(path) => {
                 let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
-                let disk = FileDisk::open(runtime, path, Access::ReadWrite);
+                let disk = FileDisk::open(runtime, path, FileAccess::ReadWrite);
                 Storage::Path(disk.map_err(|e| e.to_string())?, file)
             }
         };
@@ -279,9 +282,9 @@ impl Core {
             verdict: verdict.clone(),
         };
         let recorder = match setup.keep {
-            Keep::Contents => Recorder::new(true),
-            Keep::Requests => Recorder::new(false),
-            Keep::Last(most) => Recorder::last(most),
+            KeepRequests::Contents => Recorder::new(true),
+            KeepRequests::Requests => Recorder::new(false),
+            KeepRequests::Last(most) => Recorder::last(most),
         };
         Ok(Core {
             tap: Tap::new(runtime, ruled),
@@ -290,7 +293,7 @@ impl Core {
             make: RefCell::new(setup.observer),
             observer: RefCell::default(),
             keep_start: setup.keep_start,
-            marked: !matches!(setup.keep, Keep::Last(_)),
+            marked: !matches!(setup.keep, KeepRequests::Last(_)),
             start: RefCell::default(),
             marks: RefCell::default(),
             runtime: runtime.clone(),
@@ -368,13 +371,13 @@ fn marked(trace: &Trace, marks: &[(u64, Time, String)]) -> Trace {
     for number in 0..=trace.requests().len() {
         while let Some((_, issued, text)) = marks.next_if(|(at, ..)| *at <= number as u64) {
             let data = Some(new.keep(text.as_bytes()));
-            let (op, flags, issued) = (Op::Mark, Flags::empty(), *issued);
-            new.push(Request { op, flags, offset: 0, len: 0, issued, epoch, end: None, data });
+            let (op, flags, issued) = (RequestOp::Mark, Flags::empty(), *issued);
+            new.push(TraceRequest { op, flags, offset: 0, len: 0, issued, epoch, end: None, data });
         }
         if let Some(r) = trace.requests().get(number) {
-            epoch = r.epoch + u64::from(r.op == Op::Flush);
+            epoch = r.epoch + u64::from(r.op == RequestOp::Flush);
             let data = trace.data(r).map(|bytes| new.keep(bytes));
-            new.push(Request { data, ..*r });
+            new.push(TraceRequest { data, ..*r });
         }
     }
     new

@@ -106,7 +106,7 @@ impl FileSystem for DeviceFs {
         self.attr(ino)
     }
 
-    async fn make(&self, _dir: Ino, _name: &[u8], _new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn create(&self, _dir: Ino, _name: &[u8], _new: &NewNode<'_>) -> FsResult<Attr> {
         no()
     }
 
@@ -182,7 +182,7 @@ impl FileSystem for DeviceFs {
         Ok(())
     }
 
-    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+    async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         if ino != DEVICE_INO {
             return no();
         }

@@ -31,5 +31,8 @@ pub mod nbd;
 mod session;
 mod watchdog;
 
-pub use device::{Before, Keep, MakeObserver, Observer, Place, Recording, Setup, Verdict};
+pub use device::{
+    Before, DeviceSetup, KeepRequests, MakeObserver, Observer, Recording, RequestDecision,
+    Transport,
+};
 pub use session::{PseudoError, Session};

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
 
-use crate::device::{Core, Recording, Setup};
+use crate::device::{Core, DeviceSetup, Recording};
 use crate::session::{PseudoError, Served, failed, joined};
 
 /// The largest request, in bytes; a longer one ends the connection.
@@ -83,7 +83,7 @@ impl Nbd {
     ///
     /// # Errors
     /// The server cannot listen at the address, or the device cannot be opened.
-    pub fn serve(setup: Setup, address: &Address) -> Result<Nbd, PseudoError> {
+    pub fn serve(setup: DeviceSetup, address: &Address) -> Result<Nbd, PseudoError> {
         let listening = failed("listening");
         let (listener, uri, socket) = match address {
             Address::Unix(path) => {
@@ -145,7 +145,7 @@ impl Drop for Nbd {
 }
 
 fn run(
-    setup: Setup,
+    setup: DeviceSetup,
     listener: File,
     tcp: bool,
     stopped: UnixStream,

@@ -10,10 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
-use ordo_fuse::{Handler, Options, dev};
+use ordo_fuse::{Handler, HandlerOptions, dev};
 use ordo_runtime::Executor;
 
-use crate::device::{Core, Recording, Setup};
+use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
 use crate::watchdog::{self, Watchdog};
 
@@ -62,14 +62,14 @@ impl Session {
     /// # Errors
     /// The caller is not root, or there is no FUSE or no loop device.
     pub fn new(bytes: u64) -> Result<Session, PseudoError> {
-        Session::with(Setup::in_memory(bytes))
+        Session::with(DeviceSetup::in_memory(bytes))
     }
 
     /// A device with the given configuration.
     ///
     /// # Errors
     /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
-    pub fn with(setup: Setup) -> Result<Session, PseudoError> {
+    pub fn with(setup: DeviceSetup) -> Result<Session, PseudoError> {
         let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
         let folder = folder.map_err(failed("making a directory to mount on"))?;
         let how = Attach {
@@ -211,14 +211,14 @@ pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, Ps
 }
 
 /// Runs the server on its thread, until the kernel releases the device.
-fn serve(attached: Attached, setup: Setup) -> Served {
+fn serve(attached: Attached, setup: DeviceSetup) -> Served {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
     let io_uring = setup.io_uring;
     let core = Rc::new(Core::new(&runtime, setup)?);
     let fs = DeviceFs { core: core.clone() };
     let served = executor.block_on(async move {
-        let options = Options { io_uring, ..Options::default() };
+        let options = HandlerOptions { io_uring, ..HandlerOptions::default() };
         let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());
         let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use ordo_pseudo::{Place, Recording, Session, Setup};
+use ordo_pseudo::{DeviceSetup, Recording, Session, Transport};
 use ordo_sba::analysis::Analysis;
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 
 /// A lock for one test at a time, since loop devices and mounts belong to the whole machine.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -100,14 +100,14 @@ fn known(recording: &Recording, what: &str) -> (Rc<Watch>, Analysis) {
     assert!(unknown.borrow().is_empty(), "{what}: {:?}", unknown.borrow());
     let analysis = Analysis::of(&watch);
     assert_eq!(analysis.stats.unclaimed, 0, "{what}: {:?}", analysis.stats);
-    assert_eq!(analysis.strays, 0, "{what}");
+    assert_eq!(analysis.orphan_blocks, 0, "{what}");
     (watch, analysis)
 }
 
 fn after(recording: &Recording) -> Vec<u8> {
     let mut image = recording.start.clone();
     for r in recording.trace.requests() {
-        if let (Op::Write, Some(data)) = (r.op, recording.trace.data(r)) {
+        if let (RequestOp::Write, Some(data)) = (r.op, recording.trace.data(r)) {
             image[r.offset as usize..][..data.len()].copy_from_slice(data);
         }
     }
@@ -138,7 +138,8 @@ fn owners_are_right(watch: &Watch, image: &[u8], free: &BTreeSet<u64>, size: usi
     let said = Rc::new(RefCell::new(false));
     let into = said.clone();
     watch.listen(move |told| {
-        *into.borrow_mut() = told.named.parts.iter().all(|part| part.what != What::Unclaimed);
+        *into.borrow_mut() =
+            told.named.parts.iter().all(|part| part.what != BlockMeaning::Unclaimed);
     });
     for (block, data) in image.chunks_exact(size).enumerate() {
         let zero = ordo_runtime::Time::ZERO;
@@ -221,7 +222,8 @@ fn requests_are_recorded_as_they_are() {
     drop(device);
     let recording = session.finish().unwrap();
     assert_eq!((recording.start[0], recording.start[4096]), (1, 0));
-    let writes: Vec<_> = recording.trace.requests().iter().filter(|r| r.op == Op::Write).collect();
+    let writes: Vec<_> =
+        recording.trace.requests().iter().filter(|r| r.op == RequestOp::Write).collect();
     // Flushes are counted from the device's creation.
     let first = recording.trace.requests()[0].epoch;
     let seen: Vec<_> = writes.iter().map(|r| (r.offset, r.len, r.epoch - first)).collect();
@@ -252,8 +254,8 @@ fn a_log_of_xfs_elsewhere_is_read() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(session) = session(64 << 20) else { return };
     let log = session.device().to_str().unwrap().to_owned();
-    let place = Place::Memory(320 << 20);
-    let fs = Session::with(Setup { place, ..Setup::in_memory(0) }).unwrap();
+    let place = Transport::Memory(320 << 20);
+    let fs = Session::with(DeviceSetup { place, ..DeviceSetup::in_memory(0) }).unwrap();
     let device = fs.device().to_str().unwrap().to_owned();
     run("mkfs.xfs", &["-q", "-f", "-l", &format!("logdev={log}"), &device]);
     run("sync", &[&log]);
@@ -295,8 +297,8 @@ fn a_journal_elsewhere_is_read() {
         let Some(session) = session(16 << 20) else { return };
         let journal = session.device().to_str().unwrap().to_owned();
         run("mke2fs", &["-q", "-F", "-b", size, "-O", "journal_dev", &journal]);
-        let place = Place::Memory(64 << 20);
-        let fs = Session::with(Setup { place, ..Setup::in_memory(0) }).unwrap();
+        let place = Transport::Memory(64 << 20);
+        let fs = Session::with(DeviceSetup { place, ..DeviceSetup::in_memory(0) }).unwrap();
         let device = fs.device().to_str().unwrap().to_owned();
         run(
             "mke2fs",
@@ -348,13 +350,13 @@ fn checksums_of_whole_transactions_are_right() {
     for r in recording.trace.requests() {
         let data = recording.trace.data(r).map(|bytes| {
             let mut bytes = bytes.to_vec();
-            if r.op == Op::Write && !done && (r.offset..r.offset + r.len).contains(&at) {
+            if r.op == RequestOp::Write && !done && (r.offset..r.offset + r.len).contains(&at) {
                 bytes[(at - r.offset) as usize + 777] ^= 4;
                 done = true;
             }
             trace.keep(&bytes)
         });
-        trace.push(ordo_trace::Request { data, ..*r });
+        trace.push(ordo_trace::TraceRequest { data, ..*r });
     }
     let watch = Watch::over(&&recording.start[..]).unwrap();
     ordo_trace::replay(&trace, &watch);

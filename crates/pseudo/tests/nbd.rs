@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use ordo_block::model::Model;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_pseudo::nbd::{Address, Nbd};
-use ordo_pseudo::{Keep, Observer, Place, Setup, Verdict};
-use ordo_trace::{Flags, Op};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Observer, RequestDecision, Transport};
+use ordo_trace::{Flags, RequestOp};
 
 fn image(dir: &Path, len: usize) -> std::path::PathBuf {
     let path = dir.join("image");
@@ -34,7 +34,7 @@ fn clients_of_others_use_it() {
             false => Address::Unix(dir.path().join("socket")),
             true => Address::Tcp("127.0.0.1:0".into()),
         };
-        let nbd = Nbd::serve(Setup::in_memory(4 << 20), &address).unwrap();
+        let nbd = Nbd::serve(DeviceSetup::in_memory(4 << 20), &address).unwrap();
         let uri = nbd.uri().to_owned();
         let Some(said) = ordo_testkit::judge("nbdinfo", &["--json", &uri]) else { return };
         for what in ["\"export-size\": 4194304", "\"can_flush\": true", "\"can_fua\": true"] {
@@ -55,9 +55,10 @@ fn clients_of_others_use_it() {
         }
         let recording = nbd.finish().unwrap();
         let requests = recording.trace.requests();
-        let written: u64 = requests.iter().filter(|r| r.op == Op::Write).map(|r| r.len).sum();
+        let written: u64 =
+            requests.iter().filter(|r| r.op == RequestOp::Write).map(|r| r.len).sum();
         assert!(written >= 4 << 20);
-        assert!(requests.iter().any(|r| r.op == Op::Flush));
+        assert!(requests.iter().any(|r| r.op == RequestOp::Flush));
         assert!(requests.iter().all(|r| r.end.is_some_and(|e| e.ok && e.at >= r.issued)));
     }
 }
@@ -107,7 +108,7 @@ fn every_command_does_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
     let path = image(dir.path(), 1 << 20);
     let socket = dir.path().join("socket");
-    let setup = Setup { place: Place::Path(path.clone()), ..Setup::in_memory(0) };
+    let setup = DeviceSetup { place: Transport::Path(path.clone()), ..DeviceSetup::in_memory(0) };
     let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
     let mut client = Client::connect(&socket);
     assert_eq!(client.ask(1, 1, 4096, 512, &[9; 512]), 0);
@@ -126,8 +127,8 @@ fn every_command_does_what_it_says() {
     assert_eq!(recording.start.len(), 1 << 20);
     assert_ne!(recording.start[4096], 9);
     let seen: Vec<_> = recording.trace.requests().iter().map(|r| (r.op, r.flags)).collect();
-    assert_eq!(seen[0], (Op::Write, Flags::FUA));
-    assert_eq!(seen[2].0, Op::Discard);
+    assert_eq!(seen[0], (RequestOp::Write, Flags::FUA));
+    assert_eq!(seen[2].0, RequestOp::Discard);
     assert!(!socket.exists(), "the socket goes away with the server");
 }
 
@@ -136,7 +137,7 @@ fn every_command_does_what_it_says() {
 fn rubbish_ends_a_connection_only() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
-    let nbd = Nbd::serve(Setup::in_memory(1 << 20), &Address::Unix(socket.clone())).unwrap();
+    let nbd = Nbd::serve(DeviceSetup::in_memory(1 << 20), &Address::Unix(socket.clone())).unwrap();
     let mut one = UnixStream::connect(&socket).unwrap();
     one.write_all(&[0x41; 4000]).unwrap();
     let mut two = UnixStream::connect(&socket).unwrap();
@@ -151,22 +152,23 @@ fn rubbish_ends_a_connection_only() {
     let mut good = Client::connect(&socket);
     assert_eq!(good.ask(0, 1, 0, 512, &[1; 512]), 0);
     assert_eq!(nbd.finish().unwrap().trace.requests().len(), 1);
-    let far = Nbd::serve(Setup::in_memory(1 << 20), &Address::Tcp("192.0.2.1:0".into()));
+    let far = Nbd::serve(DeviceSetup::in_memory(1 << 20), &Address::Tcp("192.0.2.1:0".into()));
     assert!(far.unwrap_err().to_string().contains("loopback"));
-    let missing = Setup { place: Place::Path("/nonexistent".into()), ..Setup::in_memory(0) };
+    let missing =
+        DeviceSetup { place: Transport::Path("/nonexistent".into()), ..DeviceSetup::in_memory(0) };
     let error = Nbd::serve(missing, &Address::Unix(socket)).unwrap_err();
     assert!(error.to_string().contains("/nonexistent"), "{error}");
 }
 
 /// An observer that drops writes of ones and delays writes of twos.
-struct ByContents(Rc<Cell<Verdict>>);
+struct ByContents(Rc<Cell<RequestDecision>>);
 
 impl TapSink for ByContents {
     fn issued(&self, r: &Issued<'_>) {
         self.0.set(match r.data {
-            Some([1, ..]) => Verdict::Drop,
-            Some([2, ..]) => Verdict::Delay(Duration::from_millis(60)),
-            _ => Verdict::Pass,
+            Some([1, ..]) => RequestDecision::Drop,
+            Some([2, ..]) => RequestDecision::Delay(Duration::from_millis(60)),
+            _ => RequestDecision::Pass,
         });
     }
     fn completed(&self, _: &Completed<'_>) {}
@@ -187,15 +189,15 @@ impl Observer for Watching {
 fn who_watches_decides_what_becomes_of_a_write() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
-    let setup = Setup {
-        keep: Keep::Last(2),
+    let setup = DeviceSetup {
+        keep: KeepRequests::Last(2),
         keep_start: false,
         observer: Some(Box::new(|before, verdict| {
             assert_eq!(before.bytes, 1 << 20);
             before.read_at(1 << 20, &mut [0]).unwrap_err();
             Some(Box::new(Watching(Rc::new(ByContents(verdict.clone())))))
         })),
-        ..Setup::in_memory(1 << 20)
+        ..DeviceSetup::in_memory(1 << 20)
     };
     let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
     let mut client = Client::connect(&socket);
@@ -207,7 +209,10 @@ fn who_watches_decides_what_becomes_of_a_write() {
     let read = client.read(0, 1536);
     assert_eq!((read[0], read[512], read[1024]), (0, 2, 3));
     let trace = nbd.finish().unwrap().trace;
-    assert_eq!(trace.requests().iter().map(|r| r.op).collect::<Vec<_>>(), [Op::Write, Op::Read]);
+    assert_eq!(
+        trace.requests().iter().map(|r| r.op).collect::<Vec<_>>(),
+        [RequestOp::Write, RequestOp::Read]
+    );
     assert!(trace.requests().iter().all(|r| r.data.is_none()));
 }
 
@@ -219,7 +224,7 @@ fn a_modelled_disk_takes_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let disk = Model::by_name("hdd-4tb");
-    let setup = Setup { disk, ..Setup::in_memory(512 << 20) };
+    let setup = DeviceSetup { disk, ..DeviceSetup::in_memory(512 << 20) };
     let nbd = Nbd::serve(setup, &Address::Unix(socket.clone())).unwrap();
     let mut client = Client::connect(&socket);
     let far = |n: u64| (n * 0x9e37_79b9 % (1 << 19)) << 10;
@@ -232,11 +237,11 @@ fn a_modelled_disk_takes_its_time() {
     assert_eq!(client.ask(0, 3, 0, 0, &[]), 0);
     assert_eq!(client.read(far(5), 512), [2; 512]);
     let trace = nbd.finish().unwrap().trace;
-    let took = |r: &ordo_trace::Request| r.end.unwrap().at.as_nanos() - r.issued.as_nanos();
+    let took = |r: &ordo_trace::TraceRequest| r.end.unwrap().at.as_nanos() - r.issued.as_nanos();
     let mut durable: Vec<u64> = trace.requests()[..12].iter().map(took).collect();
     durable.sort_unstable();
     // A revolution of this disk takes 8.3 ms, a seek a millisecond and more.
     assert!(durable[6] > 2_000_000, "{durable:?}");
-    let flush = trace.requests().iter().find(|r| r.op == Op::Flush).unwrap();
+    let flush = trace.requests().iter().find(|r| r.op == RequestOp::Flush).unwrap();
     assert!(took(flush) > 10_000_000, "{} ns for twelve writes", took(flush));
 }

@@ -36,11 +36,11 @@ fn main() {
                 for round in 0..40 {
                     let name = format!("dir{round}");
                     let new = NewNode::directory(0o755);
-                    let dir = fs.make(fs.root(), name.as_bytes(), &new).await;
+                    let dir = fs.create(fs.root(), name.as_bytes(), &new).await;
                     let dir = dir.expect("there is room").ino;
                     for i in 0..500 {
                         let name = format!("file{i}");
-                        let file = fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await;
+                        let file = fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await;
                         let file = file.expect("there is room").ino;
                         fs.write(file, 0, &[1; 4096]).await.expect("there is room");
                     }

@@ -17,7 +17,7 @@ fn main() {
     let log = std::fs::read(log).expect("a trace that can be read");
     let trace = ordo_trace::dm_log_writes::import(log).expect("a log of dm-log-writes").trace;
     let mut bare = ordo_trace::Trace::new(trace.sector(), trace.timed());
-    trace.requests().iter().for_each(|r| bare.push(ordo_trace::Request { data: None, ..*r }));
+    trace.requests().iter().for_each(|r| bare.push(ordo_trace::TraceRequest { data: None, ..*r }));
     run("with contents", &image, &trace, rounds);
     run("without", &image, &bare, rounds);
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ordo_sba::Watch;
-use ordo_sba::decoder::Image;
+use ordo_sba::decoder::DiskImage;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -15,7 +15,7 @@ fn main() {
     let log = std::fs::read(log).expect("a trace that can be read");
     let imported = ordo_trace::dm_log_writes::import(log).expect("a log of dm-log-writes");
     let image: &[u8] = &image;
-    let watch = Watch::over(&image as &dyn Image).expect("a file system that is known");
+    let watch = Watch::over(&image as &dyn DiskImage).expect("a file system that is known");
     watch.listen(|told| {
         println!("{:4} {:?} {}", told.named.id, told.named.op, told.named);
         if !told.inodes.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::journal::Transaction;
 use crate::kind::Class;
-use crate::stats::{Counts, Stats};
+use crate::stats::{Stats, TrafficCounts};
 use crate::watch::Watch;
 
 /// Minimum, median and maximum of many numbers.
@@ -65,7 +65,7 @@ pub struct Transactions {
 /// Transactions, reduced to the numbers that [`Transactions`] needs. A trace may be gathered in several parts, in any
 /// order.
 #[derive(Clone, Debug, Default)]
-pub struct Gathered {
+pub struct GatheredTransactions {
     /// All totals but the spreads.
     sums: Transactions,
     copies: Vec<u64>,
@@ -81,7 +81,7 @@ fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-impl Gathered {
+impl GatheredTransactions {
     /// Adds a transaction. A trace file may claim any number, so sums saturate.
     pub fn add(&mut self, t: &Transaction) {
         let sums = &mut self.sums;
@@ -106,7 +106,7 @@ impl Gathered {
     }
 
     /// Adds the transactions of another part.
-    pub fn join(&mut self, other: Gathered) {
+    pub fn join(&mut self, other: GatheredTransactions) {
         let (sums, more) = (&mut self.sums, &other.sums);
         sums.seen += more.seen;
         sums.committed += more.committed;
@@ -142,7 +142,7 @@ impl Gathered {
 
 impl Transactions {
     fn of(all: &[Transaction]) -> Transactions {
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredTransactions::default();
         all.iter().for_each(|t| gathered.add(t));
         gathered.finish()
     }
@@ -150,24 +150,24 @@ impl Transactions {
 
 /// Everything that a watcher has found out at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct WatchFindings {
     /// The file system's name, as `mount` has it.
     pub system: String,
     /// Traffic by kind.
     pub stats: Stats,
     /// Copies in the journal whose transaction is not known.
-    pub strays: u64,
+    pub orphan_blocks: u64,
     /// Transactions, in the order in which they were first seen.
     pub transactions: Vec<Transaction>,
 }
 
-impl Findings {
+impl WatchFindings {
     /// The findings of a watcher so far.
-    pub fn of(watch: &Watch) -> Findings {
-        Findings {
+    pub fn of(watch: &Watch) -> WatchFindings {
+        WatchFindings {
             system: watch.system().to_owned(),
             stats: watch.finish(),
-            strays: watch.strays(),
+            orphan_blocks: watch.orphan_blocks(),
             transactions: watch.transactions(<[Transaction]>::to_vec),
         }
     }
@@ -182,15 +182,15 @@ pub struct Analysis {
     #[serde(flatten)]
     pub stats: Stats,
     /// Writes to the journal.
-    pub journal: Counts,
+    pub journal: TrafficCounts,
     /// Writes to fixed locations.
-    pub fixed: Counts,
+    pub fixed: TrafficCounts,
     /// Metadata among the writes to fixed locations.
-    pub fixed_metadata: Counts,
+    pub fixed_metadata: TrafficCounts,
     /// Write amplification: bytes written for each byte of file data at its fixed location; `None` without any.
     pub bytes_per_data_byte: Option<f64>,
     /// Copies in the journal whose transaction is not known.
-    pub strays: u64,
+    pub orphan_blocks: u64,
     /// Totals over transactions; all zeros without a journal.
     pub transactions: Transactions,
 }
@@ -199,13 +199,23 @@ impl Analysis {
     /// The summary of what a watcher has seen so far.
     pub fn of(watch: &Watch) -> Analysis {
         let transactions = watch.transactions(Transactions::of);
-        Analysis::with(watch.system().to_owned(), watch.finish(), watch.strays(), transactions)
+        Analysis::with(
+            watch.system().to_owned(),
+            watch.finish(),
+            watch.orphan_blocks(),
+            transactions,
+        )
     }
 
     /// The summary that follows from these counts.
-    pub fn with(system: String, stats: Stats, strays: u64, transactions: Transactions) -> Analysis {
+    pub fn with(
+        system: String,
+        stats: Stats,
+        orphan_blocks: u64,
+        transactions: Transactions,
+    ) -> Analysis {
         let (mut journal, mut fixed, mut fixed_metadata) =
-            (Counts::default(), Counts::default(), Counts::default());
+            (TrafficCounts::default(), TrafficCounts::default(), TrafficCounts::default());
         for (class, counts) in stats.writes.iter() {
             if class.is_journal() {
                 journal.add(counts);
@@ -223,16 +233,16 @@ impl Analysis {
             fixed,
             fixed_metadata,
             bytes_per_data_byte: (data > 0).then(|| all as f64 / data as f64),
-            strays,
+            orphan_blocks,
             transactions,
             stats,
         }
     }
 }
 
-impl From<&Findings> for Analysis {
-    fn from(found: &Findings) -> Analysis {
+impl From<&WatchFindings> for Analysis {
+    fn from(found: &WatchFindings) -> Analysis {
         let transactions = Transactions::of(&found.transactions);
-        Analysis::with(found.system.clone(), found.stats.clone(), found.strays, transactions)
+        Analysis::with(found.system.clone(), found.stats.clone(), found.orphan_blocks, transactions)
     }
 }

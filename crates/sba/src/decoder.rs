@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use ordo_block::WriteFlags;
 
 use crate::journal::Journal;
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::names::Names;
 use crate::stats::Stats;
 
 /// The state of a device before requests pass, from which a decoder learns the file system.
-pub trait Image {
+pub trait DiskImage {
     /// The device's size in bytes.
     fn bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
@@ -22,7 +22,7 @@ pub trait Image {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
 
-impl Image for &[u8] {
+impl DiskImage for &[u8] {
     fn bytes(&self) -> u64 {
         self.len() as u64
     }
@@ -33,7 +33,7 @@ impl Image for &[u8] {
     }
 }
 
-impl Image for File {
+impl DiskImage for File {
     fn bytes(&self) -> u64 {
         // A block device reports no size in its metadata: seeking to its end gives the size.
         let size = rustix::fs::seek(self, rustix::fs::SeekFrom::End(0));
@@ -87,7 +87,7 @@ pub struct Share {
 
 /// A decoder's state besides names: the journal, settled guesses, paths.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct DecoderState {
     /// The journal, as far as its writes were seen.
     pub journal: Journal,
     /// Blocks whose kind a pointer has shown in the present request.
@@ -102,7 +102,7 @@ pub struct Books {
     pub flags: WriteFlags,
 }
 
-impl Books {
+impl DecoderState {
     /// Begins a request.
     pub(crate) fn begin(&mut self) {
         self.claims.clear();
@@ -156,13 +156,19 @@ pub trait Decoder {
     }
 
     /// Names a write and learns from it: appends parts that cover it, in order and without gaps.
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books);
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    );
 
     /// Names a read.
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>);
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>);
 
     /// Names a write whose contents were not recorded, by its place.
-    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<Part>) {
+    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
         self.read(offset, len, None, out);
     }
 
@@ -184,18 +190,18 @@ pub trait Decoder {
 }
 
 /// The part for a range without a name, with the reason.
-pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> Part {
-    Part { class: Class::Unknown, offset, len, what: What::Unknown(why) }
+pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> ClassifiedRange {
+    ClassifiedRange { class: Class::Unknown, offset, len, what: BlockMeaning::Unknown(why) }
 }
 
 /// Covers a request with parts. `name` names the part that begins at its first argument and ends at the second at
 /// most. A range beyond `bytes`, the file system's size, has no name.
 pub(crate) fn cover(
-    out: &mut Vec<Part>,
+    out: &mut Vec<ClassifiedRange>,
     offset: u64,
     len: u64,
     bytes: u64,
-    mut name: impl FnMut(u64, u64) -> Part,
+    mut name: impl FnMut(u64, u64) -> ClassifiedRange,
 ) {
     let end = offset.saturating_add(len);
     let inside = end.min(bytes);
@@ -209,7 +215,10 @@ pub(crate) fn cover(
             // Adjacent guesses of the same kind become one part.
             Some(last)
                 if (&last.what, last.class) == (&part.what, part.class)
-                    && matches!(part.what, What::Unclaimed | What::Unknown(_) | What::Only(_)) =>
+                    && matches!(
+                        part.what,
+                        BlockMeaning::Unclaimed | BlockMeaning::Unknown(_) | BlockMeaning::Only(_)
+                    ) =>
             {
                 last.len += part.len;
             }

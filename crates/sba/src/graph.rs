@@ -6,12 +6,12 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Claim, Owner};
+use crate::decoder::{Claim, DecoderState, Owner};
 use crate::kind::Class;
 use crate::runs::{Role, Run, Runs};
 
 /// Unclaimed nodes kept at most: possible nodes that nothing points to.
-const STRAYS_MAX: usize = 4096;
+const ORPHANS_MAX: usize = 4096;
 /// A claim of more blocks than this searches the maps of nodes, instead of looking up each block.
 const MANY: u64 = 64;
 
@@ -56,7 +56,7 @@ struct Node<T> {
 
 /// A node that nothing points to: not yet, or no longer.
 #[derive(Debug)]
-enum Stray<T> {
+enum OrphanNode<T> {
     Raw(Box<[u8]>),
     Read(T, Box<[Entry<T>]>),
 }
@@ -97,7 +97,7 @@ pub(crate) struct Graph<R: Reader> {
     pub(crate) runs: Runs,
     roots: FxHashMap<u64, Box<[Entry<R::Tag>]>>,
     nodes: FxHashMap<u64, Node<R::Tag>>,
-    strays: FxHashMap<u64, Stray<R::Tag>>,
+    orphan_blocks: FxHashMap<u64, OrphanNode<R::Tag>>,
 }
 
 /// The identity of a root among claimants. A node's identity is its block.
@@ -112,7 +112,7 @@ impl<R: Reader> Graph<R> {
             runs: Runs::default(),
             roots: FxHashMap::default(),
             nodes: FxHashMap::default(),
-            strays: FxHashMap::default(),
+            orphan_blocks: FxHashMap::default(),
         }
     }
 
@@ -125,12 +125,17 @@ impl<R: Reader> Graph<R> {
     }
 
     /// Whether this block was kept as a possible node.
-    pub(crate) fn has_stray(&self, block: u64) -> bool {
-        self.strays.contains_key(&block)
+    pub(crate) fn has_orphan(&self, block: u64) -> bool {
+        self.orphan_blocks.contains_key(&block)
     }
 
     /// Replaces the entries of the root `number`.
-    pub(crate) fn set_root(&mut self, number: u64, new: Vec<Entry<R::Tag>>, books: &mut Books) {
+    pub(crate) fn set_root(
+        &mut self,
+        number: u64,
+        new: Vec<Entry<R::Tag>>,
+        state: &mut DecoderState,
+    ) {
         let by = root_id(number);
         let new = sorted(new);
         if self.roots.get(&by).map_or(&[][..], |old| old) == &new[..] {
@@ -140,7 +145,7 @@ impl<R: Reader> Graph<R> {
             true => self.roots.remove(&by),
             false => self.roots.insert(by, new.clone()),
         };
-        self.change(by, &old.unwrap_or_default(), &new, books);
+        self.change(by, &old.unwrap_or_default(), &new, state);
     }
 
     /// The entries of the root `number`.
@@ -149,7 +154,7 @@ impl<R: Reader> Graph<R> {
     }
 
     /// Takes in a node that is written: its entries replace those that it had.
-    pub(crate) fn node_written(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
+    pub(crate) fn node_written(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) {
         let Some(node) = self.nodes.get_mut(&block) else { return };
         let height = node.height;
         let mut new = self.reader.node(node.tag, bytes);
@@ -159,28 +164,34 @@ impl<R: Reader> Graph<R> {
             return;
         }
         let old = node.entries.replace(new.clone()).unwrap_or_default();
-        self.change(block, &old, &new, books);
+        self.change(block, &old, &new, state);
     }
 
     /// Takes in an unclaimed block that is written, and keeps it where it could be a node.
-    pub(crate) fn stray_written(&mut self, block: u64, bytes: &[u8]) {
+    pub(crate) fn orphan_written(&mut self, block: u64, bytes: &[u8]) {
         if !self.reader.could_be_node(bytes) {
-            if !self.strays.is_empty() {
-                self.strays.remove(&block);
+            if !self.orphan_blocks.is_empty() {
+                self.orphan_blocks.remove(&block);
             }
             return;
         }
-        self.keep(block, Stray::Raw(bytes.into()));
+        self.keep(block, OrphanNode::Raw(bytes.into()));
     }
 
-    fn keep(&mut self, block: u64, stray: Stray<R::Tag>) {
-        if self.strays.len() >= STRAYS_MAX {
-            self.strays.clear();
+    fn keep(&mut self, block: u64, orphan_block: OrphanNode<R::Tag>) {
+        if self.orphan_blocks.len() >= ORPHANS_MAX {
+            self.orphan_blocks.clear();
         }
-        self.strays.insert(block, stray);
+        self.orphan_blocks.insert(block, orphan_block);
     }
 
-    fn change(&mut self, by: u64, old: &[Entry<R::Tag>], new: &[Entry<R::Tag>], books: &mut Books) {
+    fn change(
+        &mut self,
+        by: u64,
+        old: &[Entry<R::Tag>],
+        new: &[Entry<R::Tag>],
+        state: &mut DecoderState,
+    ) {
         // Both lists are in the order of the device.
         let gone = |entry: &Entry<R::Tag>, among: &[Entry<R::Tag>]| {
             let near = among.partition_point(|e| e.start < entry.start);
@@ -190,7 +201,7 @@ impl<R: Reader> Graph<R> {
             self.release(entry, by);
         }
         for entry in new.iter().filter(|e| gone(e, old)) {
-            self.give(entry, by, false, books);
+            self.give(entry, by, false, state);
         }
     }
 
@@ -205,15 +216,15 @@ impl<R: Reader> Graph<R> {
         // Heights fall at each step, so the recursion ends.
         entries.iter().for_each(|below| self.release(below, entry.start));
         // A tree that grows gives its nodes a new parent, so the node is kept for that one.
-        self.keep(entry.start, Stray::Read(tag, entries));
+        self.keep(entry.start, OrphanNode::Read(tag, entries));
     }
 
     /// Gives an entry's blocks to the root or node `by`. `is_old` says that the pointer comes from kept contents of
     /// a node.
-    fn give(&mut self, entry: &Entry<R::Tag>, by: u64, is_old: bool, books: &mut Books) {
+    fn give(&mut self, entry: &Entry<R::Tag>, by: u64, is_old: bool, state: &mut DecoderState) {
         let Entry { start, len, height, class, ino, role, node } = *entry;
         let len = u64::from(len);
-        let stray = node.and_then(|tag| Some((tag, self.strays.remove(&start)?)));
+        let orphan_block = node.and_then(|tag| Some((tag, self.orphan_blocks.remove(&start)?)));
         // Another node may still claim this one: it is the same node, and only its parent changes.
         let same = self.nodes.get(&start).filter(|n| Some(n.tag) == node && n.entries.is_some());
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
@@ -224,21 +235,21 @@ impl<R: Reader> Graph<R> {
             Role::Map { .. } | Role::Attributes => None,
         };
         let owner = (ino != 0).then_some(Owner { ino, first, packed: false });
-        books.claims.push(Claim { block: start, blocks: len, class, owner, is_old });
+        state.claims.push(Claim { block: start, blocks: len, class, owner, is_old });
         let Some(tag) = node else { return };
         if let Some(same) = moved {
             self.nodes.insert(start, Node { by, ..same });
             return;
         }
-        let entries: Option<Box<[_]>> = match stray {
-            Some((tag, Stray::Raw(bytes))) => {
+        let entries: Option<Box<[_]>> = match orphan_block {
+            Some((tag, OrphanNode::Raw(bytes))) => {
                 let mut read = self.reader.node(tag, &bytes);
                 read.retain(|e| e.height < height);
                 Some(sorted(read))
             }
             // The blocks of the old node may belong to other nodes by now. Only entries whose blocks are unclaimed
             // count until the node is written again.
-            Some((tag, Stray::Read(was, entries))) if was == tag => {
+            Some((tag, OrphanNode::Read(was, entries))) if was == tag => {
                 let free = |e: &&Entry<_>| !self.runs.any(e.start, e.len.into());
                 Some(entries.iter().filter(free).copied().collect())
             }
@@ -246,7 +257,7 @@ impl<R: Reader> Graph<R> {
         };
         self.nodes.insert(start, Node { by, tag, height, entries: entries.clone() });
         for below in entries.iter().flatten().filter(|e| e.height < height) {
-            self.give(below, start, true, books);
+            self.give(below, start, true, state);
         }
     }
 
@@ -256,10 +267,10 @@ impl<R: Reader> Graph<R> {
         let mut gone = Vec::new();
         if len <= MANY {
             gone.extend(range.clone().filter(|block| self.nodes.contains_key(block)));
-            range.for_each(|block| drop(self.strays.remove(&block)));
+            range.for_each(|block| drop(self.orphan_blocks.remove(&block)));
         } else {
             gone.extend(self.nodes.keys().filter(|block| range.contains(block)));
-            self.strays.retain(|block, _| !range.contains(block));
+            self.orphan_blocks.retain(|block, _| !range.contains(block));
             gone.sort_unstable();
         }
         for block in gone {
@@ -312,33 +323,33 @@ mod tests {
     #[test]
     fn a_claim_is_its_makers_own() {
         for turned in [false, true] {
-            let mut books = Books::default();
+            let mut state = DecoderState::default();
             let mut graph = Graph::new(Bytes);
-            graph.set_root(1, vec![entry(10, 1), entry(11, 1)], &mut books);
-            graph.node_written(10, &[20, 21, 22], &mut books);
-            graph.node_written(11, &[23], &mut books);
+            graph.set_root(1, vec![entry(10, 1), entry(11, 1)], &mut state);
+            graph.node_written(10, &[20, 21, 22], &mut state);
+            graph.node_written(11, &[23], &mut state);
             let mut moves = [(10u64, &[20u8, 21][..]), (11, &[22, 23])];
             if turned {
                 moves.reverse();
             }
             for (block, bytes) in moves {
-                graph.node_written(block, bytes, &mut books);
+                graph.node_written(block, bytes, &mut state);
             }
             assert_eq!(used(&graph), [10, 11, 20, 21, 22, 23], "turned: {turned}");
             if turned {
-                graph.stray_written(12, &[10, 11]);
+                graph.orphan_written(12, &[10, 11]);
             }
-            graph.set_root(1, vec![entry(12, 2)], &mut books);
+            graph.set_root(1, vec![entry(12, 2)], &mut state);
             if !turned {
-                graph.node_written(12, &[10, 11], &mut books);
+                graph.node_written(12, &[10, 11], &mut state);
             }
             assert_eq!(used(&graph), [10, 11, 12, 20, 21, 22, 23], "turned: {turned}");
             // The new root is split, and its sibling is written first.
-            graph.set_root(1, vec![entry(12, 2), entry(13, 2)], &mut books);
-            graph.node_written(13, &[11], &mut books);
-            graph.node_written(12, &[10], &mut books);
+            graph.set_root(1, vec![entry(12, 2), entry(13, 2)], &mut state);
+            graph.node_written(13, &[11], &mut state);
+            graph.node_written(12, &[10], &mut state);
             assert_eq!(used(&graph), [10, 11, 12, 13, 20, 21, 22, 23], "turned: {turned}");
-            graph.set_root(1, vec![], &mut books);
+            graph.set_root(1, vec![], &mut state);
             assert_eq!(used(&graph), [] as [u64; 0], "turned: {turned}");
         }
     }
@@ -349,17 +360,17 @@ mod tests {
     /// `data=journal`.
     #[test]
     fn a_node_in_the_place_of_a_freed_one_takes_nothing_back() {
-        let mut books = Books::default();
+        let mut state = DecoderState::default();
         let mut graph = Graph::new(Bytes);
-        graph.set_root(1, vec![entry(10, 2)], &mut books);
-        graph.node_written(10, &[11, 12], &mut books);
-        graph.node_written(11, &[20], &mut books);
-        graph.node_written(12, &[21, 22], &mut books);
-        graph.node_written(11, &[20, 21, 22], &mut books);
-        graph.node_written(10, &[11], &mut books);
+        graph.set_root(1, vec![entry(10, 2)], &mut state);
+        graph.node_written(10, &[11, 12], &mut state);
+        graph.node_written(11, &[20], &mut state);
+        graph.node_written(12, &[21, 22], &mut state);
+        graph.node_written(11, &[20, 21, 22], &mut state);
+        graph.node_written(10, &[11], &mut state);
         assert_eq!(used(&graph), [10, 11, 20, 21, 22]);
-        graph.node_written(10, &[11, 12], &mut books);
-        graph.node_written(12, &[23], &mut books);
+        graph.node_written(10, &[11, 12], &mut state);
+        graph.node_written(12, &[23], &mut state);
         assert_eq!(used(&graph), [10, 11, 12, 20, 21, 22, 23]);
     }
 
@@ -367,18 +378,18 @@ mod tests {
     /// read with a tag that is not its own.
     #[test]
     fn nodes_that_point_in_a_circle_end() {
-        let mut books = Books::default();
+        let mut state = DecoderState::default();
         let mut graph = Graph::new(Bytes);
-        graph.set_root(1, vec![entry(10, 3)], &mut books);
-        graph.node_written(10, &[10], &mut books);
-        graph.node_written(10, &[11], &mut books);
-        graph.node_written(11, &[10], &mut books);
-        graph.node_written(10, &[11], &mut books);
-        graph.set_root(2, vec![entry(11, 3), entry(10, 1)], &mut books);
-        graph.node_written(11, &[10, 11], &mut books);
+        graph.set_root(1, vec![entry(10, 3)], &mut state);
+        graph.node_written(10, &[10], &mut state);
+        graph.node_written(10, &[11], &mut state);
+        graph.node_written(11, &[10], &mut state);
+        graph.node_written(10, &[11], &mut state);
+        graph.set_root(2, vec![entry(11, 3), entry(10, 1)], &mut state);
+        graph.node_written(11, &[10, 11], &mut state);
         assert!(graph.nodes.len() <= 2);
-        graph.set_root(1, vec![], &mut books);
-        graph.set_root(2, vec![], &mut books);
+        graph.set_root(1, vec![], &mut state);
+        graph.set_root(2, vec![], &mut state);
         assert!(graph.runs.iter().all(|run| run.by != root_id(1) && run.by != root_id(2)));
     }
 }

@@ -74,7 +74,7 @@ pub struct Journal {
     /// Transactions beyond the number that are kept.
     left_out: u64,
     /// Copies whose transaction is not known.
-    strays: u64,
+    orphan_blocks: u64,
 }
 
 impl Journal {
@@ -89,8 +89,8 @@ impl Journal {
     }
 
     /// Copies whose transaction is not known.
-    pub fn strays(&self) -> u64 {
-        self.strays
+    pub fn orphan_blocks(&self) -> u64 {
+        self.orphan_blocks
     }
 
     /// Begins a request.
@@ -177,8 +177,9 @@ impl Journal {
     }
 
     /// Counts a copy whose transaction is not known yet; with `found`, takes such a copy off the count.
-    pub(crate) fn stray(&mut self, found: bool) {
-        self.strays = if found { self.strays.saturating_sub(1) } else { self.strays + 1 };
+    pub(crate) fn orphan_block(&mut self, found: bool) {
+        self.orphan_blocks =
+            if found { self.orphan_blocks.saturating_sub(1) } else { self.orphan_blocks + 1 };
     }
 
     /// Takes in the commit of a transaction by the present request.

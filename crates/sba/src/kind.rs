@@ -108,7 +108,7 @@ pub enum EntryChange {
 
 /// The meaning of a range of a request, in detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum BlockMeaning {
     /// Boot code.
     BootArea,
     /// A log's records or its superblock.
@@ -209,7 +209,7 @@ pub enum What {
 
 /// A range of a request that holds one kind of block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ClassifiedRange {
     /// The kind.
     pub class: Class,
     /// The start on the device, in bytes.
@@ -217,12 +217,12 @@ pub struct Part {
     /// The length in bytes.
     pub len: u64,
     /// The meaning.
-    pub what: What,
+    pub what: BlockMeaning,
 }
 
 /// A request with its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct ClassifiedRequest {
     /// The request's number at the tap.
     pub id: u64,
     /// A read or a write.
@@ -236,10 +236,10 @@ pub struct Named {
     /// The time at which it was issued.
     pub at: Time,
     /// The parts in order, without gaps.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ClassifiedRange>,
 }
 
-impl Named {
+impl ClassifiedRequest {
     /// The kind of the request's first byte, under which the request is counted.
     pub fn class(&self) -> Class {
         self.parts.first().map_or(Class::Unknown, |p| p.class)
@@ -337,12 +337,14 @@ fn in_journal(
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for ClassifiedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::SuperblockCopy(cg) => write!(f, "copy of the superblock in cylinder group {cg}"),
-            What::CylinderGroup(cg) => write!(f, "cylinder group {cg}: header and bitmaps"),
-            What::Inodes { first, count, changed } => {
+            BlockMeaning::SuperblockCopy(cg) => {
+                write!(f, "copy of the superblock in cylinder group {cg}")
+            }
+            BlockMeaning::CylinderGroup(cg) => write!(f, "cylinder group {cg}: header and bitmaps"),
+            BlockMeaning::Inodes { first, count, changed } => {
                 write!(f, "inodes {first} to {}", first + count.saturating_sub(1))?;
                 if !changed.is_empty() {
                     write!(f, ", {} changed", changed.len())?;
@@ -350,7 +352,7 @@ impl fmt::Display for Part {
                 }
                 Ok(())
             }
-            What::File { ino, lbn, entries } => {
+            BlockMeaning::File { ino, lbn, entries } => {
                 write!(f, "{} block {lbn} of inode {ino}", self.class)?;
                 match entries {
                     None => Ok(()),
@@ -362,7 +364,7 @@ impl fmt::Display for Part {
                     }
                 }
             }
-            What::Indirect { ino, level, changed } => {
+            BlockMeaning::Indirect { ino, level, changed } => {
                 let level = ["", "single", "double", "triple"][usize::from(*level).min(3)];
                 write!(f, "{level} indirect block of inode {ino}")?;
                 match changed {
@@ -370,44 +372,45 @@ impl fmt::Display for Part {
                     None => Ok(()),
                 }
             }
-            What::Attributes { ino } => write!(f, "extended attributes of inode {ino}"),
-            What::Blocks { ino, first, count: 1 } => {
+            BlockMeaning::Attributes { ino } => write!(f, "extended attributes of inode {ino}"),
+            BlockMeaning::Blocks { ino, first, count: 1 } => {
                 write!(f, "{} block {first} of inode {ino}", self.class)
             }
-            What::Blocks { ino, first, count } => {
+            BlockMeaning::Blocks { ino, first, count } => {
                 let last = first + count.saturating_sub(1);
                 write!(f, "{} blocks {first} to {last} of inode {ino}", self.class)
             }
-            What::Packed { ino, first, count } => {
+            BlockMeaning::Packed { ino, first, count } => {
                 let last = first + count.saturating_sub(1);
                 write!(f, "{} blocks {first} to {last} of inode {ino}, packed", self.class)
             }
-            What::TreeBlock { tree, number, level: 0, generation } => {
+            BlockMeaning::TreeBlock { tree, number, level: 0, generation } => {
                 write!(f, "leaf of {tree} {number}, generation {generation}")
             }
-            What::TreeBlock { tree, number, level, generation } => {
+            BlockMeaning::TreeBlock { tree, number, level, generation } => {
                 write!(f, "node of level {level} of {tree} {number}, generation {generation}")
             }
-            What::Extents { ino, depth } => {
+            BlockMeaning::Extents { ino, depth } => {
                 write!(f, "{} of inode {ino}, {depth} levels above extents", self.class)
             }
-            What::Piece(name, number) => write!(f, "{name} {number}"),
-            What::Only(name) => f.write_str(name),
-            What::Journal { transaction, home } => {
+            BlockMeaning::Piece(name, number) => write!(f, "{name} {number}"),
+            BlockMeaning::Only(name) => f.write_str(name),
+            BlockMeaning::Journal { transaction, home } => {
                 self.class.fmt(f)?;
                 in_journal(f, *transaction, *home)
             }
-            What::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
-            What::Unknown(Reason::BeyondFileSystem) => {
-                f.write_str(Reason::BeyondFileSystem.words())
-            }
-            What::Unknown(why) => write!(f, "unknown: {}", why.words()),
-            What::BootArea | What::Log | What::Superblock | What::Summary => self.class.fmt(f),
+            BlockMeaning::Unclaimed => write!(f, "{}, nothing points to it yet", self.class),
+            BlockMeaning::Unknown(why @ Reason::BeyondFileSystem) => f.write_str(why.words()),
+            BlockMeaning::Unknown(why) => write!(f, "unknown: {}", why.words()),
+            BlockMeaning::BootArea
+            | BlockMeaning::Log
+            | BlockMeaning::Superblock
+            | BlockMeaning::Summary => self.class.fmt(f),
         }
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for ClassifiedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = self.parts.iter().peekable();
         let mut first = true;
@@ -416,13 +419,13 @@ impl fmt::Display for Named {
                 write!(f, "; ")?;
             }
             // Consecutive blocks of one file become one phrase.
-            let What::File { ino, lbn, entries: None } = part.what else {
+            let BlockMeaning::File { ino, lbn, entries: None } = part.what else {
                 part.fmt(f)?;
                 continue;
             };
             let mut last = lbn;
             while parts
-                .next_if(|p| p.what == What::File { ino, lbn: last + 1, entries: None })
+                .next_if(|p| p.what == BlockMeaning::File { ino, lbn: last + 1, entries: None })
                 .is_some()
             {
                 last += 1;

@@ -74,8 +74,8 @@ pub mod ufs;
 pub mod watch;
 mod xfs;
 
-pub use kind::{Class, Named, Part, What};
+pub use kind::{BlockMeaning, Class, ClassifiedRange, ClassifiedRequest};
 pub use kinds::{Kinds, NoKind};
-pub use stats::{Counts, Stats};
+pub use stats::{Stats, TrafficCounts};
 pub use ufs::Classifier;
-pub use watch::{Told, Watch};
+pub use watch::{ClassifiedEvent, Watch};

@@ -60,7 +60,7 @@ pub struct Names {
     /// same inode and name by now.
     stale: FxHashMap<u64, Vec<Name>>,
     /// The generation of each inode in use.
-    lives: FxHashMap<u64, u32>,
+    generations: FxHashMap<u64, u32>,
     /// Directory blocks by any number that identifies them.
     blocks: FxHashMap<u64, Listed>,
     /// The number of the transaction, or of another unit, whose blocks show one moment of the file system.
@@ -193,20 +193,20 @@ impl Names {
     /// Takes in an inode that was written, by its generation; `None` where it is free. Its names go when it is
     /// another file's now, except for those that the present batch showed.
     pub(crate) fn inode(&mut self, ino: u64, generation: Option<u32>) {
-        let room = self.lives.len() < MOST;
+        let capacity = self.generations.len() < MOST;
         let Some(generation) = generation else {
-            if self.lives.remove(&ino).is_some() {
+            if self.generations.remove(&ino).is_some() {
                 self.ended(ino, false);
             }
             return;
         };
-        match self.lives.get_mut(&ino) {
+        match self.generations.get_mut(&ino) {
             Some(was) if *was == generation => {}
             Some(was) => {
                 *was = generation;
                 self.ended(ino, true);
             }
-            None if room => drop(self.lives.insert(ino, generation)),
+            None if capacity => drop(self.generations.insert(ino, generation)),
             None => {}
         }
     }
@@ -241,7 +241,7 @@ impl Names {
     /// have their inodes now.
     pub(crate) fn end(&mut self) {
         for (ino, names) in std::mem::take(&mut self.stale) {
-            if self.lives.contains_key(&ino) && !self.all.contains_key(&ino) {
+            if self.generations.contains_key(&ino) && !self.all.contains_key(&ino) {
                 self.all.insert(ino, names);
             }
         }

@@ -1,8 +1,8 @@
 //! Decoders of an external log device: a device that holds nothing but the log of a file system elsewhere. The fixed
 //! locations of the logged blocks are on another device that nobody watches here, so their kinds are not known.
 
-use crate::decoder::{Books, Contents, Decoder, cover, unknown};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Contents, Decoder, DecoderState, cover, unknown};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
 /// A log that has a device to itself.
 pub(crate) trait LogOnly {
@@ -17,10 +17,15 @@ pub(crate) trait LogOnly {
 
     /// Names whole blocks that are written from block `block` on, and learns from them. Returns the kind, the
     /// meaning, and the number of bytes that they cover.
-    fn write(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> (Class, What, usize);
+    fn write(
+        &mut self,
+        block: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> (Class, BlockMeaning, usize);
 
     /// Names one block of a read.
-    fn read(&self, block: u64, bytes: Option<&[u8]>) -> (Class, What);
+    fn read(&self, block: u64, bytes: Option<&[u8]>) -> (Class, BlockMeaning);
 }
 
 /// The decoder of an external log device.
@@ -35,7 +40,13 @@ impl<L: LogOnly> Decoder for Outside<L> {
         self.0.block_shift()
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         let log = &mut self.0;
         let (shift, bytes) = (log.block_shift(), log.bytes());
         cover(out, offset, data.len() as u64, bytes, |at, end| {
@@ -46,19 +57,19 @@ impl<L: LogOnly> Decoder for Outside<L> {
                 return unknown(at, to - at, Reason::NotUnderstood);
             }
             let from = (at - offset) as usize;
-            let (class, what, len) = log.write(block, &data[from..from + whole as usize], books);
-            Part { class, offset: at, len: len as u64, what }
+            let (class, what, len) = log.write(block, &data[from..from + whole as usize], state);
+            ClassifiedRange { class, offset: at, len: len as u64, what }
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         let shift = self.0.block_shift();
         cover(out, offset, len, self.0.bytes(), |at, end| {
             let block = at >> shift;
             let to = ((block + 1) << shift).min(end);
             let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
             let (class, what) = self.0.read(block, bytes);
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::decoder::Claim;
 use crate::kind::Class;
-use crate::stats::{Counts, Stats};
+use crate::stats::{Stats, TrafficCounts};
 
 /// Notes kept at most; beyond this, all guesses stay as they were counted.
 const MOST: usize = 1 << 20;
@@ -12,22 +12,24 @@ const MOST: usize = 1 << 20;
 /// For each block, the kind and traffic under which its writes are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    notes: FxHashMap<u64, (Class, Counts)>,
+    notes: FxHashMap<u64, (Class, TrafficCounts)>,
     /// Guesses that were dropped because there were too many, and stay as they were counted.
     given_up: u64,
 }
 
 impl Pending {
     /// Notes a write of `blocks` blocks. Bytes are shared among the blocks; all other counts go to the first.
-    pub(crate) fn note(&mut self, block: u64, blocks: u64, class: Class, counts: Counts) {
+    pub(crate) fn note(&mut self, block: u64, blocks: u64, class: Class, counts: TrafficCounts) {
         if self.notes.len() >= MOST {
             self.given_up += std::mem::take(&mut self.notes).len() as u64;
         }
         let each = counts.bytes / blocks.max(1);
         for i in 0..blocks {
             let share = match i {
-                0 => Counts { blocks: 1, bytes: counts.bytes - each * (blocks - 1), ..counts },
-                _ => Counts { blocks: 1, bytes: each, ..Counts::default() },
+                0 => {
+                    TrafficCounts { blocks: 1, bytes: counts.bytes - each * (blocks - 1), ..counts }
+                }
+                _ => TrafficCounts { blocks: 1, bytes: each, ..TrafficCounts::default() },
             };
             match self.notes.get_mut(&(block + i)) {
                 Some((was, sum)) if *was == class => sum.add(&share),
@@ -65,9 +67,9 @@ impl Pending {
     }
 }
 
-fn settle_one((class, counts): (Class, Counts), is: Class, stats: &mut Stats) {
+fn settle_one((class, counts): (Class, TrafficCounts), is: Class, stats: &mut Stats) {
     if class != is {
-        let moved = stats.recount(&counts, class, is);
+        let moved = stats.reclassify(&counts, class, is);
         debug_assert!(moved, "what was noted was counted");
     }
     stats.settled += 1;

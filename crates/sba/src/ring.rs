@@ -4,20 +4,20 @@
 use rustc_hash::FxHashMap;
 
 /// Unannounced copies kept at most.
-const STRAYS_MAX: usize = 4096;
+const ORPHANS_MAX: usize = 4096;
 
 /// The blocks of a ring by their place in it; `T` describes an announced block.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     expected: FxHashMap<u64, T>,
     /// Unannounced blocks, each with the number of transactions that had ended when it came.
-    strays: FxHashMap<u64, (u64, Box<[u8]>)>,
+    orphan_blocks: FxHashMap<u64, (u64, Box<[u8]>)>,
     ended: u64,
 }
 
 impl<T> Default for Ring<T> {
     fn default() -> Ring<T> {
-        Ring { expected: FxHashMap::default(), strays: FxHashMap::default(), ended: 0 }
+        Ring { expected: FxHashMap::default(), orphan_blocks: FxHashMap::default(), ended: 0 }
     }
 }
 
@@ -25,7 +25,7 @@ impl<T> Ring<T> {
     /// Announces the block at a place. Returns the announcement with the block's bytes, where the block came before
     /// it.
     pub(crate) fn announce(&mut self, at: u64, what: T) -> Option<(T, Box<[u8]>)> {
-        match self.strays.remove(&at) {
+        match self.orphan_blocks.remove(&at) {
             Some((_, bytes)) => Some((what, bytes)),
             None => {
                 self.expected.insert(at, what);
@@ -36,16 +36,16 @@ impl<T> Ring<T> {
 
     /// Takes in a write of a block. Returns its announcement, where there was one.
     pub(crate) fn take(&mut self, at: u64) -> Option<T> {
-        if !self.strays.is_empty() {
-            self.strays.remove(&at);
+        if !self.orphan_blocks.is_empty() {
+            self.orphan_blocks.remove(&at);
         }
         self.expected.remove(&at)
     }
 
     /// Keeps a block that nothing has announced.
     pub(crate) fn keep(&mut self, at: u64, bytes: &[u8]) {
-        if self.strays.len() < STRAYS_MAX {
-            self.strays.insert(at, (self.ended, bytes.into()));
+        if self.orphan_blocks.len() < ORPHANS_MAX {
+            self.orphan_blocks.insert(at, (self.ended, bytes.into()));
         }
     }
 
@@ -54,17 +54,17 @@ impl<T> Ring<T> {
     pub(crate) fn ended(&mut self) {
         self.ended += 1;
         let now = self.ended;
-        self.strays.retain(|_, (then, _)| *then + 1 >= now);
+        self.orphan_blocks.retain(|_, (then, _)| *then + 1 >= now);
     }
 
     /// Forgets all unannounced blocks.
     pub(crate) fn forget(&mut self) {
-        self.strays.clear();
+        self.orphan_blocks.clear();
     }
 
     /// Starts anew with another log.
     pub(crate) fn reset(&mut self) {
-        self.strays.clear();
+        self.orphan_blocks.clear();
         self.expected.clear();
     }
 }

@@ -9,7 +9,7 @@ use crate::kind::{Class, Reason};
 
 /// Traffic of one kind in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
+pub struct TrafficCounts {
     /// Requests that begin with this kind.
     pub requests: u64,
     /// File-system blocks of this kind, whole or in part.
@@ -22,9 +22,9 @@ pub struct Counts {
     pub sequential: u64,
 }
 
-impl Counts {
+impl TrafficCounts {
     /// Adds other counts.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &TrafficCounts) {
         self.requests += other.requests;
         self.blocks += other.blocks;
         self.bytes += other.bytes;
@@ -33,8 +33,8 @@ impl Counts {
     }
 
     /// The counts without `other`; `None` where `other` has more than there is.
-    fn without(&self, other: &Counts) -> Option<Counts> {
-        Some(Counts {
+    fn without(&self, other: &TrafficCounts) -> Option<TrafficCounts> {
+        Some(TrafficCounts {
             requests: self.requests.checked_sub(other.requests)?,
             blocks: self.blocks.checked_sub(other.blocks)?,
             bytes: self.bytes.checked_sub(other.bytes)?,
@@ -47,36 +47,36 @@ impl Counts {
 /// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`]; kinds without
 /// traffic are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByClass([Counts; Class::ALL.len()]);
+pub struct ByClass([TrafficCounts; Class::ALL.len()]);
 
 impl Default for ByClass {
     fn default() -> ByClass {
-        ByClass([Counts::default(); Class::ALL.len()])
+        ByClass([TrafficCounts::default(); Class::ALL.len()])
     }
 }
 
 impl Index<Class> for ByClass {
-    type Output = Counts;
-    fn index(&self, class: Class) -> &Counts {
+    type Output = TrafficCounts;
+    fn index(&self, class: Class) -> &TrafficCounts {
         &self.0[class as usize]
     }
 }
 
 impl IndexMut<Class> for ByClass {
-    fn index_mut(&mut self, class: Class) -> &mut Counts {
+    fn index_mut(&mut self, class: Class) -> &mut TrafficCounts {
         &mut self.0[class as usize]
     }
 }
 
 impl ByClass {
     /// Every kind with its counts, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Class, &Counts)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Class, &TrafficCounts)> {
         Class::ALL.into_iter().zip(&self.0)
     }
 
     /// The sum over all kinds.
-    pub fn total(&self) -> Counts {
-        let mut total = Counts::default();
+    pub fn total(&self) -> TrafficCounts {
+        let mut total = TrafficCounts::default();
         self.0.iter().for_each(|c| total.add(c));
         total
     }
@@ -85,7 +85,7 @@ impl ByClass {
 impl Serialize for ByClass {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (class, counts) in self.iter().filter(|(_, c)| **c != Counts::default()) {
+        for (class, counts) in self.iter().filter(|(_, c)| **c != TrafficCounts::default()) {
             map.serialize_entry(class.key(), counts)?;
         }
         map.end()
@@ -117,12 +117,12 @@ pub struct Stats {
 }
 
 /// Traffic by pair of kinds: counted as the first, and turned out to be of the second.
-pub type Recounted = BTreeMap<(Class, Class), Counts>;
+pub type Recounted = BTreeMap<(Class, Class), TrafficCounts>;
 
 impl Stats {
     /// Moves counts of writes from one kind to another. Returns false, and changes nothing, where the first kind has
     /// fewer.
-    pub fn recount(&mut self, what: &Counts, from: Class, to: Class) -> bool {
+    pub fn reclassify(&mut self, what: &TrafficCounts, from: Class, to: Class) -> bool {
         let Some(left) = self.writes[from].without(what) else { return false };
         self.writes[from] = left;
         self.writes[to].add(what);
@@ -140,18 +140,18 @@ mod tests {
     #[test]
     fn moving_keeps_the_total() {
         let mut stats = Stats::default();
-        let counts = Counts { requests: 1, blocks: 2, bytes: 1024, sync: 1, sequential: 0 };
+        let counts = TrafficCounts { requests: 1, blocks: 2, bytes: 1024, sync: 1, sequential: 0 };
         stats.writes[Class::FileData].add(&counts);
         stats.writes[Class::InodeBlock].add(&counts);
         let total = stats.writes.total();
-        assert!(stats.recount(&counts, Class::FileData, Class::Directory));
+        assert!(stats.reclassify(&counts, Class::FileData, Class::Directory));
         let moved = stats.clone();
-        assert!(!stats.recount(&counts, Class::FileData, Class::Directory), "no more is there");
+        assert!(!stats.reclassify(&counts, Class::FileData, Class::Directory), "no more is there");
         assert_eq!(stats, moved);
         assert_eq!(stats.recounted[&(Class::FileData, Class::Directory)], counts);
         let by = stats.writes;
         assert_eq!(by.total(), total);
-        assert_eq!(by[Class::FileData], Counts::default());
+        assert_eq!(by[Class::FileData], TrafficCounts::default());
         let json = serde_json::to_string(&by).unwrap();
         assert!(json.starts_with(r#"{"inode_block":{"requests":1,"blocks":2"#), "{json}");
         assert!(json.contains(r#","directory":{"#), "{json}");

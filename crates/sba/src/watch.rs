@@ -9,18 +9,18 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
-use crate::decoder::{Books, Claim, Contents, Decoder, Image, Share};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share};
 use crate::journal::Transaction;
-use crate::kind::{Named, What};
+use crate::kind::{BlockMeaning, ClassifiedRequest};
 use crate::names::{Names, News};
 use crate::pending::Pending;
-use crate::stats::{Counts, Stats};
+use crate::stats::{Stats, TrafficCounts};
 
 /// A classified request, as listeners receive it.
 #[derive(Debug)]
-pub struct Told<'a> {
+pub struct ClassifiedEvent<'a> {
     /// The request with its meaning.
-    pub named: &'a Named,
+    pub named: &'a ClassifiedRequest,
     /// Transactions that the request checkpoints: the block that is written at its fixed location, and the
     /// transaction's number.
     pub checkpoints: &'a [(u64, u64)],
@@ -40,7 +40,7 @@ pub struct Told<'a> {
     names: &'a Names,
 }
 
-impl Told<'_> {
+impl ClassifiedEvent<'_> {
     /// The path of a file as it was last seen; `None` where a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
@@ -60,11 +60,11 @@ impl Told<'_> {
 /// Reads under way that are remembered until they complete. No device has so many at once.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
-type Listener = Box<dyn FnMut(&Told<'_>)>;
+type Listener = Box<dyn FnMut(&ClassifiedEvent<'_>)>;
 
 struct State {
     decoder: Option<Box<dyn Decoder>>,
-    books: Books,
+    decoder_state: DecoderState,
     pending: Pending,
     stats: Stats,
     read_end: Option<u64>,
@@ -72,8 +72,8 @@ struct State {
     /// Reads under way that begin at the end of the previous read.
     following: FxHashSet<u64>,
     /// The present request: its allocation is reused from request to request.
-    named: Named,
-    shares: Vec<Counts>,
+    named: ClassifiedRequest,
+    shares: Vec<TrafficCounts>,
     checkpoints: Vec<(u64, u64)>,
 }
 
@@ -86,7 +86,7 @@ pub struct Watch {
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
-type Probe = fn(&dyn Image, &mut Books) -> Option<Box<dyn Decoder>>;
+type Probe = fn(&dyn DiskImage, &mut DecoderState) -> Option<Box<dyn Decoder>>;
 const PROBES: &[Probe] = &[
     crate::ext::probe,
     crate::xfs::probe,
@@ -105,23 +105,23 @@ const PROBES: &[Probe] = &[
 
 impl Watch {
     /// A watcher of a device that now holds the contents of `image`; `None` where no known file system is on it.
-    pub fn over(image: &dyn Image) -> Option<Rc<Watch>> {
+    pub fn over(image: &dyn DiskImage) -> Option<Rc<Watch>> {
         Watch::first_of(PROBES, image)
     }
 
     /// A watcher of a device with a log-structured file system in which no block has a place of its own (LFS); `None`
     /// where there is none.
-    pub fn over_log(image: &dyn Image) -> Option<Rc<Watch>> {
+    pub fn over_log(image: &dyn DiskImage) -> Option<Rc<Watch>> {
         Watch::first_of(&[crate::lfs::probe], image)
     }
 
-    fn first_of(probes: &[Probe], image: &dyn Image) -> Option<Rc<Watch>> {
-        let mut books = Books::default();
-        let decoder = probes.iter().find_map(|probe| probe(image, &mut books))?;
+    fn first_of(probes: &[Probe], image: &dyn DiskImage) -> Option<Rc<Watch>> {
+        let mut decoder_state = DecoderState::default();
+        let decoder = probes.iter().find_map(|probe| probe(image, &mut decoder_state))?;
         let watch = Watch::with(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
-        books.names.forget_news();
-        watch.state.borrow_mut().books.names = books.names;
+        decoder_state.names.forget_news();
+        watch.state.borrow_mut().decoder_state.names = decoder_state.names;
         Some(watch)
     }
 
@@ -131,13 +131,13 @@ impl Watch {
         let (offset, len, at, parts) = (0, 0, Time::ZERO, Vec::new());
         let state = State {
             decoder: Some(decoder),
-            books: Books::default(),
+            decoder_state: DecoderState::default(),
             pending: Pending::default(),
             stats: Stats::default(),
             read_end: None,
             write_end: None,
             following: FxHashSet::default(),
-            named: Named { id: 0, op, offset, len, flags, at, parts },
+            named: ClassifiedRequest { id: 0, op, offset, len, flags, at, parts },
             shares: Vec::new(),
             checkpoints: Vec::new(),
         };
@@ -147,7 +147,7 @@ impl Watch {
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
     /// completed.
-    pub fn listen(&self, listener: impl FnMut(&Told<'_>) + 'static) {
+    pub fn listen(&self, listener: impl FnMut(&ClassifiedEvent<'_>) + 'static) {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
@@ -184,7 +184,7 @@ impl Watch {
 
     /// Calls `look` with the transactions so far.
     pub fn transactions<T>(&self, look: impl FnOnce(&[Transaction]) -> T) -> T {
-        look(self.state.borrow().books.journal.transactions())
+        look(self.state.borrow().decoder_state.journal.transactions())
     }
 
     /// The ranges that hold a file's contents now, as far as they have blocks of their own.
@@ -194,18 +194,18 @@ impl Watch {
 
     /// The path of a file as it was last seen; `None` where a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
-        self.state.borrow().books.names.path(ino)
+        self.state.borrow().decoder_state.names.path(ino)
     }
 
     /// Ends the trace for [`Watch::path`]: names that were in doubt because their directory was not written again are
     /// those of the files that have their inodes now.
     pub fn end_names(&self) {
-        self.state.borrow_mut().books.names.end();
+        self.state.borrow_mut().decoder_state.names.end();
     }
 
     /// Copies in the journal whose transaction is not known.
-    pub fn strays(&self) -> u64 {
-        self.state.borrow().books.journal.strays()
+    pub fn orphan_blocks(&self) -> u64 {
+        self.state.borrow().decoder_state.journal.orphan_blocks()
     }
 
     fn tell(&self) {
@@ -213,19 +213,19 @@ impl Watch {
         if let Some(mut listener) = listener {
             let state = self.state.borrow();
             let shift = |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(12, of);
-            listener(&Told {
+            listener(&ClassifiedEvent {
                 named: &state.named,
                 checkpoints: &state.checkpoints,
                 block_shift: shift(|d| d.block_shift()),
                 home_shift: shift(|d| d.home_shift()),
-                inodes: &state.books.inodes,
-                claims: &state.books.claims,
-                shares: &state.books.shares,
+                inodes: &state.decoder_state.inodes,
+                claims: &state.decoder_state.claims,
+                shares: &state.decoder_state.shares,
                 pointers_come_late: state
                     .decoder
                     .as_deref()
                     .is_some_and(Decoder::pointers_come_late),
-                names: &state.books.names,
+                names: &state.decoder_state.names,
             });
             drop(state);
             self.listener.borrow_mut().get_or_insert(listener);
@@ -244,35 +244,35 @@ impl State {
     ) {
         let mut parts = std::mem::take(&mut self.named.parts);
         parts.clear();
-        self.named = Named { id, op, offset, len, flags, at, parts };
+        self.named = ClassifiedRequest { id, op, offset, len, flags, at, parts };
         self.checkpoints.clear();
-        self.books.begin();
+        self.decoder_state.begin();
     }
 
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         let Some(decoder) = &mut self.decoder else { return };
-        self.books.journal.at(r.id, r.at, r.epoch);
-        self.books.flags = r.flags;
-        decoder.write(r.offset, data, &mut self.named.parts, &mut self.books);
+        self.decoder_state.journal.at(r.id, r.at, r.epoch);
+        self.decoder_state.flags = r.flags;
+        decoder.write(r.offset, data, &mut self.named.parts, &mut self.decoder_state);
         let (shift, home) = (decoder.block_shift(), decoder.home_shift());
         self.count(shift);
         for (part, share) in self.named.parts.iter().zip(&self.shares) {
             let (first, end) =
                 (part.offset >> shift, (part.offset + part.len).div_ceil(1 << shift));
-            if part.what == What::Unclaimed {
+            if part.what == BlockMeaning::Unclaimed {
                 self.pending.note(first, end - first, part.class, *share);
             }
-            if part.class.is_journal() || !self.books.journal.waits() {
+            if part.class.is_journal() || !self.decoder_state.journal.waits() {
                 continue;
             }
             for block in part.offset >> home..(part.offset + part.len).div_ceil(1 << home) {
-                if let Some(id) = self.books.journal.checkpoint(block) {
+                if let Some(id) = self.decoder_state.journal.checkpoint(block) {
                     self.checkpoints.push((block, id));
                 }
             }
         }
-        for claim in &self.books.claims {
+        for claim in &self.decoder_state.claims {
             self.pending.settle(claim, &mut self.stats);
         }
     }
@@ -322,7 +322,7 @@ impl State {
         for (i, part) in named.parts.iter().enumerate() {
             let first = u64::from(i == 0);
             let last_byte = part.offset + part.len.max(1) - 1;
-            let counts = Counts {
+            let counts = TrafficCounts {
                 requests: first,
                 blocks: (last_byte >> shift) - (part.offset >> shift) + 1,
                 bytes: part.len,
@@ -330,7 +330,7 @@ impl State {
                 sequential: first * u64::from(sequential),
             };
             by[part.class].add(&counts);
-            if let What::Unknown(reason) = part.what {
+            if let BlockMeaning::Unknown(reason) = part.what {
                 *self.stats.unknown.entry(reason).or_default() += 1;
             }
             self.shares.push(counts);

@@ -18,7 +18,7 @@ fn an_ordered_journal_in_numbers() {
     assert_eq!((t.unordered_commits, t.bad_checksums), (0, 0));
     // 14 descriptors, 61 copies, 14 commits, 1 revoke block, 6 superblocks, of 1 KiB each.
     assert_eq!(analysis.journal.bytes, (14 + 61 + 14 + 1 + 6) << 10);
-    let written = recorded.trace.requests().iter().filter(|r| r.op == ordo_trace::Op::Write);
+    let written = recorded.trace.requests().iter().filter(|r| r.op == ordo_trace::RequestOp::Write);
     let written: u64 = written.map(|r| r.len).sum();
     assert_eq!(analysis.journal.bytes + analysis.fixed.bytes, written);
     let json = serde_json::to_value(&analysis).unwrap();
@@ -33,9 +33,9 @@ fn an_ordered_journal_in_numbers() {
 fn a_commit_without_a_flush_is_found() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
     let mut trace = ordo_trace::Trace::new(512, false);
-    for r in recorded.trace.requests().iter().filter(|r| r.op == ordo_trace::Op::Write) {
+    for r in recorded.trace.requests().iter().filter(|r| r.op == ordo_trace::RequestOp::Write) {
         let data = recorded.trace.data(r).map(|data| trace.keep(data));
-        trace.push(ordo_trace::Request { epoch: 0, data, ..*r });
+        trace.push(ordo_trace::TraceRequest { epoch: 0, data, ..*r });
     }
     let said = watched(&recorded.start, &trace).unwrap();
     let analysis = Analysis::of(&said.watch);

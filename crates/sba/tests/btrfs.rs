@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use common::{Recorded, all_is_known, damaged, name_of, output, trace, watched, write};
 use ordo_format::Endian::Little as LE;
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 
 /// The superblock's offset on the device, and the offsets in it of its generation, the roots and the system chunks.
@@ -86,7 +86,7 @@ fn paths(watch: &Rc<Watch>, image: &[u8]) -> BTreeMap<String, u64> {
     let into: (_, Rc<RefCell<BTreeMap<String, u64>>>) = (inodes, Rc::clone(&paths));
     for (i, piece) in image.chunks(1 << 20).enumerate() {
         for part in name_of(watch, (i << 20) as u64, piece) {
-            if let What::Blocks { ino, .. } = part.what {
+            if let BlockMeaning::Blocks { ino, .. } = part.what {
                 into.0.borrow_mut().insert(ino);
             }
         }
@@ -279,7 +279,7 @@ fn a_chunk_is_told_of_later() {
     let said = watched(&start, &trace([block(root), block(leaf), (chunks, whole)])).unwrap();
     all_is_known(&said, "a chunk that is told of later");
     let named = name_of(&said.watch, leaf as u64, &after[leaf..leaf + NODE]);
-    assert!(matches!(named[0].what, What::TreeBlock { number: 5, .. }), "{named:?}");
+    assert!(matches!(named[0].what, BlockMeaning::TreeBlock { number: 5, .. }), "{named:?}");
 }
 
 /// A superblock with a wrong checksum, of another file system, or with unknown features makes no root current; a

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 
 /// Pairs of a transaction and a block that was logged for it, as debugfs finds them in an image.
@@ -61,7 +61,7 @@ fn what_a_kernel_did_under_ext3_has_names() {
     let logged = said
         .parts
         .iter()
-        .position(|(_, p)| matches!(p.what, What::Journal { transaction: Some(3), .. }));
+        .position(|(_, p)| matches!(p.what, BlockMeaning::Journal { transaction: Some(3), .. }));
     assert!(Some(data) < logged);
 }
 
@@ -162,7 +162,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
         for (block, data) in bytes.chunks_exact(size).enumerate() {
             let parts = name_of(&watch, (block * size) as u64, data);
             let [part] = &parts[..] else { panic!("{options}, block {block}: {parts:?}") };
-            let owned = part.what != What::Unclaimed;
+            let owned = part.what != BlockMeaning::Unclaimed;
             let expected = !free.contains(&(block as u64));
             // A bigalloc cluster is in use as a whole.
             let cluster = options.contains("bigalloc") && !owned && expected;

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
 use ordo_runtime::Time;
-use ordo_sba::kind::{Part, Reason, What};
+use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 use rand::{RngExt, SeedableRng};
 
 const BLOCK: usize = 4096;
@@ -110,7 +110,7 @@ fn block(image: &[u8], at: u64) -> &[u8] {
     &image[at as usize * BLOCK..][..BLOCK]
 }
 
-fn part(watch: &Watch, image: &[u8], at: u64) -> Part {
+fn part(watch: &Watch, image: &[u8], at: u64) -> ClassifiedRange {
     let mut parts = name_of(watch, at * BLOCK as u64, block(image, at));
     assert_eq!(parts.len(), 1);
     parts.remove(0)
@@ -123,17 +123,19 @@ fn agrees(watch: &Watch, image: &[u8], judged: &Judged) {
     let mut owned = 0;
     for at in judged.main..(image.len() / BLOCK) as u64 {
         let part = part(watch, image, at);
-        let has = !matches!(part.what, What::Unclaimed | What::Unknown(_));
+        let has = !matches!(part.what, BlockMeaning::Unclaimed | BlockMeaning::Unknown(_));
         assert_eq!(has, judged.valid.contains(&at), "block {at}: {part:?}");
         owned += u64::from(has);
         let ours = match part.what {
-            What::Inodes { first, .. } => Some((first, true)),
-            What::Indirect { ino, .. } | What::Attributes { ino } => Some((ino, false)),
+            BlockMeaning::Inodes { first, .. } => Some((first, true)),
+            BlockMeaning::Indirect { ino, .. } | BlockMeaning::Attributes { ino } => {
+                Some((ino, false))
+            }
             _ => None,
         };
         let theirs = judged.nodes.get(&at).map(|(nid, ino)| (*ino, nid == ino));
         assert_eq!(ours, theirs, "block {at}: {part:?}");
-        if let What::Blocks { ino, .. } = part.what {
+        if let BlockMeaning::Blocks { ino, .. } = part.what {
             let of = judged.parents.get(&at).and_then(|nid| inodes.get(nid));
             assert_eq!(Some(&ino), of, "block {at}: {part:?}");
         }
@@ -153,7 +155,7 @@ fn same(late: &Watch, watch: &Watch, image: &[u8]) {
     }
 }
 
-fn played() -> Option<(Recorded, common::Said, Vec<u8>)> {
+fn played() -> Option<(Recorded, common::WatchResult, Vec<u8>)> {
     let recorded = recorded("f2fs", "f2fs")?;
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let after = recorded.after(recorded.trace.requests().len());
@@ -202,7 +204,9 @@ fn files_have_paths() {
     }
     let mut files = 0;
     for at in 4096..(after.len() / BLOCK) as u64 {
-        let What::Inodes { first: ino, .. } = part(&said.watch, &after, at).what else { continue };
+        let BlockMeaning::Inodes { first: ino, .. } = part(&said.watch, &after, at).what else {
+            continue;
+        };
         let inode = block(&after, at);
         let name = &inode[92..92 + usize::from(inode[88])];
         let path = said.watch.path(ino).unwrap();
@@ -258,7 +262,7 @@ fn a_pack_may_begin_last() {
         let of = &slow.stats.writes[class];
         assert_eq!((of.blocks, of.bytes), (counts.blocks, counts.bytes), "{class}");
     }
-    let all = |said: &common::Said| -> Vec<_> {
+    let all = |said: &common::WatchResult| -> Vec<_> {
         said.transactions.iter().map(|t| (t.id, t.bytes, t.records, t.commit.is_some())).collect()
     };
     assert_eq!(all(&slow), all(&said));
@@ -340,7 +344,7 @@ fn what_the_tools_fill_is_found() {
             }
         }
         let levels = |of: u8| {
-            let is = |at: &&u64| matches!(part(&watch, &image, **at).what, What::Indirect { level, .. } if level == of);
+            let is = |at: &&u64| matches!(part(&watch, &image, **at).what, BlockMeaning::Indirect { level, .. } if level == of);
             judged.nodes.keys().filter(is).count()
         };
         assert!(levels(1) > 3 && levels(2) == 1, "{features}");
@@ -370,8 +374,9 @@ fn any_order_within_a_checkpoint_will_do() {
         for at in changed.into_iter().chain(packs) {
             let data = Some(trace.keep(block(&image, at)));
             let (offset, len) = (at * BLOCK as u64, BLOCK as u64);
-            let (op, flags, issued, epoch, end) = (Op::Write, Flags::empty(), Time::ZERO, 0, None);
-            trace.push(Request { op, flags, offset, len, issued, epoch, end, data });
+            let (op, flags, issued, epoch, end) =
+                (RequestOp::Write, Flags::empty(), Time::ZERO, 0, None);
+            trace.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
         }
         let said = watched(&empty, &trace).unwrap();
         assert_eq!(said.stats.unclaimed, 0, "{features}");
@@ -387,8 +392,9 @@ fn a_copy_of_a_node_in_a_file_is_data() {
     let Some((_, said, after)) = played() else { return };
     let data = said.watch.contents(56);
     let place = data[0].offset;
-    let node = (4096..6000)
-        .find(|at| matches!(part(&said.watch, &after, *at).what, What::Inodes { first: 56, .. }));
+    let node = (4096..6000).find(|at| {
+        matches!(part(&said.watch, &after, *at).what, BlockMeaning::Inodes { first: 56, .. })
+    });
     let mut copy = block(&after, node.unwrap()).to_vec();
     // The copy has another length, which would show if the copy were believed.
     copy[360..].iter_mut().take(8).for_each(|byte| *byte = 0);
@@ -407,7 +413,7 @@ fn nodes_go_on_in_a_new_segment() {
     let Some((_, said, after)) = played() else { return };
     let watch = &said.watch;
     let inode = (4096..6000)
-        .find(|at| matches!(part(watch, &after, *at).what, What::Inodes { first: 56, .. }))
+        .find(|at| matches!(part(watch, &after, *at).what, BlockMeaning::Inodes { first: 56, .. }))
         .map(|at| block(&after, at).to_vec())
         .unwrap();
     let empty = 4096 + 20 * 512;
@@ -420,10 +426,12 @@ fn nodes_go_on_in_a_new_segment() {
         node
     };
     write(watch, 1000, (empty + 1) * BLOCK as u64, &made(101, empty + 2));
-    assert_eq!(part(watch, &after, empty + 1).what, What::Unclaimed);
+    assert_eq!(part(watch, &after, empty + 1).what, BlockMeaning::Unclaimed);
     write(watch, 1001, FREE_NODE * BLOCK as u64, &made(100, empty));
     for (at, ino) in [(FREE_NODE, 100), (empty + 1, 101)] {
-        let What::Inodes { first, .. } = part(watch, &after, at).what else { panic!("block {at}") };
+        let BlockMeaning::Inodes { first, .. } = part(watch, &after, at).what else {
+            panic!("block {at}")
+        };
         assert_eq!(first, ino);
     }
     assert_eq!(watch.finish().unclaimed, 0);
@@ -442,7 +450,7 @@ fn a_summary_settles_what_no_node_points_to() {
     summary[7 * 7] = 56;
     write(watch, 1001, (3584 + segment) * BLOCK as u64, &summary);
     assert_eq!((watch.finish().unclaimed, watch.finish().settled), (0, settled + 1));
-    assert_eq!(part(watch, &after, at).what, What::Unclaimed, "nobody has it");
+    assert_eq!(part(watch, &after, at).what, BlockMeaning::Unclaimed, "nobody has it");
 }
 
 /// Impossible values, each in an otherwise valid block: they lead nowhere, and earlier knowledge stays.
@@ -451,7 +459,7 @@ fn absurd_nodes_lead_nowhere() {
     let Some((_, said, after)) = played() else { return };
     let watch = &said.watch;
     let at = (4096..6000)
-        .find(|at| matches!(part(watch, &after, *at).what, What::Inodes { first: 56, .. }))
+        .find(|at| matches!(part(watch, &after, *at).what, BlockMeaning::Inodes { first: 56, .. }))
         .unwrap();
     let node = block(&after, at).to_vec();
     let free = FREE_NODE * BLOCK as u64;

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use common::{all_is_known, damaged, name_of, recorded, watched};
 use ordo_format::jfs;
 use ordo_sba::journal::Transaction;
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Op, Request, Trace};
+use ordo_trace::{RequestOp, Trace, TraceRequest};
 
 /// By transaction, the number of page changes and whether it is committed, as jfs_logdump finds them in an image.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
@@ -72,7 +72,7 @@ fn what_a_kernel_did_under_jfs_has_names() {
     // Fsck's workspace and the log lie behind the aggregate.
     for (block, data) in after.chunks_exact(4096).enumerate().take(128_608 / 8) {
         let [part] = &name_of(&said.watch, block as u64 * 4096, data)[..] else { panic!() };
-        let owned = part.what != What::Unclaimed;
+        let owned = part.what != BlockMeaning::Unclaimed;
         assert_eq!(owned, used.contains(&(block as u64)), "block {block}: {part:?}");
     }
     for class in [Class::JournalRecords, Class::InodeMap, Class::BlockBitmap, Class::Directory] {
@@ -140,9 +140,9 @@ fn a_log_elsewhere_is_read() {
     let image = &recorded.start[log.start as usize..log.end as usize];
     let mut trace = Trace::new(recorded.trace.sector(), false);
     for r in recorded.trace.requests() {
-        if log.contains(&r.offset) || r.op == Op::Flush {
+        if log.contains(&r.offset) || r.op == RequestOp::Flush {
             let data = recorded.trace.data(r).map(|data| trace.keep(data));
-            trace.push(Request { offset: r.offset.saturating_sub(log.start), data, ..*r });
+            trace.push(TraceRequest { offset: r.offset.saturating_sub(log.start), data, ..*r });
         }
     }
     let (alone, whole) =

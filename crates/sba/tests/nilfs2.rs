@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
 use ordo_format::nilfs2::checksum;
-use ordo_sba::kind::{Reason, What};
+use ordo_sba::kind::{BlockMeaning, Reason};
 use ordo_sba::{Class, Watch};
 
 const BLOCK: usize = 4096;
@@ -90,16 +90,16 @@ fn places(watch: &Watch, ino: u64) -> BTreeMap<u64, u64> {
 fn owner(watch: &Watch, image: &[u8], at: u64) -> Option<(u64, Option<u64>)> {
     let [part] = &name_of(watch, at * BLOCK as u64, block(image, at))[..] else { panic!() };
     match part.what {
-        What::Blocks { ino, first, .. } => Some((ino, Some(first))),
-        What::Indirect { ino, .. } => Some((ino, None)),
-        What::Inodes { .. } => Some((6, None)),
-        What::Piece("inode bitmap of group", _) => Some((6, None)),
-        What::Only("descriptors of groups of inodes") => Some((6, None)),
+        BlockMeaning::Blocks { ino, first, .. } => Some((ino, Some(first))),
+        BlockMeaning::Indirect { ino, .. } => Some((ino, None)),
+        BlockMeaning::Inodes { .. } => Some((6, None)),
+        BlockMeaning::Piece("inode bitmap of group", _) => Some((6, None)),
+        BlockMeaning::Only("descriptors of groups of inodes") => Some((6, None)),
         _ => None,
     }
 }
 
-fn played() -> Option<(Recorded, common::Said, Vec<u8>)> {
+fn played() -> Option<(Recorded, common::WatchResult, Vec<u8>)> {
     let recorded = recorded("nilfs2", "nilfs2")?;
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let after = recorded.after(recorded.trace.requests().len());
@@ -140,12 +140,17 @@ fn what_a_kernel_did_under_nilfs2_has_names() {
         let summary = judged.partials.iter().any(|(first, _)| *first == at);
         assert!(!summary || part.class == Class::SegmentSummary, "block {at}: {part:?}");
         let super_root = judged.partials.iter().any(|(first, n)| first + n == at + 1);
-        let says = matches!(part.what, What::Piece("super root of checkpoint", _));
+        let says = matches!(part.what, BlockMeaning::Piece("super root of checkpoint", _));
         assert_eq!(says, super_root, "block {at}: {part:?}");
         let fixed = matches!(part.class, Class::Superblock | Class::SuperblockCopy);
         // The last blocks are too few for another segment, so they are never written.
-        let behind = at >= SEGMENTS * 2048 && part.what == What::Unknown(Reason::NotUnderstood);
-        assert_eq!(part.what != What::Unclaimed, logged || fixed || behind, "block {at}: {part:?}");
+        let behind =
+            at >= SEGMENTS * 2048 && part.what == BlockMeaning::Unknown(Reason::NotUnderstood);
+        assert_eq!(
+            part.what != BlockMeaning::Unclaimed,
+            logged || fixed || behind,
+            "block {at}: {part:?}"
+        );
     }
 }
 
@@ -172,8 +177,10 @@ fn other_sizes_of_blocks_are_known() {
             *seen.entry(part.class).or_insert(0) += 1;
             let expected = judged.files.get(&(at as u64));
             match part.what {
-                What::Blocks { ino, first, .. } => assert_eq!(expected, Some(&(ino, Some(first)))),
-                What::Unclaimed => assert_eq!(expected, None, "block {at}"),
+                BlockMeaning::Blocks { ino, first, .. } => {
+                    assert_eq!(expected, Some(&(ino, Some(first))))
+                }
+                BlockMeaning::Unclaimed => assert_eq!(expected, None, "block {at}"),
                 _ => assert!(expected.is_none_or(|(ino, _)| *ino == 6), "block {at}: {part:?}"),
             }
             assert!(part.class != Class::Superblock || at as u64 == 1024 / size);
@@ -201,7 +208,7 @@ fn the_file_systems_own_files_agree() {
             let [part] = &name_of(watch, at * BLOCK as u64, block(&after, *at))[..] else {
                 panic!()
             };
-            part.what != What::Unclaimed
+            part.what != BlockMeaning::Unclaimed
         });
         assert_eq!(used(segment), named.count() as u64, "segment {segment}");
     }
@@ -256,7 +263,7 @@ fn files_have_paths() {
     }
     // A symbolic link that replaced a file.
     let link = said.parts.iter().find(|(_, part)| part.class == Class::Symlink).unwrap();
-    let What::Blocks { ino, .. } = link.1.what else { panic!("{link:?}") };
+    let BlockMeaning::Blocks { ino, .. } = link.1.what else { panic!("{link:?}") };
     let path = said.watch.path(ino).unwrap();
     let dir = block(&after, places(&said.watch, 12)[&0]);
     let name = path.strip_prefix("/d/").unwrap().as_bytes();
@@ -291,7 +298,7 @@ fn a_summary_may_come_last() {
         let of = &slow.stats.writes[class];
         assert_eq!((of.blocks, of.bytes), (counts.blocks, counts.bytes), "{class}");
     }
-    let all = |said: &common::Said| -> Vec<_> {
+    let all = |said: &common::WatchResult| -> Vec<_> {
         said.transactions.iter().map(|t| (t.id, t.bytes, t.commit.is_some())).collect()
     };
     assert_eq!(all(&slow), all(&said));

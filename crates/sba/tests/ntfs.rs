@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use common::{Recorded, Said, all_is_known, damaged, name_of, output, trace, watched};
-use ordo_sba::kind::What;
+use common::{Recorded, WatchResult, all_is_known, damaged, name_of, output, trace, watched};
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_trace::Trace;
 
@@ -90,7 +90,7 @@ fn judged(image: &[u8]) -> Option<BTreeMap<u64, [u64; 5]>> {
     Some(all)
 }
 
-fn played(recorded: &Recorded) -> Said {
+fn played(recorded: &Recorded) -> WatchResult {
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     assert_eq!(said.system, "ntfs");
     said
@@ -112,7 +112,7 @@ fn what_windows_logged_is_read() {
     judged.retain(|lsn, _| *lsn <= newest);
 
     let (mut open, mut theirs) = (BTreeMap::new(), BTreeMap::<u64, bool>::new());
-    let mut undone = BTreeMap::new();
+    let mut rolled_back = BTreeMap::new();
     for (lsn, [previous, place, redo, undo, undo_next]) in judged {
         if (29..=32).contains(&redo) {
             continue;
@@ -121,10 +121,10 @@ fn what_windows_logged_is_read() {
         let first = if fresh { *open.entry(place).insert_entry(lsn).get() } else { open[&place] };
         let of = theirs.entry(first).or_default();
         if redo == 27 {
-            *of = undone.remove(&place) != Some(true);
+            *of = rolled_back.remove(&place) != Some(true);
             open.remove(&place);
         } else {
-            undone.insert(place, undo == 1 && undo_next == 0);
+            rolled_back.insert(place, undo == 1 && undo_next == 0);
         }
     }
     let ours: BTreeMap<u64, bool> =
@@ -224,7 +224,7 @@ fn what_is_in_use_has_an_owner() {
     assert_eq!(said.stats.unclaimed, removed.count() as u64, "what was removed, and no more");
     // The last cluster is shortened by the copy of the first sector, and belongs to no file.
     for (i, parts) in names[..names.len() - 1].iter().enumerate() {
-        assert_eq!(parts[0].what != What::Unclaimed, in_use(i), "cluster {i}: {parts:?}");
+        assert_eq!(parts[0].what != BlockMeaning::Unclaimed, in_use(i), "cluster {i}: {parts:?}");
     }
     assert_eq!(names[names.len() - 1].last().unwrap().class, Class::SuperblockCopy);
 }
@@ -238,7 +238,7 @@ fn files_have_paths() {
     let into = paths.clone();
     watch.listen(move |told| {
         for part in &told.named.parts {
-            if let What::Blocks { ino, .. } = part.what {
+            if let BlockMeaning::Blocks { ino, .. } = part.what {
                 into.borrow_mut().extend(told.path(ino).map(|p| p.to_string()));
             }
         }

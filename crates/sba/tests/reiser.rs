@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
-use ordo_sba::kind::What;
+use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 
 const MODES: [&str; 3] = ["reiserfs-ordered", "reiserfs-journal", "reiserfs-writeback"];
@@ -75,7 +75,7 @@ fn what_a_kernel_did_under_reiserfs_has_names() {
         let busy = busy(&image).unwrap();
         for (block, data) in after.chunks_exact(4096).enumerate() {
             let [part] = &name_of(&said.watch, block as u64 * 4096, data)[..] else { panic!() };
-            let owned = part.what != What::Unclaimed;
+            let owned = part.what != BlockMeaning::Unclaimed;
             assert_eq!(owned, busy.contains(&(block as u64)), "{mode}, block {block}: {part:?}");
         }
     }
@@ -167,24 +167,24 @@ fn the_modes_differ_in_what_is_logged() {
 fn a_long_transaction_is_told_by_two_blocks() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-ordered") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
-    let (first, room) = (18 + 200, 1018);
+    let (first, capacity) = (18 + 200, 1018);
     let word =
         |block: &mut [u8], at: usize, n: u32| block[at..at + 4].copy_from_slice(&n.to_le_bytes());
     let (mut descriptor, mut commit) = (vec![0; 4096], vec![0; 4096]);
-    for (at, n) in [(0, 77), (4, room + 3), (8, 10)] {
+    for (at, n) in [(0, 77), (4, capacity + 3), (8, 10)] {
         word(&mut descriptor, at, n);
     }
     descriptor[4084..4092].copy_from_slice(b"ReIsErLB");
-    (0..room).for_each(|i| word(&mut descriptor, 12 + i as usize * 4, 9000 + i));
-    for (at, n) in [(0, 77), (4, room + 3), (8, 12001), (12, 12002), (16, 12003)] {
+    (0..capacity).for_each(|i| word(&mut descriptor, 12 + i as usize * 4, 9000 + i));
+    for (at, n) in [(0, 77), (4, capacity + 3), (8, 12001), (12, 12002), (16, 12003)] {
         word(&mut commit, at, n);
     }
     write(&said.watch, 1000, first * 4096, &descriptor);
-    let copies = vec![3; (room as usize + 3) * 4096];
+    let copies = vec![3; (capacity as usize + 3) * 4096];
     write(&said.watch, 1001, (first + 1) * 4096, &copies);
-    write(&said.watch, 1002, (first + 1 + u64::from(room) + 3) * 4096, &commit);
+    write(&said.watch, 1002, (first + 1 + u64::from(capacity) + 3) * 4096, &commit);
     let last = said.watch.transactions(|all| all.last().cloned()).unwrap();
-    assert_eq!((last.id, last.copies, last.commit.is_some()), (77, u64::from(room) + 3, true));
+    assert_eq!((last.id, last.copies, last.commit.is_some()), (77, u64::from(capacity) + 3, true));
     write(&said.watch, 1003, 12003 * 4096, &[3; 4096]);
     let last = said.watch.transactions(|all| all.last().cloned()).unwrap();
     assert_eq!(last.checkpointed, 1);

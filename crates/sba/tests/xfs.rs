@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use common::{all_is_known, damaged, name_of, output, recorded, watched};
 use ordo_sba::journal::Transaction;
-use ordo_sba::kind::What;
-use ordo_sba::{Class, Part, Watch};
-use ordo_trace::{Request, Trace};
+use ordo_sba::kind::BlockMeaning;
+use ordo_sba::{Class, ClassifiedRange, Watch};
+use ordo_trace::{Trace, TraceRequest};
 
 /// Committed transactions, each with the inodes and the buffers' first sectors that were logged for it, as
 /// xfs_logprint finds them.
@@ -54,9 +54,9 @@ fn free(image: &str, group_blocks: u64) -> Option<BTreeSet<u64>> {
 }
 
 /// Whether parts have an owner other than a tree of free space: xfs_db lists the free list's blocks as free, too.
-fn owned(parts: &[Part]) -> bool {
-    let spare = |what: &What| matches!(what, What::Piece(name, _) if name.contains("free list of"));
-    parts.iter().all(|part| part.what != What::Unclaimed && !spare(&part.what))
+fn owned(parts: &[ClassifiedRange]) -> bool {
+    let spare = |what: &BlockMeaning| matches!(what, BlockMeaning::Piece(name, _) if name.contains("free list of"));
+    parts.iter().all(|part| part.what != BlockMeaning::Unclaimed && !spare(&part.what))
 }
 
 /// All inodes with paths, as xfs_db finds them: at least `least` inodes.
@@ -121,7 +121,7 @@ fn what_a_kernel_did_under_xfs_has_names() {
 #[test]
 fn records_that_come_in_another_order_are_read_in_theirs() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
-    let is_record = |r: &Request| {
+    let is_record = |r: &TraceRequest| {
         recorded.trace.data(r).is_some_and(|d| d.starts_with(&[0xfe, 0xed, 0xba, 0xbe]))
     };
     let mut requests = recorded.trace.requests().to_vec();
@@ -136,7 +136,7 @@ fn records_that_come_in_another_order_are_read_in_theirs() {
     let mut trace = Trace::new(recorded.trace.sector(), false);
     for r in requests {
         let data = recorded.trace.data(&r).map(|data| trace.keep(data));
-        trace.push(Request { data, ..r });
+        trace.push(TraceRequest { data, ..r });
     }
     let (said, other) = (
         watched(&recorded.start, &recorded.trace).unwrap(),

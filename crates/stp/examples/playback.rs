@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use ordo_block::model::ALL;
-use ordo_stp::plan::{After, Plan, RANK, Step};
-use ordo_stp::play::{Disk, Stage, play};
+use ordo_stp::plan::{After, Plan, PlanStep, RANK};
+use ordo_stp::play::{PlayDisk, PlayStage, play};
 use ordo_stp::traffic::Role;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 const REQUESTS: u64 = 500_000;
 /// Chains that run side by side.
@@ -20,9 +20,9 @@ fn main() {
     let mut at = 1u64;
     for n in 0..REQUESTS {
         at = (at * 1_103_515_245 + 12_345) % 2_147_483_648;
-        let step = Step {
+        let step = PlanStep {
             disk: 0,
-            op: Op::Write,
+            op: RequestOp::Write,
             offset: at % 200_000 * 4096,
             len: 4096,
             fua: false,
@@ -42,7 +42,7 @@ fn main() {
     let plan = Rc::new(plan);
     for model in ALL {
         let start = Instant::now();
-        let played = play(&plan, &Stage::one(Disk::Model(model), 1 << 30))
+        let played = play(&plan, &PlayStage::one(PlayDisk::Model(model), 1 << 30))
             .expect("requests inside the disk");
         let real = start.elapsed().as_secs_f64();
         let last = played.times.iter().map(|t| t.1).max().unwrap_or(0);

@@ -16,8 +16,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::plan::{After, Plan, RANK, Step};
-use crate::traffic::{Role, Seen};
+use crate::plan::{After, Plan, PlanStep, RANK};
+use crate::traffic::{Role, SeenTraffic};
 
 /// A checkpoint counts as waited for if the next request follows everything else by more than this time, in nanoseconds.
 const LATE: u64 = 1_000_000;
@@ -25,7 +25,7 @@ const LATE: u64 = 1_000_000;
 const AT_ONCE: u64 = 4;
 
 /// The plan of a trace: the same requests, each after those that it waited for. Step `n` is request `n` of `traffic`.
-pub fn plan(traffic: &[Seen]) -> Plan {
+pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     let background = background(traffic);
     let mut order: Vec<usize> = (0..traffic.len()).filter(|n| !background[*n]).collect();
     order.sort_by_key(|n| (traffic[*n].completed, *n));
@@ -61,7 +61,7 @@ struct Lane<'a> {
 
 impl Lane<'_> {
     /// What request `number` waited for. Requests are asked for in order of issue.
-    fn waits_of(&mut self, traffic: &[Seen], number: usize) -> Vec<After> {
+    fn waits_of(&mut self, traffic: &[SeenTraffic], number: usize) -> Vec<After> {
         let issued = traffic[number].issued;
         let mut since = Vec::new();
         while let Some(done) = self.order.get(self.next).copied() {
@@ -85,8 +85,8 @@ impl Lane<'_> {
     }
 }
 
-fn step_of(seen: &Seen, index: usize, not_before: u64) -> Step {
-    Step {
+fn step_of(seen: &SeenTraffic, index: usize, not_before: u64) -> PlanStep {
+    PlanStep {
         disk: 0,
         op: seen.op,
         offset: seen.offset,
@@ -105,7 +105,7 @@ fn step_of(seen: &Seen, index: usize, not_before: u64) -> Step {
 }
 
 /// Which requests are checkpoints for which nobody waits.
-fn background(traffic: &[Seen]) -> Vec<bool> {
+fn background(traffic: &[SeenTraffic]) -> Vec<bool> {
     let mut background: Vec<bool> = traffic.iter().map(|seen| seen.checkpoint).collect();
     let last = traffic.iter().rposition(|seen| !seen.checkpoint && seen.role != Role::Flush);
     background.iter_mut().skip(last.map_or(0, |n| n + 1)).for_each(|b| *b = false);
@@ -134,15 +134,15 @@ fn background(traffic: &[Seen]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use ordo_trace::{Flags, Op};
+    use ordo_trace::{Flags, RequestOp};
 
     use super::*;
 
     /// A write from `issued` to `completed`, in microseconds.
-    fn write(number: u64, (issued, completed): (u64, u64), role: Role) -> Seen {
-        Seen {
+    fn write(number: u64, (issued, completed): (u64, u64), role: Role) -> SeenTraffic {
+        SeenTraffic {
             number,
-            op: Op::Write,
+            op: RequestOp::Write,
             flags: Flags::empty(),
             offset: number * 4096,
             len: 4096,

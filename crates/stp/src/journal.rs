@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use ordo_format::jbd2::JournalSuper;
-use ordo_trace::{Op, Trace};
+use ordo_trace::{RequestOp, Trace};
 
 use crate::plan::Plan;
 use crate::traffic::Role;
 
 /// The place of a journal on its device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct JournalSpan {
     /// Its first byte.
     pub first: u64,
     /// The byte behind its last one.
@@ -21,7 +21,7 @@ pub struct Span {
     pub whole: bool,
 }
 
-impl Span {
+impl JournalSpan {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.end - self.first
@@ -35,17 +35,17 @@ impl Span {
 
 /// The journal's place, from its superblock where the trace has one and the journal is in one piece, or else from the
 /// blocks that were written to it. `None` without a journal.
-pub fn span(trace: &Trace, plan: &Plan) -> Option<Span> {
+pub fn span(trace: &Trace, plan: &Plan) -> Option<JournalSpan> {
     let journal = || plan.live().map(|n| plan.step(n)).filter(|step| step.role.is_journal());
     let first = journal().map(|step| step.offset).min()?;
     let end = journal().map(|step| step.offset + step.len).max()?;
-    let superblocks = plan.live().map(|n| plan.step(n)).filter(|step| step.op == Op::Write);
+    let superblocks = plan.live().map(|n| plan.step(n)).filter(|step| step.op == RequestOp::Write);
     for step in superblocks.filter(|step| step.role == Role::JournalSuperblock) {
         let request = step.number.and_then(|n| trace.requests().get(n as usize));
         let Some(bytes) = request.and_then(|r| trace.data(r)) else { continue };
         let Some((_, shape)) = JournalSuper::shape(bytes) else { continue };
         let block = shape.block_size as u64;
-        let all = Span {
+        let all = JournalSpan {
             first: step.offset,
             end: step.offset + u64::from(shape.len) * block,
             block,
@@ -55,12 +55,12 @@ pub fn span(trace: &Trace, plan: &Plan) -> Option<Span> {
             return Some(all);
         }
     }
-    Some(Span { first, end, block: 4096, whole: false })
+    Some(JournalSpan { first, end, block: 4096, whole: false })
 }
 
 /// A transaction: the steps that write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Transaction {
+pub struct JournalTransaction {
     /// The writes of descriptors, copies and revokes, in order.
     pub log: Vec<usize>,
     /// The write of the commit block.
@@ -70,8 +70,8 @@ pub struct Transaction {
 }
 
 /// The transactions of a plan by number, those without a commit included.
-pub fn transactions(plan: &Plan) -> BTreeMap<u64, Transaction> {
-    let mut all: BTreeMap<u64, Transaction> = BTreeMap::new();
+pub fn transactions(plan: &Plan) -> BTreeMap<u64, JournalTransaction> {
+    let mut all: BTreeMap<u64, JournalTransaction> = BTreeMap::new();
     let mut data = Vec::new();
     for index in plan.in_order() {
         let step = plan.step(index);
@@ -91,7 +91,7 @@ pub fn transactions(plan: &Plan) -> BTreeMap<u64, Transaction> {
 
 /// Gives every write of the journal a new place, one behind the other from the first one's place, and from the log's
 /// start again at its end, where that is known. To be called after their lengths have changed.
-pub fn relay(plan: &mut Plan, span: &Span) {
+pub fn relay(plan: &mut Plan, span: &JournalSpan) {
     let writes: Vec<usize> = plan
         .in_order()
         .into_iter()

@@ -1,16 +1,16 @@
 //! A plan: requests, and what each one waits for.
 
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 use crate::traffic::{Logged, Role};
 
 /// One request of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PlanStep {
     /// The disk that it goes to: an index into the stage's disks.
     pub disk: usize,
     /// The kind of request.
-    pub op: Op,
+    pub op: RequestOp,
     /// Its first byte on the disk.
     pub offset: u64,
     /// Its length in bytes.
@@ -56,7 +56,7 @@ pub struct After {
 /// think time. A removed step is never issued, and nothing waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     after: Vec<Vec<After>>,
     before: Vec<Vec<usize>>,
     removed: Vec<bool>,
@@ -67,7 +67,7 @@ impl Plan {
     ///
     /// # Panics
     /// A step waited for is not in the plan.
-    pub fn add(&mut self, step: Step, after: Vec<After>) -> usize {
+    pub fn add(&mut self, step: PlanStep, after: Vec<After>) -> usize {
         let index = self.steps.len();
         for one in &after {
             assert!(one.step < index && !self.removed[one.step], "a step that is in the plan");
@@ -108,12 +108,12 @@ impl Plan {
     }
 
     /// A step.
-    pub fn step(&self, index: usize) -> &Step {
+    pub fn step(&self, index: usize) -> &PlanStep {
         &self.steps[index]
     }
 
     /// A step, to be changed.
-    pub fn step_mut(&mut self, index: usize) -> &mut Step {
+    pub fn step_mut(&mut self, index: usize) -> &mut PlanStep {
         &mut self.steps[index]
     }
 
@@ -173,7 +173,7 @@ impl Plan {
     }
 
     /// Adds a step beside another: it waits for the same steps, and the same steps wait for it.
-    pub fn beside(&mut self, index: usize, step: Step) -> usize {
+    pub fn beside(&mut self, index: usize, step: PlanStep) -> usize {
         let added = self.add(step, self.after[index].clone());
         for waiting in self.before[index].clone() {
             let think = self.think(waiting, index);
@@ -184,7 +184,7 @@ impl Plan {
 
     /// Adds a step behind another: everything that waited for `index` waits for the new step instead, which is issued
     /// as soon as `index` is complete.
-    pub fn behind(&mut self, index: usize, step: Step) -> usize {
+    pub fn behind(&mut self, index: usize, step: PlanStep) -> usize {
         let waiting = self.before[index].clone();
         let added = self.add(step, vec![After { step: index, think: 0 }]);
         for one in waiting {
@@ -200,10 +200,10 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn step(number: u64) -> Step {
-        Step {
+    fn step(number: u64) -> PlanStep {
+        PlanStep {
             disk: 0,
-            op: Op::Flush,
+            op: RequestOp::Flush,
             offset: 0,
             len: 0,
             fua: false,
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_removed_step_leaves_its_think_times() {
         let mut plan = Plan::default();
-        plan.add(Step { not_before: 5, ..step(0) }, Vec::new());
+        plan.add(PlanStep { not_before: 5, ..step(0) }, Vec::new());
         plan.add(step(1), vec![after(0, 10)]);
         plan.add(step(2), vec![after(1, 20), after(0, 3)]);
         plan.remove(1);

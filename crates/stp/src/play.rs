@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Duration, Executor, Runtime, Time};
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 use crate::plan::Plan;
 use crate::real::Real;
@@ -18,7 +18,7 @@ pub type Medians = BTreeMap<Role, u64>;
 
 /// A disk on which a plan is played.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Disk {
+pub enum PlayDisk {
     /// A model.
     Model(&'static Model),
     /// The one on which the trace was recorded, whichever it was: a request takes the time that it took there, and one
@@ -28,30 +28,30 @@ pub enum Disk {
     Real(Real),
 }
 
-impl Disk {
+impl PlayDisk {
     /// Whether completed writes may be lost in a power failure; `None` where nothing is known of the disk.
     pub fn volatile_cache(&self) -> Option<bool> {
         match self {
-            Disk::Model(model) => Some(model.volatile_cache()),
-            Disk::Recorded(_) => None,
-            Disk::Real(real) => Some(real.volatile()),
+            PlayDisk::Model(model) => Some(model.volatile_cache()),
+            PlayDisk::Recorded(_) => None,
+            PlayDisk::Real(real) => Some(real.volatile()),
         }
     }
 
     /// Its model, where it has one.
     pub fn model(&self) -> Option<&'static Model> {
         match self {
-            Disk::Model(model) => Some(model),
-            Disk::Recorded(_) | Disk::Real(_) => None,
+            PlayDisk::Model(model) => Some(model),
+            PlayDisk::Recorded(_) | PlayDisk::Real(_) => None,
         }
     }
 }
 
 /// The disks on which a plan is played.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct PlayStage {
     /// The disks, each with the size of the device in bytes.
-    pub disks: Vec<(Disk, u64)>,
+    pub disks: Vec<(PlayDisk, u64)>,
     /// Fixes the order of requests that are issued at the same moment.
     pub seed: u64,
     /// Nanoseconds that are added to the recorder's clock: a disk's platters are then elsewhere.
@@ -60,10 +60,10 @@ pub struct Stage {
     pub think: u64,
 }
 
-impl Stage {
+impl PlayStage {
     /// One disk of `bytes` bytes, with the recorder's clock and think times.
-    pub fn one(disk: Disk, bytes: u64) -> Stage {
-        Stage { disks: vec![(disk, bytes)], seed: 1, shift: 0, think: 1000 }
+    pub fn one(disk: PlayDisk, bytes: u64) -> PlayStage {
+        PlayStage { disks: vec![(disk, bytes)], seed: 1, shift: 0, think: 1000 }
     }
 }
 
@@ -147,10 +147,10 @@ struct Player {
 ///
 /// # Panics
 /// The plan has a circle: steps that wait for each other.
-pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
+pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
     let real = stage.disks.iter().find_map(|(disk, _)| match disk {
-        Disk::Real(real) => Some(real.clone()),
-        Disk::Model(_) | Disk::Recorded(_) => None,
+        PlayDisk::Real(real) => Some(real.clone()),
+        PlayDisk::Model(_) | PlayDisk::Recorded(_) => None,
     });
     assert!(real.is_none() || stage.disks.len() == 1, "a real disk is the only one");
     let simulated;
@@ -201,7 +201,7 @@ pub fn play(plan: &Rc<Plan>, stage: &Stage) -> Result<Played, PlayError> {
     Ok(Played { times: std::mem::take(&mut state.times) })
 }
 
-fn playing(runtime: &Runtime, disk: &Disk, bytes: u64) -> Playing {
+fn playing(runtime: &Runtime, disk: &PlayDisk, bytes: u64) -> Playing {
     let geometry = Geometry {
         bytes: bytes.next_multiple_of(512),
         sector: 512,
@@ -210,11 +210,11 @@ fn playing(runtime: &Runtime, disk: &Disk, bytes: u64) -> Playing {
         read_only: false,
     };
     match disk {
-        Disk::Model(model) => {
+        PlayDisk::Model(model) => {
             Playing::Model(Box::new(Modeled::new(runtime, model, Nothing(geometry))))
         }
-        Disk::Recorded(medians) => Playing::Recorded(Rc::clone(medians)),
-        Disk::Real(real) => Playing::Real(real.clone()),
+        PlayDisk::Recorded(medians) => Playing::Recorded(Rc::clone(medians)),
+        PlayDisk::Real(real) => Playing::Real(real.clone()),
     }
 }
 
@@ -244,14 +244,16 @@ impl Player {
         };
         let len = usize::try_from(step.len).unwrap_or(usize::MAX);
         match step.op {
-            Op::Mark => Ok(()),
-            Op::Read => disk.read(step.offset, len).await.map(drop),
-            Op::Write => {
+            RequestOp::Mark => Ok(()),
+            RequestOp::Read => disk.read(step.offset, len).await.map(drop),
+            RequestOp::Write => {
                 let flags = if step.fua { WriteFlags::FUA } else { WriteFlags::empty() };
                 disk.write(step.offset, IoBuf::scratch(len), flags).await
             }
-            Op::Flush => disk.flush().await,
-            Op::Discard | Op::WriteZeroes => disk.discard(step.offset, step.len).await,
+            RequestOp::Flush => disk.flush().await,
+            RequestOp::Discard | RequestOp::WriteZeroes => {
+                disk.discard(step.offset, step.len).await
+            }
         }
     }
 

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ordo_annotate::{Block, Pieces};
-use ordo_block::model::{Kind, Model};
+use ordo_annotate::{BlockRow, Pieces};
+use ordo_block::model::{Model, ModelKind};
 use ordo_trace::Trace;
 
-use crate::change::{self, Change, Refused, World};
+use crate::change::{self, PlanChange, Refused, World};
 use crate::path::{self, Spent};
 use crate::plan::Plan;
-use crate::play::{Disk, PlayError, Played, Stage, play};
+use crate::play::{PlayDisk, PlayError, PlayStage, Played, play};
 use crate::real::{Real, RealError};
-use crate::traffic::{self, Role, Seen, TrafficError};
+use crate::traffic::{self, Role, SeenTraffic, TrafficError};
 use crate::{depend, journal};
 
 /// What to predict from.
@@ -21,7 +21,7 @@ pub struct Input<'a> {
     /// The trace, with times.
     pub trace: &'a Trace,
     /// The rows of its blocks, in the order of requests.
-    pub rows: &'a [Block],
+    pub rows: &'a [BlockRow],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name, as a watcher gives it.
@@ -43,7 +43,7 @@ pub struct Window {
 
 /// A playback's result.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PredictedOutcome {
     /// Seconds between the marks.
     pub seconds: f64,
     /// The least and the most seconds. On models: platters elsewhere at the beginning, think times a twentieth shorter and
@@ -57,10 +57,10 @@ pub struct Outcome {
     pub timeline: Vec<(Role, f64, f64)>,
 }
 
-impl Outcome {
-    fn of(seconds: f64, interval: (f64, f64)) -> Outcome {
+impl PredictedOutcome {
+    fn of(seconds: f64, interval: (f64, f64)) -> PredictedOutcome {
         let (spent, requests) = (BTreeMap::new(), BTreeMap::new());
-        Outcome { seconds, interval, spent, requests, timeline: Vec::new() }
+        PredictedOutcome { seconds, interval, spent, requests, timeline: Vec::new() }
     }
 }
 
@@ -70,7 +70,7 @@ pub struct Unchanged {
     /// Seconds in the trace.
     pub measured: f64,
     /// Its playback.
-    pub predicted: Outcome,
+    pub predicted: PredictedOutcome,
     /// `predicted / measured - 1`.
     pub error: f64,
 }
@@ -112,7 +112,7 @@ pub enum PredictError {
 
 /// What a playback on a real device is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum PredictPhase {
     /// Ranges are written for the first time: bytes done, and all.
     Preparing(u64, u64),
     /// Plans are played: those done, and all.
@@ -123,7 +123,7 @@ pub enum Doing {
 pub struct Predictor<'a> {
     input: Input<'a>,
     plan: Plan,
-    disk: Disk,
+    disk: PlayDisk,
     /// The steps whose issue begins, and whose completion ends, the measured time.
     from: usize,
     until: Option<usize>,
@@ -157,14 +157,15 @@ impl<'a> Predictor<'a> {
         if measured == 0 {
             return Err(PredictError::Nothing);
         }
-        let disk = input.disk.map_or_else(|| Disk::Recorded(Rc::new(medians(&seen))), Disk::Model);
+        let disk =
+            input.disk.map_or_else(|| PlayDisk::Recorded(Rc::new(medians(&seen))), PlayDisk::Model);
         Ok(Predictor { input, plan, disk, from, until, measured: measured as f64 / 1e9 })
     }
 
     fn world(&self) -> World<'a> {
         World {
             plan: self.plan.clone(),
-            stage: Stage::one(self.disk.clone(), self.input.bytes),
+            stage: PlayStage::one(self.disk.clone(), self.input.bytes),
             trace: self.input.trace,
             start: self.input.start,
             system: self.input.system,
@@ -186,7 +187,11 @@ impl<'a> Predictor<'a> {
     ///
     /// # Errors
     /// A change means nothing for this trace, or a request lies outside its disk.
-    pub fn changed(&self, changes: &[Change], error: f64) -> Result<Outcome, PredictError> {
+    pub fn changed(
+        &self,
+        changes: &[PlanChange],
+        error: f64,
+    ) -> Result<PredictedOutcome, PredictError> {
         let mut world = self.world();
         for change in changes {
             change.apply(&mut world)?;
@@ -202,54 +207,60 @@ impl<'a> Predictor<'a> {
     pub fn on_device(
         &self,
         real: &Real,
-        sets: &[&[Change]],
+        sets: &[&[PlanChange]],
         rounds: usize,
-        mut follow: impl FnMut(Doing),
-    ) -> Result<Vec<Outcome>, PredictError> {
+        mut follow: impl FnMut(PredictPhase),
+    ) -> Result<Vec<PredictedOutcome>, PredictError> {
         let mut worlds = Vec::new();
         for set in sets {
             let mut world = self.world();
-            world.stage.disks[0].0 = Disk::Real(real.clone());
+            world.stage.disks[0].0 = PlayDisk::Real(real.clone());
             for change in *set {
                 change.apply(&mut world)?;
             }
             worlds.push((Rc::new(world.plan), world.stage, Vec::new()));
         }
         let plans: Vec<&Plan> = worlds.iter().map(|(plan, ..)| &**plan).collect();
-        real.prepare(&plans, |done, all| follow(Doing::Preparing(done, all)))?;
+        real.prepare(&plans, |done, all| follow(PredictPhase::Preparing(done, all)))?;
         let (mut done, all) = (0, (rounds * sets.len()) as u64);
         for _ in 0..rounds {
             for (set, (plan, stage, rounds)) in sets.iter().zip(&mut worlds) {
-                follow(Doing::Playing(done, all));
+                follow(PredictPhase::Playing(done, all));
                 let played = play(plan, stage)
                     .map_err(|error| PredictError::Play { what: change::name(set), error })?;
                 rounds.push(played);
                 done += 1;
             }
         }
-        follow(Doing::Playing(done, all));
+        follow(PredictPhase::Playing(done, all));
         Ok(worlds.iter().map(|(plan, _, rounds)| self.median(plan, rounds)).collect())
     }
 
     /// The median of several playbacks of one plan; their least and most seconds are its interval.
-    fn median(&self, plan: &Plan, rounds: &[Played]) -> Outcome {
+    fn median(&self, plan: &Plan, rounds: &[Played]) -> PredictedOutcome {
         let bounds = rounds.iter().map(|played| (self.bounds(plan, played), played));
         let mut all: Vec<((u64, u64), &Played)> = bounds.collect();
         all.sort_by_key(|((begin, end), _)| end - begin);
         let seconds = |n: usize| (all[n].0.1 - all[n].0.0) as f64 / 1e9;
         let middle = (all.len() - 1) / 2;
-        let mut outcome = Outcome::of(seconds(middle), (seconds(0), seconds(all.len() - 1)));
+        let mut outcome =
+            PredictedOutcome::of(seconds(middle), (seconds(0), seconds(all.len() - 1)));
         self.tell(plan, all[middle].1, all[middle].0, &mut outcome);
         outcome
     }
 
     /// The journal of the trace: its place and size in bytes.
-    pub fn journal(&self) -> Option<journal::Span> {
+    pub fn journal(&self) -> Option<journal::JournalSpan> {
         journal::span(self.input.trace, &self.plan)
     }
 
-    fn outcome(&self, what: &str, world: World<'_>, error: f64) -> Result<Outcome, PredictError> {
-        let played = |stage: &Stage, plan: &Rc<Plan>| {
+    fn outcome(
+        &self,
+        what: &str,
+        world: World<'_>,
+        error: f64,
+    ) -> Result<PredictedOutcome, PredictError> {
+        let played = |stage: &PlayStage, plan: &Rc<Plan>| {
             play(plan, stage).map_err(|error| PredictError::Play { what: what.into(), error })
         };
         let plan = Rc::new(world.plan);
@@ -263,7 +274,7 @@ impl<'a> Predictor<'a> {
             let seconds = (end - begin) as f64 / 1e9;
             interval = (interval.0.min(seconds), interval.1.max(seconds));
         }
-        let mut outcome = Outcome::of(seconds, interval);
+        let mut outcome = PredictedOutcome::of(seconds, interval);
         self.tell(&plan, &main, (begin, end), &mut outcome);
         widen(&mut outcome, error);
         Ok(outcome)
@@ -283,7 +294,13 @@ impl<'a> Predictor<'a> {
         self.until.or_else(|| plan.live().max_by_key(|n| (played.times[*n].1, *n)))
     }
 
-    fn tell(&self, plan: &Plan, played: &Played, (begin, end): (u64, u64), into: &mut Outcome) {
+    fn tell(
+        &self,
+        plan: &Plan,
+        played: &Played,
+        (begin, end): (u64, u64),
+        into: &mut PredictedOutcome,
+    ) {
         if let Some(last) = self.last(plan, played) {
             let spent = path::spent(plan, played, begin, last);
             into.spent = spent.into_iter().map(|(what, ns)| (what, ns as f64 / 1e9)).collect();
@@ -303,7 +320,7 @@ impl<'a> Predictor<'a> {
 }
 
 /// The median time of a request of each role, in nanoseconds.
-fn medians(seen: &[Seen]) -> BTreeMap<Role, u64> {
+fn medians(seen: &[SeenTraffic]) -> BTreeMap<Role, u64> {
     let mut all: BTreeMap<Role, Vec<u64>> = BTreeMap::new();
     for one in seen {
         all.entry(one.role).or_default().push(one.completed - one.issued);
@@ -316,7 +333,7 @@ fn medians(seen: &[Seen]) -> BTreeMap<Role, u64> {
 }
 
 /// Widens an interval by an error on both sides.
-fn widen(outcome: &mut Outcome, error: f64) {
+fn widen(outcome: &mut PredictedOutcome, error: f64) {
     let error = error.abs();
     outcome.interval =
         (outcome.interval.0 * (1.0 - error).max(0.0), outcome.interval.1 * (1.0 + error));
@@ -324,17 +341,17 @@ fn widen(outcome: &mut Outcome, error: f64) {
 
 /// Other stages that the trace might as well have met: the platters elsewhere when it begins, and a processor that is a
 /// little faster or slower.
-fn others(stage: &Stage) -> Vec<Stage> {
+fn others(stage: &PlayStage) -> Vec<PlayStage> {
     let turn = stage.disks.iter().find_map(|(disk, _)| match disk.model()?.kind {
-        Kind::Hdd(spec) => Some((60e9 / spec.rpm) as u64),
-        Kind::Ram | Kind::Ssd(_) | Kind::Network(_) => None,
+        ModelKind::Hdd(spec) => Some((60e9 / spec.rpm) as u64),
+        ModelKind::Ram | ModelKind::Ssd(_) | ModelKind::Network(_) => None,
     });
     let mut others = Vec::new();
     for part in 1..4 {
-        others.extend(turn.map(|turn| Stage { shift: turn * part / 4, ..stage.clone() }));
+        others.extend(turn.map(|turn| PlayStage { shift: turn * part / 4, ..stage.clone() }));
     }
     for think in [950, 1050] {
-        others.push(Stage { think, ..stage.clone() });
+        others.push(PlayStage { think, ..stage.clone() });
     }
     others
 }

@@ -10,13 +10,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ordo_block::file::{Access, FileDisk, OpenError};
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 use ordo_runtime::Executor;
-use ordo_runtime::sync::abreast;
-use ordo_trace::Op;
+use ordo_runtime::sync::buffer_unordered;
+use ordo_trace::RequestOp;
 
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, PlanStep};
 
 /// The bytes of one write while ranges are prepared.
 const PIECE: u64 = 1 << 20;
@@ -107,7 +107,7 @@ impl Real {
             if !force && let Some(at) = first_nonzero(path)? {
                 return Err(RealError::NotEmpty { path: path.into(), at });
             }
-            FileDisk::open(&runtime, path, Access::ReadWrite)?
+            FileDisk::open(&runtime, path, FileAccess::ReadWrite)?
         } else {
             let disk = FileDisk::create(&runtime, path, bytes)?;
             std::fs::remove_file(path).map_err(|source| RealError::Io {
@@ -168,23 +168,23 @@ impl Real {
     }
 
     /// Sends one request of a plan.
-    pub(crate) async fn request(&self, step: &Step) -> Result<(), BlockError> {
+    pub(crate) async fn request(&self, step: &PlanStep) -> Result<(), BlockError> {
         let device = &self.0.device;
         let most = device.geometry().max_request as u64;
         let pieces = (0..step.len.max(1)).step_by(most as usize).map(|at| async move {
             let (offset, len) = (step.offset + at, most.min(step.len - at));
             match step.op {
-                Op::Read => device.read(offset, len as usize).await.map(drop),
-                Op::Write => {
+                RequestOp::Read => device.read(offset, len as usize).await.map(drop),
+                RequestOp::Write => {
                     let flags = if step.fua { WriteFlags::FUA } else { WriteFlags::empty() };
                     device.write(offset, pattern(offset, len as usize), flags).await
                 }
-                Op::Flush => device.flush().await,
-                Op::Discard | Op::WriteZeroes => device.discard(offset, len).await,
-                Op::Mark => Ok(()),
+                RequestOp::Flush => device.flush().await,
+                RequestOp::Discard | RequestOp::WriteZeroes => device.discard(offset, len).await,
+                RequestOp::Mark => Ok(()),
             }
         });
-        abreast(usize::MAX, pieces, |_, result| result).await
+        buffer_unordered(usize::MAX, pieces, |_, result| result).await
     }
 }
 
@@ -213,7 +213,8 @@ fn first_nonzero(path: &Path) -> Result<Option<u64>, RealError> {
 /// The ranges that plans read or write on their first disk, in order, merged where they meet.
 fn touched(plans: &[&Plan]) -> Vec<Range<u64>> {
     let steps = plans.iter().flat_map(|plan| plan.live().map(|n| plan.step(n)));
-    let moves = steps.filter(|step| matches!(step.op, Op::Read | Op::Write) && step.len > 0);
+    let moves =
+        steps.filter(|step| matches!(step.op, RequestOp::Read | RequestOp::Write) && step.len > 0);
     let mut all: Vec<Range<u64>> = moves.map(|step| step.offset..step.offset + step.len).collect();
     all.sort_unstable_by_key(|range| (range.start, range.end));
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -243,17 +244,17 @@ fn pattern(offset: u64, len: usize) -> IoBuf {
 mod tests {
     use super::*;
     use crate::plan::{After, RANK};
-    use crate::play::{Disk, Stage, play};
+    use crate::play::{PlayDisk, PlayStage, play};
     use crate::traffic::Role;
 
-    fn step(op: Op, (offset, len): (u64, u64), order: u64) -> Step {
-        Step {
+    fn step(op: RequestOp, (offset, len): (u64, u64), order: u64) -> PlanStep {
+        PlanStep {
             disk: 0,
             op,
             offset,
             len,
             fua: false,
-            role: if op == Op::Flush { Role::Flush } else { Role::Data },
+            role: if op == RequestOp::Flush { Role::Flush } else { Role::Data },
             transaction: None,
             copies: Vec::new(),
             checkpoint: false,
@@ -271,20 +272,20 @@ mod tests {
     #[test]
     fn flushes_keep_their_place_in_real_time() {
         let mut plan = Plan::default();
-        let a = plan.add(step(Op::Write, (4096, 4096), 1), Vec::new());
-        let b = plan.add(step(Op::Write, (1 << 20, 8192), 2), Vec::new());
+        let a = plan.add(step(RequestOp::Write, (4096, 4096), 1), Vec::new());
+        let b = plan.add(step(RequestOp::Write, (1 << 20, 8192), 2), Vec::new());
         let both = [a, b].map(|step| After { step, think: 1_000_000 });
-        let flush = plan.add(step(Op::Flush, (0, 0), 3), both.to_vec());
+        let flush = plan.add(step(RequestOp::Flush, (0, 0), 3), both.to_vec());
         let long = (4 << 20, (2 << 20) + 512);
-        let last = step(Op::Write, long, 4);
-        plan.add(Step { fua: true, ..last }, vec![After { step: flush, think: 0 }]);
+        let last = step(RequestOp::Write, long, 4);
+        plan.add(PlanStep { fua: true, ..last }, vec![After { step: flush, think: 0 }]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let real = Real::open(&path, 16 << 20, false).unwrap();
         assert!(!path.exists() && real.volatile());
         let plan = Rc::new(plan);
         real.prepare(&[&plan], |_, _| ()).unwrap();
-        let played = play(&plan, &Stage::one(Disk::Real(real.clone()), 16 << 20)).unwrap();
+        let played = play(&plan, &PlayStage::one(PlayDisk::Real(real.clone()), 16 << 20)).unwrap();
         let times = played.times;
         assert_eq!(times[0].0 / 1_000_000_000, 7);
         assert!(times.iter().all(|(issued, completed)| issued <= completed));
@@ -325,10 +326,10 @@ mod tests {
     fn ranges_that_meet_are_one() {
         let mut plan = Plan::default();
         for (n, range) in [(8192, 4096), (0, 4096), (4096, 4096), (65536, 512)].iter().enumerate() {
-            let op = if n == 1 { Op::Read } else { Op::Write };
+            let op = if n == 1 { RequestOp::Read } else { RequestOp::Write };
             plan.add(step(op, *range, n as u64), Vec::new());
         }
-        plan.add(step(Op::Flush, (0, 0), 9), Vec::new());
+        plan.add(step(RequestOp::Flush, (0, 0), 9), Vec::new());
         assert_eq!(touched(&[&plan, &plan]), [0..12288, 65536..66048]);
     }
 }

@@ -1,8 +1,8 @@
 //! The requests of a trace with their roles in a journaling file system.
 
-use ordo_annotate::Block;
+use ordo_annotate::BlockRow;
 use ordo_sba::Class;
-use ordo_trace::{Flags, Op, Trace};
+use ordo_trace::{Flags, RequestOp, Trace};
 
 /// The role of a request. A request with blocks of several kinds has the first of these that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -78,11 +78,11 @@ pub struct Logged {
 
 /// A request of a trace. Times are nanoseconds on the recorder's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenTraffic {
     /// Its number in the trace.
     pub number: u64,
     /// The kind of request.
-    pub op: Op,
+    pub op: RequestOp,
     /// Its flags.
     pub flags: Flags,
     /// Its first byte on the device.
@@ -127,20 +127,20 @@ pub enum TrafficError {
     },
 }
 
-fn role_of(op: Op, rows: &[Block]) -> Role {
+fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
     let any = |wanted: fn(Class) -> bool| rows.iter().any(|row| wanted(row.kind));
     match op {
-        Op::Mark => Role::Mark,
-        Op::Flush => Role::Flush,
-        Op::Read => Role::Read,
-        Op::Discard | Op::WriteZeroes => Role::Discard,
-        Op::Write if any(|kind| kind == Class::JournalCommit) => Role::Commit,
-        Op::Write if any(|kind| kind == Class::JournalSuperblock) => Role::JournalSuperblock,
-        Op::Write if any(Class::is_journal) => Role::Journal,
-        Op::Write if any(|kind| kind == Class::FileData) => Role::Data,
-        Op::Write if any(|kind| kind != Class::Unknown) => Role::Metadata,
+        RequestOp::Mark => Role::Mark,
+        RequestOp::Flush => Role::Flush,
+        RequestOp::Read => Role::Read,
+        RequestOp::Discard | RequestOp::WriteZeroes => Role::Discard,
+        RequestOp::Write if any(|kind| kind == Class::JournalCommit) => Role::Commit,
+        RequestOp::Write if any(|kind| kind == Class::JournalSuperblock) => Role::JournalSuperblock,
+        RequestOp::Write if any(Class::is_journal) => Role::Journal,
+        RequestOp::Write if any(|kind| kind == Class::FileData) => Role::Data,
+        RequestOp::Write if any(|kind| kind != Class::Unknown) => Role::Metadata,
         // A block that nothing named is file data until proven otherwise: that it is waited for is the safe side.
-        Op::Write => Role::Data,
+        RequestOp::Write => Role::Data,
     }
 }
 
@@ -149,7 +149,7 @@ fn role_of(op: Op, rows: &[Block]) -> Role {
 ///
 /// # Errors
 /// The trace has no times, or times that contradict each other.
-pub fn of(trace: &Trace, rows: &[Block]) -> Result<Vec<Seen>, TrafficError> {
+pub fn of(trace: &Trace, rows: &[BlockRow]) -> Result<Vec<SeenTraffic>, TrafficError> {
     if !trace.timed() {
         return Err(TrafficError::Untimed);
     }
@@ -162,7 +162,7 @@ pub fn of(trace: &Trace, rows: &[Block]) -> Result<Vec<Seen>, TrafficError> {
         from += own;
         let issued = r.issued.as_nanos();
         let completed = match (r.op, r.end) {
-            (Op::Mark, _) => issued,
+            (RequestOp::Mark, _) => issued,
             (_, Some(end)) => end.at.as_nanos(),
             (_, None) => continue,
         };
@@ -173,7 +173,7 @@ pub fn of(trace: &Trace, rows: &[Block]) -> Result<Vec<Seen>, TrafficError> {
             return Err(TrafficError::Times { number, other: "each other" });
         }
         last = issued;
-        traffic.push(Seen {
+        traffic.push(SeenTraffic {
             number,
             op: r.op,
             flags: r.flags,
@@ -184,10 +184,11 @@ pub fn of(trace: &Trace, rows: &[Block]) -> Result<Vec<Seen>, TrafficError> {
             role: role_of(r.op, blocks),
             transaction: blocks.iter().find_map(|row| row.transaction),
             copies: copies(number, r.offset, blocks),
-            checkpoint: r.op == Op::Write && blocks.iter().any(|row| row.completes.is_some()),
+            checkpoint: r.op == RequestOp::Write
+                && blocks.iter().any(|row| row.completes.is_some()),
             text: trace
                 .data(r)
-                .filter(|_| r.op == Op::Mark)
+                .filter(|_| r.op == RequestOp::Mark)
                 .map(|text| String::from_utf8_lossy(text).into_owned()),
         });
     }
@@ -197,7 +198,7 @@ pub fn of(trace: &Trace, rows: &[Block]) -> Result<Vec<Seen>, TrafficError> {
     Ok(traffic)
 }
 
-fn copies(number: u64, offset: u64, blocks: &[Block]) -> Vec<Logged> {
+fn copies(number: u64, offset: u64, blocks: &[BlockRow]) -> Vec<Logged> {
     let copies = blocks.iter().filter(|row| row.kind == Class::JournalData);
     let known = copies.filter_map(|row| row.home.map(|home| (row, home)));
     known

@@ -2,7 +2,7 @@
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
-use ordo_crash::{DiskFormat, Geometry, Promise, Scheme, Volume};
+use ordo_crash::{DiskFormat, FsGeometry, Promise, Scheme, Volume};
 use ordo_ffs::mount;
 use ordo_ordering::OrderingPolicy;
 use ordo_runtime::{Duration, Runtime};
@@ -18,7 +18,7 @@ use crate::system::System;
 const TICK: Duration = Duration::from_millis(5);
 
 /// The mkfs options for a shape of a crash test.
-pub fn shaped(geometry: &Geometry) -> MakeOptions {
+pub fn shaped(geometry: &FsGeometry) -> MakeOptions {
     MakeOptions {
         block_size: Some(geometry.block_size.into()),
         frag_size: Some(geometry.frag_size.into()),
@@ -37,7 +37,7 @@ const FILLER_BLOCKS: u64 = 10;
 pub struct Crashed {
     system: System,
     promise: Promise,
-    geometry: Geometry,
+    geometry: FsGeometry,
     without: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl System {
     pub fn crashed(
         &self,
         held_to: Option<System>,
-        geometry: &Geometry,
+        geometry: &FsGeometry,
     ) -> Result<Crashed, SystemError> {
         if !self.is_runnable() {
             return Err(self.format().cannot("crashed"));
@@ -80,7 +80,7 @@ async fn fill(system: System, rt: &Runtime, disks: &[Device], left: u64) -> Resu
             break;
         }
         let name = format!("lost+found.{number}").into_bytes();
-        let file = fs.make(fs.root(), &name, &NewNode::file(0o600)).await.map_err(said)?;
+        let file = fs.create(fs.root(), &name, &NewNode::file(0o600)).await.map_err(said)?;
         let written = fs.write(file.ino, 0, &vec![number as u8; each as usize]).await;
         written.map_err(said)?;
     }
@@ -167,18 +167,18 @@ pub struct OnFfs<M> {
     name: String,
     policy: M,
     promise: Promise,
-    geometry: Geometry,
+    geometry: FsGeometry,
 }
 
 impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
     /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under the ordering that `policy` makes.
     pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
-        OnFfs { name: name.into(), policy, promise, geometry: Geometry::default() }
+        OnFfs { name: name.into(), policy, promise, geometry: FsGeometry::default() }
     }
 
     /// The same in another shape.
     #[must_use]
-    pub fn shaped(self, geometry: &Geometry) -> OnFfs<M> {
+    pub fn shaped(self, geometry: &FsGeometry) -> OnFfs<M> {
         OnFfs { geometry: geometry.clone(), ..self }
     }
 }
@@ -229,9 +229,9 @@ mod tests {
     /// other groups than intended.
     #[test]
     fn each_geometry_can_be_made_and_is_what_it_is_called() {
-        let default = Geometry::default();
+        let default = FsGeometry::default();
         assert_eq!((default.name.as_str(), default.bytes), ("4k-512", 1 << 20));
-        for geometry in Geometry::all() {
+        for geometry in FsGeometry::all() {
             let disk = RamDisk::new(geometry.bytes).geometry();
             let made = plan(&crate::ffs::mkfs_options(&geometry), &disk, 0);
             let sb = made.unwrap_or_else(|e| panic!("{}: {e}", geometry.name)).superblock;
@@ -246,7 +246,7 @@ mod tests {
                 "groups" => assert!(sb.ncg >= 12 && free / i64::from(sb.ncg) <= 26, "{what}"),
                 _ => assert!(sb.ncg >= 3 && free > 80, "{what}"),
             }
-            assert_eq!(Geometry::by_name(&geometry.name), Some(geometry));
+            assert_eq!(FsGeometry::by_name(&geometry.name), Some(geometry));
         }
     }
 }

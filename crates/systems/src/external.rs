@@ -1,6 +1,6 @@
 //! The kernel's file systems beside Ordo's own. Programs of the machine make, mount and judge them.
 
-use ordo_kernel::System as External;
+use ordo_kernel::KernelSystem as External;
 
 use crate::system::System;
 

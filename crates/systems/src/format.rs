@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use ordo_block::Device;
-use ordo_check::{Severity, Work};
-use ordo_crash::{DiskFormat, Geometry};
+use ordo_check::{CheckWork, Severity};
+use ordo_crash::{DiskFormat, FsGeometry};
 use ordo_runtime::Runtime;
 use ordo_vfs::LocalFuture;
 
 use crate::crashed::shaped;
 use crate::mounted::Mounted;
-use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
+use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOptions, ShowOptions};
 use crate::{SystemError, dualfs, ffs, lfs};
 
 /// The result of a format's function, as a boxed future.
@@ -71,7 +71,7 @@ pub trait CheckReport: Display {
     /// The number of findings that no repair removes.
     fn unrepairable(&self) -> u64;
     /// The work of the check.
-    fn work(&self) -> Work;
+    fn work(&self) -> CheckWork;
     /// The number of files in use after the check.
     fn files(&self) -> u64;
     /// The report for a program.
@@ -79,6 +79,19 @@ pub trait CheckReport: Display {
     /// # Errors
     /// A value cannot be written as JSON.
     fn json(&self) -> Result<String, serde_json::Error>;
+}
+
+/// One of two devices that a file system is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Half {
+    /// The identifier that both devices have.
+    pub pair: String,
+    /// The name of this one: "metadata" or "data".
+    pub role: &'static str,
+    /// The name of the other.
+    pub other: &'static str,
+    /// Whether this one is the first of the two in every function of [`Format`].
+    pub is_first: bool,
 }
 
 /// The facts in an image that matter for a mount.
@@ -117,6 +130,17 @@ pub trait Format: Sync {
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 
+    /// Whether a file system of it may be on two devices, of which neither is a log.
+    fn has_pairs(&self) -> bool {
+        false
+    }
+
+    /// The half of a pair that a device is; `None` where it is none, or has the other half too.
+    fn half<'a>(&'a self, disk: &'a Device) -> Done<'a, Option<Half>> {
+        let _ = disk;
+        Box::pin(async { Ok(None) })
+    }
+
     /// Makes an empty file system. A second device gets what the format or the options have for one: a journal's log, or
     /// the contents of files.
     fn make<'a>(
@@ -149,7 +173,7 @@ pub trait Format: Sync {
         disks: &'a [Device],
         choice: &'a Choice,
         options: &'a MountOptions,
-        tell: &'a Tell,
+        tell: &'a MessageSink,
     ) -> Done<'a, Attempt>;
 
     /// Replays the log of an image that has one and was not unmounted. Returns the number of its records, or
@@ -163,26 +187,27 @@ pub trait Format: Sync {
         options: &'a CheckOptions,
     ) -> Done<'a, Box<dyn CheckReport>>;
 
-    /// The contents of its superblock and of its groups or segments.
-    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String>;
+    /// The contents of its superblock and of its groups or segments. One half of a pair shows what it has; both show the
+    /// pair.
+    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String>;
 
     /// The parts of a crash test that know the format; `None` where it cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;
 
     /// The size in bytes of one that is crashed in a shape, where it is not the shape's.
-    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+    fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
     }
 
     /// The space in bytes that is left to files in a shape of it that is crashed, where other files take the rest.
-    fn crash_free(&self, geometry: &Geometry) -> Option<u64> {
+    fn crash_free(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
     }
 
     /// What a shape of it that is crashed takes to be made.
-    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+    fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {
         shaped(geometry)
     }
 

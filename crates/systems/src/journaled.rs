@@ -1,8 +1,8 @@
 //! FFS under a journal, with its log in any of three places: making, mounting, recovering; the systems of this
 //! kind.
 
-use ordo_block::model::{Kind, Model, Zones};
-use ordo_block::part::Part;
+use ordo_block::model::{Model, ModelKind, Zones};
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device};
 use ordo_crash::Promise;
 use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
@@ -18,7 +18,7 @@ use crate::SystemError;
 use crate::ffs::Ufs2;
 use crate::mounted::{Mounted, OnFfs};
 use crate::rules::{all_but, names};
-use crate::system::{Entry, Mounting, System};
+use crate::system::{ListedEntry, Mounting, System};
 
 /// The place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl LogKind {
     }
 }
 
-const fn entry(name: &'static str, about: &'static str, kind: LogKind) -> Entry {
-    Entry {
+const fn entry(name: &'static str, about: &'static str, kind: LogKind) -> ListedEntry {
+    ListedEntry {
         name,
         about,
         ordering: "journal",
@@ -174,7 +174,7 @@ impl Journaled {
     #[must_use]
     pub fn on(self, log: &Model) -> Journaled {
         let turn = match &log.kind {
-            Kind::Hdd(disk) if self.synchronous => {
+            ModelKind::Hdd(disk) if self.synchronous => {
                 let sectors = match disk.zones {
                     Zones::Measured(zones) => zones.iter().map(|zone| zone.1).max().unwrap_or(1),
                     Zones::Even(outer, _) => outer,
@@ -231,24 +231,24 @@ impl Journaled {
         Ok(report)
     }
 
-    async fn part(&self, disks: &[Device]) -> Result<Part<Device>, JournaledError> {
+    async fn part(&self, disks: &[Device]) -> Result<Partition<Device>, JournaledError> {
         let first = disks[0].clone();
         Ok(match self.place {
             LogPlace::Other => {
                 let bytes = disks[1].geometry().bytes;
-                Part::new(disks[1].clone(), 0, bytes)
+                Partition::new(disks[1].clone(), 0, bytes)
             }
             LogPlace::Same => {
                 let found = find_superblock(&first).await?;
                 let end = found.sb.byte_of(found.sb.size.max(0).cast_unsigned());
                 let end = end.next_multiple_of(4096);
                 let bytes = first.geometry().bytes.saturating_sub(end);
-                Part::new(first, end, bytes)
+                Partition::new(first, end, bytes)
             }
             LogPlace::File => {
                 let found = find_superblock(&first).await?;
                 let runs = logfile::find(&first, &found).await?;
-                Part::of(first, runs.ok_or(JournaledError::NoLogFile)?)
+                Partition::of(first, runs.ok_or(JournaledError::NoLogFile)?)
             }
         })
     }

@@ -34,7 +34,7 @@
 //!     system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
 //!     let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
 //!     let fs = mounted.fs();
-//!     fs.make(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
+//!     fs.create(fs.root(), b"hello", &NewNode::file(0o644)).await.unwrap();
 //!     mounted.unmount().await.unwrap();
 //!     let format = probe(&disks[0]).await.unwrap().unwrap();
 //!     assert_eq!(format.name(), "ufs2");
@@ -59,8 +59,9 @@ mod size;
 mod system;
 
 pub use ordo_cache::CacheConfig;
-pub use ordo_dualfs::mkfs::MetadataSize;
+pub use ordo_dualfs::mkfs::{MetadataSize, metadata_size};
 pub use ordo_dualfs::mount::DualOptions;
+pub use ordo_lfs::data::Locality;
 pub use ordo_lfs::write::{CleanerPolicy, Cleaning, CleaningError};
 pub use ordo_ordering::SoftOptions;
 pub use ordo_ufs::AccessTimes;
@@ -70,10 +71,11 @@ pub use crashed::{Crashed, OnFfs, shaped};
 pub use error::SystemError;
 pub use external::AnySystem;
 pub use format::{
-    Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, MadeReport, format_of, probe,
+    Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, Half, MadeReport, format_of, probe,
 };
-pub use mounted::{CleanerStatistics, Dependencies, LogStatistics, Mounted, Statistics};
+pub use mounted::{CleanerStatistics, DependencyStats, LogStatistics, Mounted, Statistics};
 pub use options::{
-    CheckOptions, Choice, LogOptions, MakeOptions, MountOptions, Progress, ShowOptions, Tell, Told,
+    CheckOptions, Choice, LogOptions, MakeOptions, MessageSink, MountMessage, MountOptions,
+    ShowOptions, StepProgress,
 };
-pub use system::{Entry, MountFn, Mounting, System, orderings};
+pub use system::{ListedEntry, MountFn, Mounting, System, orderings};

@@ -22,7 +22,7 @@ pub struct Statistics {
     /// Blocks that were written with something rolled back.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
-    pub dependencies: Option<Dependencies>,
+    pub dependencies: Option<DependencyStats>,
     /// Counters of the log, if there is one.
     pub log: Option<LogStatistics>,
     /// Counters of the cleaner, if there is one.
@@ -40,13 +40,13 @@ pub struct CleanerStatistics {
 
 /// Counters of dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dependencies {
+pub struct DependencyStats {
     /// Rollbacks in written images.
     pub rolled_back: u64,
     /// The most memory that they have taken, in bytes.
     pub memory_peak: u64,
     /// Frees that were deferred until their prerequisites were on disk.
-    pub put_off: u64,
+    pub deferred_frees: u64,
 }
 
 /// Counters of a log since it was mounted.
@@ -144,10 +144,10 @@ impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
 
     fn statistics(&self) -> Statistics {
         let cache = self.fs.layout().cache();
-        let dependencies = cache.gate().dependencies().map(|d| Dependencies {
-            rolled_back: d.undone,
+        let dependencies = cache.gate().dependencies().map(|d| DependencyStats {
+            rolled_back: d.rolled_back,
             memory_peak: d.memory_peak as u64,
-            put_off: d.put_off,
+            deferred_frees: d.deferred_frees,
         });
         let log = self.journal.as_ref().map(|journal| {
             let (log, journal) = (journal.log().stats(), journal.stats());

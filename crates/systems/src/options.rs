@@ -120,7 +120,7 @@ impl MountOptions {
             access_times: self.access_times,
             inodes_max,
             indexed_entries_max,
-            contents_pass: self.drop_behind,
+            drop_behind: self.drop_behind,
         }
     }
 
@@ -132,7 +132,7 @@ impl MountOptions {
 }
 
 /// A callback for the progress of a check: the phase, the number of things done in it, and of all.
-pub type Progress = Rc<dyn Fn(&'static str, u64, u64)>;
+pub type StepProgress = Rc<dyn Fn(&'static str, u64, u64)>;
 
 /// Options of a check.
 #[derive(Clone, Default)]
@@ -147,7 +147,7 @@ pub struct CheckOptions {
     /// left.
     pub trust_bitmaps: bool,
     /// The callback for progress.
-    pub progress: Option<Progress>,
+    pub progress: Option<StepProgress>,
 }
 
 /// Options of showing an image.
@@ -155,6 +155,8 @@ pub struct CheckOptions {
 pub struct ShowOptions {
     /// The name of the image.
     pub image: String,
+    /// The name of its metadata device, where that is another one.
+    pub metadata: Option<String>,
     /// Show every cylinder group or segment too.
     pub groups: bool,
     /// Print JSON.
@@ -176,7 +178,7 @@ pub struct Choice {
 
 /// A message of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum MountMessage<'a> {
     /// A notice.
     Notice(&'a str),
     /// An error.
@@ -184,4 +186,4 @@ pub enum Told<'a> {
 }
 
 /// The receiver of the messages.
-pub type Tell = Rc<dyn Fn(Told<'_>)>;
+pub type MessageSink = Rc<dyn Fn(MountMessage<'_>)>;

@@ -40,7 +40,7 @@ pub enum Mounting {
 }
 
 /// The data of a system.
-pub struct Entry {
+pub struct ListedEntry {
     /// The system's name on the command line.
     pub name: &'static str,
     /// The line about it in a list.
@@ -61,7 +61,7 @@ pub struct Entry {
 
 /// A system of this process.
 #[derive(Clone, Copy)]
-pub struct System(pub(crate) &'static Entry);
+pub struct System(pub(crate) &'static ListedEntry);
 
 /// Every system, in the order of tables. A new system gets a line here.
 static REGISTRY: [System; 13] = [
@@ -167,7 +167,7 @@ impl System {
     }
 
     /// Whether metadata and data have a disk each.
-    pub(crate) fn is_apart(&self) -> bool {
+    pub fn is_apart(&self) -> bool {
         matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
     }
 

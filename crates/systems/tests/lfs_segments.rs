@@ -24,7 +24,8 @@ fn cleaning_gains_segments_and_loses_nothing() {
         let mounted = system.mount(&rt, std::slice::from_ref(&disk), &options).await.expect("made");
         let (fs, name) = (mounted.fs(), |n: u8| format!("f{n}").into_bytes());
         for n in 0..100 {
-            let ino = fs.make(fs.root(), &name(n), &NewNode::file(0o644)).await.expect("space").ino;
+            let ino =
+                fs.create(fs.root(), &name(n), &NewNode::file(0o644)).await.expect("space").ino;
             assert_eq!(fs.write(ino, 0, &[n; LEN]).await.expect("space"), LEN);
         }
         fs.sync().await.expect("space");

@@ -19,10 +19,10 @@ use ordo_vfs::{Errno, FileSystem, NewNode};
 /// Enough for an LFS with segments of 128 KiB.
 const BYTES: u64 = 32 << 20;
 
-fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
+fn run<T>(scenario: impl AsyncFnOnce(Runtime) -> T) -> T {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
-    executor.block_on(story(rt)).unwrap()
+    executor.block_on(scenario(rt)).unwrap()
 }
 
 fn rams(system: System) -> Vec<Device> {
@@ -48,7 +48,7 @@ fn every_system_that_runs_keeps_what_is_written() {
             assert_eq!(found.name(), system.format().name(), "{name}");
             let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
             let fs = mounted.fs();
-            let file = fs.make(fs.root(), b"kept", &NewNode::file(0o644)).await.unwrap();
+            let file = fs.create(fs.root(), b"kept", &NewNode::file(0o644)).await.unwrap();
             fs.write(file.ino, 0, b"what was written").await.unwrap();
             assert_eq!(mounted.statistics().log.is_some(), system.journal().is_some(), "{name}");
             mounted.unmount().await.unwrap();
@@ -94,7 +94,7 @@ fn a_log_is_mounted_under_its_own_ordering() {
         let format = format_of(&disks[0]).await.unwrap();
         let can = [Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash];
         assert_eq!(format.abilities(), can);
-        let told: ordo_systems::Tell = Rc::new(|_| {});
+        let told: ordo_systems::MessageSink = Rc::new(|_| {});
         let options = MountOptions::default();
         let other = Choice { ordering: Some(ffs::SYNC.ordering()), ..Choice::default() };
         let refused = format.attach(&rt, &disks, &other, &options, &told).await;
@@ -102,13 +102,13 @@ fn a_log_is_mounted_under_its_own_ordering() {
         let attempt = format.attach(&rt, &disks, &Choice::default(), &options, &told).await;
         let Ok(Attempt::Mounted(mounted, "log")) = attempt else { panic!("it is written") };
         let fs = mounted.fs();
-        fs.make(fs.root(), b"new", &NewNode::file(0o644)).await.unwrap();
+        fs.create(fs.root(), b"new", &NewNode::file(0o644)).await.unwrap();
         mounted.unmount().await.unwrap();
         let read = format.read(&rt, &disks, &options).await.unwrap();
         read.fs().lookup(read.fs().root(), b"new").await.unwrap();
-        let made = read.fs().make(read.fs().root(), b"newer", &NewNode::file(0o644)).await;
+        let made = read.fs().create(read.fs().root(), b"newer", &NewNode::file(0o644)).await;
         assert_eq!(made.unwrap_err().errno, Errno::ReadOnly);
-        let shown = format.show(&disks[0], &ShowOptions::default()).await.unwrap();
+        let shown = format.show(&disks, &ShowOptions::default()).await.unwrap();
         assert!(shown.starts_with("LFS64"), "{shown}");
     });
 }
@@ -151,7 +151,8 @@ fn a_pair_is_found_and_shown_by_either_half() {
         for (disk, role) in disks.iter().zip(["metadata", "data"]) {
             let format = probe(disk).await.unwrap().expect("a pair");
             assert_eq!(format.name(), "dualfs");
-            let shown = format.show(disk, &ShowOptions::default()).await.unwrap();
+            let shown =
+                format.show(std::slice::from_ref(disk), &ShowOptions::default()).await.unwrap();
             assert!(shown.starts_with(&format!("DualFS, {role} device of the pair")), "{shown}");
             let alone = std::slice::from_ref(disk);
             let error = format.read(&rt, alone, &MountOptions::default()).await.err().unwrap();
@@ -161,7 +162,7 @@ fn a_pair_is_found_and_shown_by_either_half() {
         dualfs::DUALFS.make(&rt, &one, &MakeOptions::default()).await.unwrap();
         let options = ShowOptions { groups: true, json: true, ..ShowOptions::default() };
         let format = format_of(&one[0]).await.unwrap();
-        let shown = format.show(&one[0], &options).await.unwrap();
+        let shown = format.show(&one, &options).await.unwrap();
         assert!(shown.contains("\"free_blocks\"") && shown.contains("\"data_at\""), "{shown}");
     });
 }
@@ -236,9 +237,9 @@ const ELSEWHERE: [(&str, usize, &str); 11] = [
     ("cli/src/args.rs", 6, "a default, and examples of calls"),
     ("cli/src/args/crash.rs", 10, "examples of calls"),
     ("cli/src/commands/age.rs", 1, "an example of a call"),
-    ("cli/src/commands/compare/story.rs", 1, "the one sentence that compares two of them"),
+    ("cli/src/commands/compare/explanation.rs", 1, "the one sentence that compares two of them"),
     ("cli/src/commands/crash/fleet.rs", 1, "an example of a call"),
-    ("cli/src/commands/crash/story.rs", 2, "what a paper says of two of them"),
+    ("cli/src/commands/crash/explanation.rs", 2, "what a paper says of two of them"),
     ("crash/src/saved.rs", 1, "a name in a test of the file's form"),
 ];
 

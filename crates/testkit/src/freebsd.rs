@@ -16,7 +16,7 @@ pub struct FreebsdFsck {
 
 /// The output and result of a run.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct FsckOutput {
     /// The exit status; -1 where a signal ended it.
     pub code: i32,
     /// Standard output and error.
@@ -26,7 +26,7 @@ pub struct Said {
 /// The beginnings of lines that it prints about a clean file system, besides the totals.
 const QUIET: [&str; 3] = ["** ", "FILE SYSTEM CLEAN", "***** FILE SYSTEM MARKED CLEAN *****"];
 
-impl Said {
+impl FsckOutput {
     /// The lines that report a fault.
     pub fn complaints(&self) -> Vec<&str> {
         let totals = |line: &str| line.contains(" files, ") && line.contains(" fragmentation)");
@@ -59,22 +59,22 @@ impl FreebsdFsck {
     }
 
     /// Runs the program on a file.
-    pub fn run_on(&self, image: &Path, args: &[&str]) -> Said {
+    pub fn run_on(&self, image: &Path, args: &[&str]) -> FsckOutput {
         let out = Command::new(&self.program).args(args).arg(image).output();
         let out = out.unwrap_or_else(|e| panic!("{VARIABLE}={}: {e}", self.program.display()));
         let text = [out.stdout, out.stderr].concat();
         let text = String::from_utf8_lossy(&text).replace(image.to_str().expect("UTF-8"), "IMAGE");
-        Said { code: out.status.code().unwrap_or(-1), text }
+        FsckOutput { code: out.status.code().unwrap_or(-1), text }
     }
 
     /// Examines an image, without changing it.
-    pub fn look(&self, image: &[u8]) -> Said {
+    pub fn look(&self, image: &[u8]) -> FsckOutput {
         std::fs::write(&self.image, image).expect("room for an image");
         self.run_on(&self.image, &["-n", "-f"])
     }
 
     /// Repairs an image, with `-p` or `-y`.
-    pub fn repair(&self, image: &mut Vec<u8>, how: &str) -> Said {
+    pub fn repair(&self, image: &mut Vec<u8>, how: &str) -> FsckOutput {
         std::fs::write(&self.image, &*image).expect("room for an image");
         let said = self.run_on(&self.image, &["-f", how]);
         *image = std::fs::read(&self.image).expect("it was just there");

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-pub use freebsd::{FreebsdFsck, Said};
+pub use freebsd::{FreebsdFsck, FsckOutput};
 
 /// Prints that a test is skipped, and why. Panics where skipping is forbidden.
 pub fn skip(why: &str) {

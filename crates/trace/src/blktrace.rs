@@ -7,7 +7,7 @@ use ordo_format::blktrace::BlkEvent;
 use ordo_runtime::Time;
 use rustc_hash::FxHashMap;
 
-use crate::request::{End, Flags, Op, Request};
+use crate::request::{Flags, RequestEnd, RequestOp, TraceRequest};
 use crate::trace::Trace;
 
 /// The unit of sectors, in bytes.
@@ -55,7 +55,7 @@ pub enum BlktraceError {
 
 /// An imported trace.
 #[derive(Debug)]
-pub struct Imported {
+pub struct ImportedBlktrace {
     /// The requests, in order of issue.
     pub trace: Trace,
     /// Files that end within an event: the index of each, and the byte.
@@ -76,7 +76,7 @@ struct Event<'a> {
 ///
 /// # Errors
 /// The files are not events of blktrace, or are of more than one device. A file that is cut short is no error.
-pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
+pub fn import(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
     let mut cut = Vec::new();
     let mut events = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -107,7 +107,7 @@ pub fn import(files: &[Vec<u8>]) -> Result<Imported, BlktraceError> {
     events.iter().for_each(|e| reader.event(e));
     let Reader { mut trace, requests, unmatched, passthrough, .. } = reader;
     requests.into_iter().for_each(|r| trace.push(r));
-    Ok(Imported { trace, cut, unmatched, passthrough })
+    Ok(ImportedBlktrace { trace, cut, unmatched, passthrough })
 }
 
 /// Appends the events of one file. Returns the byte at which the file is cut short, if it is.
@@ -155,7 +155,7 @@ struct Reader {
     /// The action that starts a request.
     starts: u16,
     trace: Trace,
-    requests: Vec<Request>,
+    requests: Vec<TraceRequest>,
     /// Requests under way, oldest first.
     open: FxHashMap<Key, VecDeque<usize>>,
     epoch: u64,
@@ -177,12 +177,21 @@ impl Reader {
         if head.category() & BlkEvent::NOTICE != 0 {
             if head.act() == BlkEvent::MESSAGE && !event.words.is_empty() {
                 let epoch = self.epoch;
-                let end = Some(End { order: self.order, at, epoch, ok: true });
+                let end = Some(RequestEnd { order: self.order, at, epoch, ok: true });
                 self.order += 1;
                 let data = Some(self.trace.keep(event.words));
-                let (op, flags) = (Op::Mark, Flags::empty());
+                let (op, flags) = (RequestOp::Mark, Flags::empty());
                 let (offset, len, issued) = (0, 0, at);
-                self.requests.push(Request { op, flags, offset, len, issued, epoch, end, data });
+                self.requests.push(TraceRequest {
+                    op,
+                    flags,
+                    offset,
+                    len,
+                    issued,
+                    epoch,
+                    end,
+                    data,
+                });
             }
             return;
         }
@@ -201,24 +210,24 @@ impl Reader {
     fn start(&mut self, head: &BlkEvent, issued: Time) {
         let has = |flag| head.category() & flag != 0;
         let op = match () {
-            () if has(BlkEvent::DISCARD) => Op::Discard,
-            () if head.bytes == 0 => Op::Flush,
-            () if has(BlkEvent::WRITE) => Op::Write,
-            () => Op::Read,
+            () if has(BlkEvent::DISCARD) => RequestOp::Discard,
+            () if head.bytes == 0 => RequestOp::Flush,
+            () if has(BlkEvent::WRITE) => RequestOp::Write,
+            () => RequestOp::Read,
         };
         let mut flags = Flags::empty();
-        flags.set(Flags::PREFLUSH, has(BlkEvent::FLUSH) && op != Op::Flush);
+        flags.set(Flags::PREFLUSH, has(BlkEvent::FLUSH) && op != RequestOp::Flush);
         flags.set(Flags::FUA, has(BlkEvent::FUA));
         flags.set(Flags::SYNC, has(BlkEvent::SYNC));
         flags.set(Flags::META, has(BlkEvent::META));
-        let flushes = op == Op::Flush || flags.contains(Flags::PREFLUSH);
+        let flushes = op == RequestOp::Flush || flags.contains(Flags::PREFLUSH);
         self.epoch += u64::from(flushes);
-        let epoch = self.epoch - u64::from(op == Op::Flush);
-        let offset = if op == Op::Flush { 0 } else { head.sector * SECTOR };
+        let epoch = self.epoch - u64::from(op == RequestOp::Flush);
+        let offset = if op == RequestOp::Flush { 0 } else { head.sector * SECTOR };
         let len = head.bytes.into();
         self.open.entry(key(head)).or_default().push_back(self.requests.len());
         let (end, data) = (None, None);
-        self.requests.push(Request { op, flags, offset, len, issued, epoch, end, data });
+        self.requests.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
     }
 
     /// The request will be sent again: it begins then, and the first issue does not count.
@@ -238,6 +247,6 @@ impl Reader {
         };
         let (order, epoch, ok) = (self.order, self.epoch, head.error == 0);
         self.order += 1;
-        self.requests[request].end = Some(End { order, at, epoch, ok });
+        self.requests[request].end = Some(RequestEnd { order, at, epoch, ok });
     }
 }

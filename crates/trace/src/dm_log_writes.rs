@@ -6,7 +6,7 @@ use ordo_format::Endian;
 use ordo_format::dm_log_writes::{LogWritesEntry, LogWritesSuper};
 use ordo_runtime::Time;
 
-use crate::request::{End, Flags, Op, Request, Span};
+use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 use crate::trace::Trace;
 
 /// The largest sector size that is accepted, in bytes.
@@ -88,7 +88,7 @@ pub struct Cut {
 
 /// An imported trace.
 #[derive(Debug)]
-pub struct Imported {
+pub struct ImportedLogWrites {
     /// The requests in the order of the log, in which they became durable.
     pub trace: Trace,
     /// The place at which the log is cut short, if it is.
@@ -99,7 +99,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// The bytes are not a log, or an entry makes no sense. A log that is cut short is no error.
-pub fn import(log: Vec<u8>) -> Result<Imported, ImportError> {
+pub fn import(log: Vec<u8>) -> Result<ImportedLogWrites, ImportError> {
     let head = superblock(&log)?;
     let sector = head.sector_size as usize;
     let (len, mut at) = (log.len(), sector);
@@ -118,22 +118,22 @@ pub fn import(log: Vec<u8>) -> Result<Imported, ImportError> {
             cut = Some(missing);
             break;
         }
-        if request.op == Op::Flush || request.flags.contains(Flags::PREFLUSH) {
+        if request.op == RequestOp::Flush || request.flags.contains(Flags::PREFLUSH) {
             epoch += 1;
         }
-        request.epoch = epoch - u64::from(request.op == Op::Flush);
-        request.end = Some(End { order: number, at: Time::ZERO, epoch, ok: true });
+        request.epoch = epoch - u64::from(request.op == RequestOp::Flush);
+        request.end = Some(RequestEnd { order: number, at: Time::ZERO, epoch, ok: true });
         request.data = match request.op {
-            Op::Write => Some(Span { start: body, len: stored as usize }),
-            Op::Mark => {
-                Some(Span { start: at + LogWritesEntry::SIZE, len: entry.data_len as usize })
+            RequestOp::Write => Some(RequestSpan { start: body, len: stored as usize }),
+            RequestOp::Mark => {
+                Some(RequestSpan { start: at + LogWritesEntry::SIZE, len: entry.data_len as usize })
             }
             _ => None,
         };
         requests.push(request);
         at = body + stored as usize;
     }
-    Ok(Imported { trace: Trace::over(head.sector_size, requests, log), cut })
+    Ok(ImportedLogWrites { trace: Trace::over(head.sector_size, requests, log), cut })
 }
 
 fn superblock(log: &[u8]) -> Result<LogWritesSuper, ImportError> {
@@ -161,7 +161,7 @@ fn request(
     number: u64,
     byte: usize,
     sector: u32,
-) -> Result<(Request, u64), ImportError> {
+) -> Result<(TraceRequest, u64), ImportError> {
     let LogWritesEntry { sectors, flags, data_len, .. } = *entry;
     if flags & !LogWritesEntry::KNOWN != 0 {
         return Err(ImportError::Flags { entry: number, byte, flags });
@@ -179,18 +179,18 @@ fn request(
         return Err(ImportError::Place { entry: number, byte, sector: entry.sector, sectors });
     }
     let op = match () {
-        () if mark => Op::Mark,
-        () if has(LogWritesEntry::DISCARD) => Op::Discard,
-        () if sectors == 0 && has(LogWritesEntry::FLUSH) => Op::Flush,
-        () => Op::Write,
+        () if mark => RequestOp::Mark,
+        () if has(LogWritesEntry::DISCARD) => RequestOp::Discard,
+        () if sectors == 0 && has(LogWritesEntry::FLUSH) => RequestOp::Flush,
+        () => RequestOp::Write,
     };
     let mut to = Flags::empty();
     to.set(Flags::FUA, has(LogWritesEntry::FUA));
-    to.set(Flags::PREFLUSH, has(LogWritesEntry::FLUSH) && op != Op::Flush);
+    to.set(Flags::PREFLUSH, has(LogWritesEntry::FLUSH) && op != RequestOp::Flush);
     to.set(Flags::META, has(LogWritesEntry::METADATA));
     let (issued, epoch) = (Time::ZERO, 0);
-    let request = Request { op, flags: to, offset, len, issued, epoch, end: None, data: None };
-    Ok((request, if op == Op::Write { len } else { 0 }))
+    let request = TraceRequest { op, flags: to, offset, len, issued, epoch, end: None, data: None };
+    Ok((request, if op == RequestOp::Write { len } else { 0 }))
 }
 
 /// The reason why a trace was not written.
@@ -250,7 +250,7 @@ pub fn export(trace: &Trace, out: &mut impl Write) -> Result<Exported, ExportErr
     let mut order = Vec::new();
     for (number, r) in trace.requests().iter().enumerate() {
         match r.end {
-            _ if r.op == Op::Read => done.reads += 1,
+            _ if r.op == RequestOp::Read => done.reads += 1,
             Some(end) if end.ok => order.push((end.order, number)),
             _ => done.unfinished += 1,
         }
@@ -284,17 +284,19 @@ fn one(
         return Err(ExportError::Misaligned { request, offset, len, sector });
     }
     let set = |yes, flag| if yes { flag } else { 0 };
-    let text = trace.data(r).filter(|_| r.op == Op::Mark).unwrap_or_default();
+    let text = trace.data(r).filter(|_| r.op == RequestOp::Mark).unwrap_or_default();
     if text.len() > block.len() - LogWritesEntry::SIZE {
         return Err(ExportError::Mark { request, len: text.len() });
     }
     let entry = LogWritesEntry {
         sector: offset / u64::from(sector),
         sectors: len / u64::from(sector),
-        flags: set(r.op == Op::Flush || r.flags.contains(Flags::PREFLUSH), LogWritesEntry::FLUSH)
-            | set(r.flags.contains(Flags::FUA), LogWritesEntry::FUA)
-            | set(r.op == Op::Discard, LogWritesEntry::DISCARD)
-            | set(r.op == Op::Mark, LogWritesEntry::MARK)
+        flags: set(
+            r.op == RequestOp::Flush || r.flags.contains(Flags::PREFLUSH),
+            LogWritesEntry::FLUSH,
+        ) | set(r.flags.contains(Flags::FUA), LogWritesEntry::FUA)
+            | set(r.op == RequestOp::Discard, LogWritesEntry::DISCARD)
+            | set(r.op == RequestOp::Mark, LogWritesEntry::MARK)
             | set(r.flags.contains(Flags::META), LogWritesEntry::METADATA),
         data_len: text.len() as u64,
     };
@@ -303,11 +305,11 @@ fn one(
     block[LogWritesEntry::SIZE..][..text.len()].copy_from_slice(text);
     out.write_all(block)?;
     match r.op {
-        Op::Write => {
+        RequestOp::Write => {
             let data = trace.data(r).filter(|data| data.len() as u64 == len);
             out.write_all(data.ok_or(ExportError::NoContents { request, offset })?)?;
         }
-        Op::WriteZeroes => {
+        RequestOp::WriteZeroes => {
             io::copy(&mut io::Read::take(io::repeat(0), len), out)?;
         }
         _ => {}

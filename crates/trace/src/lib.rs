@@ -16,14 +16,14 @@
 //! - A number in a file's header is believed only as far as the file has bytes for it.
 //!
 //! ```
-//! use ordo_trace::{Op, dm_log_writes};
+//! use ordo_trace::{RequestOp, dm_log_writes};
 //! # let trace = ordo_trace::Trace::new(512, false);
 //! # let mut log = Vec::new();
 //! # dm_log_writes::export(&trace, &mut log).unwrap();
 //! let imported = dm_log_writes::import(log).unwrap();
 //! assert!(imported.cut.is_none());
 //! for request in imported.trace.requests() {
-//!     if request.op == Op::Write {
+//!     if request.op == RequestOp::Write {
 //!         assert_eq!(imported.trace.data(request).unwrap().len() as u64, request.len);
 //!     }
 //! }
@@ -37,5 +37,5 @@ pub mod request;
 pub mod trace;
 
 pub use replay::{ZEROS, replay, replay_marked, replay_numbered};
-pub use request::{End, Flags, Op, Request, Span};
+pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 pub use trace::Trace;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{BlockError, Fault, Operation, WriteFlags};
 
-use crate::request::{End, Flags, Op, Request};
+use crate::request::{Flags, RequestEnd, RequestOp, TraceRequest};
 use crate::trace::Trace;
 
 /// The largest piece in which a write-zeroes is shown, in bytes; each piece counts as a write.
@@ -45,35 +45,35 @@ pub fn replay_marked<S: TapSink + ?Sized>(
         now.set(number as u64);
         let data = trace.data(r);
         if r.flags.contains(Flags::PREFLUSH) {
-            let flush = Request { op: Op::Flush, offset: 0, len: 0, ..*r };
+            let flush = TraceRequest { op: RequestOp::Flush, offset: 0, len: 0, ..*r };
             player.show(&flush, Operation::Flush, None);
         }
         match r.op {
-            Op::Read => player.show(r, Operation::Read, data),
-            Op::Write => player.show(r, Operation::Write, data),
-            Op::Flush => player.show(r, Operation::Flush, None),
-            Op::Discard => player.show(r, Operation::Discard, None),
-            Op::WriteZeroes => player.zeroes(r),
-            Op::Mark => mark(data.unwrap_or_default()),
+            RequestOp::Read => player.show(r, Operation::Read, data),
+            RequestOp::Write => player.show(r, Operation::Write, data),
+            RequestOp::Flush => player.show(r, Operation::Flush, None),
+            RequestOp::Discard => player.show(r, Operation::Discard, None),
+            RequestOp::WriteZeroes => player.zeroes(r),
+            RequestOp::Mark => mark(data.unwrap_or_default()),
         }
     }
 }
 
 impl<S: TapSink + ?Sized> Player<'_, S> {
-    fn zeroes(&mut self, r: &Request) {
+    fn zeroes(&mut self, r: &TraceRequest) {
         let zeros = std::mem::take(&mut self.zeros);
         let zeros = if zeros.is_empty() { vec![0; ZEROS] } else { zeros };
         let mut done = 0;
         while done < r.len {
             let len = (r.len - done).min(ZEROS as u64);
-            let piece = Request { offset: r.offset + done, len, ..*r };
+            let piece = TraceRequest { offset: r.offset + done, len, ..*r };
             self.show(&piece, Operation::Write, Some(&zeros[..len as usize]));
             done += len;
         }
         self.zeros = zeros;
     }
 
-    fn show(&mut self, r: &Request, op: Operation, data: Option<&[u8]>) {
+    fn show(&mut self, r: &TraceRequest, op: Operation, data: Option<&[u8]>) {
         let (id, offset, len, epoch) = (self.id, r.offset, r.len, r.epoch);
         self.id += 1;
         let write = op == Operation::Write;
@@ -92,7 +92,7 @@ impl<S: TapSink + ?Sized> Player<'_, S> {
             at: r.issued,
             epoch,
         });
-        let Some(End { at, epoch, ok, .. }) = r.end else { return };
+        let Some(RequestEnd { at, epoch, ok, .. }) = r.end else { return };
         let order = self.order;
         self.order += 1;
         let fault = Fault::Io(EIO);

@@ -5,7 +5,7 @@ use ordo_runtime::Time;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
+pub enum RequestOp {
     /// A read.
     Read,
     /// A write.
@@ -20,27 +20,27 @@ pub enum Op {
     Mark,
 }
 
-impl Op {
+impl RequestOp {
     /// The kind's name in a sentence.
     pub const fn words(self) -> &'static str {
         match self {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Flush => "flush",
-            Op::Discard => "discard",
-            Op::WriteZeroes => "write-zeroes",
-            Op::Mark => "mark",
+            RequestOp::Read => "read",
+            RequestOp::Write => "write",
+            RequestOp::Flush => "flush",
+            RequestOp::Discard => "discard",
+            RequestOp::WriteZeroes => "write-zeroes",
+            RequestOp::Mark => "mark",
         }
     }
 }
 
-impl From<Operation> for Op {
-    fn from(op: Operation) -> Op {
+impl From<Operation> for RequestOp {
+    fn from(op: Operation) -> RequestOp {
         match op {
-            Operation::Read => Op::Read,
-            Operation::Write => Op::Write,
-            Operation::Flush => Op::Flush,
-            Operation::Discard => Op::Discard,
+            Operation::Read => RequestOp::Read,
+            Operation::Write => RequestOp::Write,
+            Operation::Flush => RequestOp::Flush,
+            Operation::Discard => RequestOp::Discard,
         }
     }
 }
@@ -71,7 +71,7 @@ impl From<WriteFlags> for Flags {
 
 /// A range of a trace's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct RequestSpan {
     /// Its first byte.
     pub start: usize,
     /// Its length in bytes.
@@ -80,7 +80,7 @@ pub struct Span {
 
 /// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct RequestEnd {
     /// Its number in order of completion, from 0.
     pub order: u64,
     /// The time; zero where the trace has no times.
@@ -94,9 +94,9 @@ pub struct End {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct TraceRequest {
     /// The kind of request.
-    pub op: Op,
+    pub op: RequestOp,
     /// Its flags.
     pub flags: Flags,
     /// Its first byte on the device.
@@ -108,7 +108,7 @@ pub struct Request {
     /// The number of flushes issued before.
     pub epoch: u64,
     /// Its completion; `None` where it was cut off.
-    pub end: Option<End>,
+    pub end: Option<RequestEnd>,
     /// Its contents, or a mark's text, where they were kept.
-    pub data: Option<Span>,
+    pub data: Option<RequestSpan>,
 }

@@ -2,7 +2,7 @@
 
 use ordo_block::tap::Record;
 
-use crate::request::{End, Flags, Op, Request, Span};
+use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 
 /// Requests in order of issue, and their contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Trace {
     timed: bool,
     /// The name of the disk model whose time requests took.
     disk: Option<String>,
-    requests: Vec<Request>,
+    requests: Vec<TraceRequest>,
     contents: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ impl Trace {
     }
 
     /// A trace of requests whose spans are in `contents`.
-    pub(crate) fn over(sector: u32, requests: Vec<Request>, contents: Vec<u8>) -> Trace {
+    pub(crate) fn over(sector: u32, requests: Vec<TraceRequest>, contents: Vec<u8>) -> Trace {
         Trace { sector, requests, contents, ..Trace::default() }
     }
 
@@ -49,7 +49,7 @@ impl Trace {
     }
 
     /// The requests, in order of issue.
-    pub fn requests(&self) -> &[Request] {
+    pub fn requests(&self) -> &[TraceRequest] {
         &self.requests
     }
 
@@ -59,13 +59,13 @@ impl Trace {
     }
 
     /// The contents of a request of this trace, or a mark's text.
-    pub fn data(&self, request: &Request) -> Option<&[u8]> {
+    pub fn data(&self, request: &TraceRequest) -> Option<&[u8]> {
         let span = request.data?;
         self.contents.get(span.start..span.start.checked_add(span.len)?)
     }
 
     /// The requests in order of completion; those that were cut off are left out.
-    pub fn by_completion(&self) -> Vec<&Request> {
+    pub fn by_completion(&self) -> Vec<&TraceRequest> {
         let mut all: Vec<_> =
             self.requests.iter().filter_map(|r| r.end.map(|end| (end.order, r))).collect();
         all.sort_by_key(|(order, _)| *order);
@@ -73,7 +73,7 @@ impl Trace {
     }
 
     /// Appends a request. Panics where its span, if any, is not within this trace's contents.
-    pub fn push(&mut self, request: Request) {
+    pub fn push(&mut self, request: TraceRequest) {
         if let Some(span) = request.data {
             let end = span.start.checked_add(span.len);
             assert!(
@@ -85,10 +85,10 @@ impl Trace {
     }
 
     /// Adds contents, for a request that is pushed later.
-    pub fn keep(&mut self, bytes: &[u8]) -> Span {
+    pub fn keep(&mut self, bytes: &[u8]) -> RequestSpan {
         let start = self.contents.len();
         self.contents.extend_from_slice(bytes);
-        Span { start, len: bytes.len() }
+        RequestSpan { start, len: bytes.len() }
     }
 
     /// The trace of a tap's records, on a device with sectors of `sector` bytes.
@@ -96,14 +96,14 @@ impl Trace {
         let mut trace = Trace::new(sector, true);
         for r in records {
             let data = r.data.as_deref().map(|bytes| trace.keep(bytes));
-            let end = |e: ordo_block::tap::RecordEnd| End {
+            let end = |e: ordo_block::tap::RecordEnd| RequestEnd {
                 order: e.order,
                 at: e.at,
                 epoch: e.epoch,
                 ok: e.result.is_ok(),
             };
-            trace.push(Request {
-                op: Op::from(r.op),
+            trace.push(TraceRequest {
+                op: RequestOp::from(r.op),
                 flags: Flags::from(r.flags),
                 offset: r.offset,
                 len: r.len,

@@ -3,7 +3,7 @@
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
 use ordo_trace::blktrace::{BlktraceError, import};
-use ordo_trace::{Flags, Op};
+use ordo_trace::{Flags, RequestOp};
 use proptest::prelude::*;
 
 const WRITE: u16 = BlkEvent::WRITE;
@@ -89,13 +89,13 @@ fn requests_are_made_of_events() {
         assert_eq!(
             seen,
             [
-                (Op::Write, 200, 0, Some((1, 500, true))),
-                (Op::Write, 300, 0, Some((0, 400, true))),
-                (Op::Flush, 600, 0, Some((2, 700, true))),
-                (Op::Mark, 800, 1, Some((3, 800, true))),
-                (Op::Write, 900, 1, Some((4, 1000, false))),
-                (Op::Read, 1200, 1, Some((5, 1300, true))),
-                (Op::Discard, 1400, 1, None),
+                (RequestOp::Write, 200, 0, Some((1, 500, true))),
+                (RequestOp::Write, 300, 0, Some((0, 400, true))),
+                (RequestOp::Flush, 600, 0, Some((2, 700, true))),
+                (RequestOp::Mark, 800, 1, Some((3, 800, true))),
+                (RequestOp::Write, 900, 1, Some((4, 1000, false))),
+                (RequestOp::Read, 1200, 1, Some((5, 1300, true))),
+                (RequestOp::Discard, 1400, 1, None),
             ]
         );
         let flags: Vec<_> = one.trace.requests().iter().map(|r| r.flags).collect();

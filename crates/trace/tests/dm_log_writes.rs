@@ -6,7 +6,7 @@ use ordo_format::Endian;
 use ordo_format::dm_log_writes::LogWritesEntry;
 use ordo_runtime::Time;
 use ordo_trace::dm_log_writes::{Cut, ExportError, Exported, ImportError, export, import};
-use ordo_trace::{End, Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 use proptest::prelude::*;
 
 /// The logs that were recorded under a kernel, with their numbers of entries.
@@ -42,7 +42,7 @@ fn what_the_kernel_recorded_comes_back_byte_for_byte() {
         let (out, done) = written(&trace);
         assert_eq!(done.entries as usize, trace.requests().len());
         assert!(out == log, "{name}: {} bytes became {}", log.len(), out.len());
-        let flushes = trace.requests().iter().filter(|r| r.op == Op::Flush).count() as u64;
+        let flushes = trace.requests().iter().filter(|r| r.op == RequestOp::Flush).count() as u64;
         assert_eq!(trace.requests().last().unwrap().end.unwrap().epoch, flushes, "{name}");
     }
 }
@@ -55,19 +55,20 @@ fn every_kind_of_request_comes_back() {
     let text = trace.keep(b"here");
     let data = trace.keep(&[7; 1024]);
     let mut add = |op, flags, len, data, end: Option<u64>| {
-        let end = end.map(|order| End { order, at: Time::from_nanos(5), epoch: 0, ok: true });
+        let end =
+            end.map(|order| RequestEnd { order, at: Time::from_nanos(5), epoch: 0, ok: true });
         let issued = Time::from_nanos(1);
-        trace.push(Request { op, flags, offset: 4096, len, issued, epoch: 0, end, data });
+        trace.push(TraceRequest { op, flags, offset: 4096, len, issued, epoch: 0, end, data });
     };
     let none = Flags::empty();
-    add(Op::Write, Flags::FUA | Flags::META, 1024, Some(data), Some(1));
-    add(Op::Mark, none, 0, Some(text), Some(0));
-    add(Op::Read, none, 512, None, Some(2));
-    add(Op::Discard, none, 1 << 40, None, Some(3));
-    add(Op::WriteZeroes, none, 4096, None, Some(4));
-    add(Op::Write, Flags::PREFLUSH, 1024, Some(data), Some(5));
-    add(Op::Flush, none, 0, None, Some(6));
-    add(Op::Write, none, 1024, Some(data), None);
+    add(RequestOp::Write, Flags::FUA | Flags::META, 1024, Some(data), Some(1));
+    add(RequestOp::Mark, none, 0, Some(text), Some(0));
+    add(RequestOp::Read, none, 512, None, Some(2));
+    add(RequestOp::Discard, none, 1 << 40, None, Some(3));
+    add(RequestOp::WriteZeroes, none, 4096, None, Some(4));
+    add(RequestOp::Write, Flags::PREFLUSH, 1024, Some(data), Some(5));
+    add(RequestOp::Flush, none, 0, None, Some(6));
+    add(RequestOp::Write, none, 1024, Some(data), None);
     let (log, done) = written(&trace);
     assert_eq!(done, Exported { entries: 6, reads: 1, unfinished: 1 });
     let back = import(log).unwrap().trace;
@@ -75,12 +76,12 @@ fn every_kind_of_request_comes_back() {
     assert_eq!(
         seen,
         [
-            (Op::Mark, none, 0, 0),
-            (Op::Write, Flags::FUA | Flags::META, 1024, 0),
-            (Op::Discard, none, 1 << 40, 0),
-            (Op::Write, none, 4096, 0),
-            (Op::Write, Flags::PREFLUSH, 1024, 1),
-            (Op::Flush, none, 0, 1),
+            (RequestOp::Mark, none, 0, 0),
+            (RequestOp::Write, Flags::FUA | Flags::META, 1024, 0),
+            (RequestOp::Discard, none, 1 << 40, 0),
+            (RequestOp::Write, none, 4096, 0),
+            (RequestOp::Write, Flags::PREFLUSH, 1024, 1),
+            (RequestOp::Flush, none, 0, 1),
         ]
     );
     assert_eq!(back.data(&back.requests()[0]), Some(&b"here"[..]));
@@ -113,7 +114,7 @@ fn a_recording_becomes_a_trace() {
     assert_eq!((cut.end, cut.epoch, cut.flags), (None, 2, Flags::FUA));
     assert_eq!(trace.data(cut), Some(&[1; 512][..]));
     assert_eq!(trace.data(whole), Some(&[2; 512][..]));
-    let end = End { order: 9, at: Time::from_nanos(4), epoch: 3, ok: true };
+    let end = RequestEnd { order: 9, at: Time::from_nanos(4), epoch: 3, ok: true };
     assert_eq!((whole.end, trace.by_completion()), (Some(end), vec![whole]));
 }
 
@@ -124,13 +125,22 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
     let mut trace = Trace::new(512, false);
     let data = Some(trace.keep(&[3; 512]));
     for (op, flags, len, data) in [
-        (Op::Write, Flags::PREFLUSH | Flags::FUA, 512, data),
-        (Op::WriteZeroes, Flags::empty(), 3 << 19, None),
-        (Op::Mark, Flags::empty(), 0, None),
-        (Op::Read, Flags::empty(), 512, data),
+        (RequestOp::Write, Flags::PREFLUSH | Flags::FUA, 512, data),
+        (RequestOp::WriteZeroes, Flags::empty(), 3 << 19, None),
+        (RequestOp::Mark, Flags::empty(), 0, None),
+        (RequestOp::Read, Flags::empty(), 512, data),
     ] {
-        let end = Some(End { order: 0, at: Time::ZERO, epoch: 1, ok: true });
-        trace.push(Request { op, flags, offset: 0, len, issued: Time::ZERO, epoch: 1, end, data });
+        let end = Some(RequestEnd { order: 0, at: Time::ZERO, epoch: 1, ok: true });
+        trace.push(TraceRequest {
+            op,
+            flags,
+            offset: 0,
+            len,
+            issued: Time::ZERO,
+            epoch: 1,
+            end,
+            data,
+        });
     }
     let recorder = ordo_block::tap::Recorder::new(true);
     ordo_trace::replay(&trace, &recorder);
@@ -158,9 +168,10 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
 #[test]
 fn nothing_is_made_up() {
     let mut trace = Trace::new(512, false);
-    let end = Some(End { order: 0, at: Time::ZERO, epoch: 0, ok: true });
-    let (op, flags, issued) = (Op::Write, Flags::empty(), Time::ZERO);
-    let request = Request { op, flags, offset: 512, len: 512, issued, epoch: 0, end, data: None };
+    let end = Some(RequestEnd { order: 0, at: Time::ZERO, epoch: 0, ok: true });
+    let (op, flags, issued) = (RequestOp::Write, Flags::empty(), Time::ZERO);
+    let request =
+        TraceRequest { op, flags, offset: 512, len: 512, issued, epoch: 0, end, data: None };
     trace.push(request);
     let error = export(&trace, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ExportError::NoContents { request: 0, offset: 512 }), "{error}");
@@ -174,11 +185,11 @@ fn nothing_is_made_up() {
 fn small() -> Vec<u8> {
     let mut trace = Trace::new(512, false);
     let data = [Some(trace.keep(&[9; 1024])), None, Some(trace.keep(b"mark"))];
-    for (i, op) in [Op::Write, Op::Flush, Op::Mark].into_iter().enumerate() {
-        let len = if op == Op::Write { 1024 } else { 0 };
-        let end = Some(End { order: i as u64, at: Time::ZERO, epoch: 0, ok: true });
+    for (i, op) in [RequestOp::Write, RequestOp::Flush, RequestOp::Mark].into_iter().enumerate() {
+        let len = if op == RequestOp::Write { 1024 } else { 0 };
+        let end = Some(RequestEnd { order: i as u64, at: Time::ZERO, epoch: 0, ok: true });
         let (flags, issued, data) = (Flags::empty(), Time::ZERO, data[i]);
-        trace.push(Request { op, flags, offset: 0, len, issued, epoch: 0, end, data });
+        trace.push(TraceRequest { op, flags, offset: 0, len, issued, epoch: 0, end, data });
     }
     written(&trace).0
 }

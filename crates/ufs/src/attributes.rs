@@ -25,7 +25,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Pins these inodes. While the pins live, storing the inodes needs no read, so no read can fail in the
     /// middle of an operation.
-    pub(crate) async fn hold<const N: usize>(
+    pub(crate) async fn pin<const N: usize>(
         &self,
         inodes: [&LayoutInode<L>; N],
     ) -> FsResult<[Option<PinnedInode>; N]> {
@@ -73,7 +73,7 @@ impl<L: Layout> Ufs<L> {
             self.writable()?;
             return Ok(self.attr_of(&ip));
         }
-        let _held = self.hold([&ip]).await?;
+        let _pinned = self.pin([&ip]).await?;
         let kind = if set.size.is_some() { OpKind::Truncate } else { OpKind::Attributes };
         if let Some(size) = set.size {
             self.cut_in_steps(&ip, size, kind).await?;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{Deferred, OpKind, OrderingPolicy};
+use ordo_ordering::{DeferredFree, OpKind, OrderingPolicy};
 use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::layout::Layout;
@@ -19,33 +19,33 @@ impl<L: Layout> Ufs<L> {
         let weak = Rc::downgrade(&self.shared);
         self.cache().runtime().spawn_daemon("giving back", async move {
             while let Some(shared) = weak.upgrade() {
-                Ufs { shared }.give_back().await;
+                Ufs { shared }.free_deferred().await;
                 ready.notified().await;
             }
         });
     }
 
     /// Does every deferred free that is due. None is being done when it returns.
-    pub(crate) async fn give_back(&self) {
+    pub(crate) async fn free_deferred(&self) {
         let _one = self.shared.giving_back.write().await;
         while let Some(step) = self.cache().gate().next_ready() {
             let done = match step {
-                Deferred::Release { ino } => {
-                    let done = self.release_put_off(ino).await;
+                DeferredFree::Release { ino } => {
+                    let done = self.release_deferred(ino).await;
                     self.cache().gate().taken(step);
                     done
                 }
-                step => self.give_back_from(step).await,
+                step => self.free_deferred_from(step).await,
             };
             if let Err(error) = done {
                 // The cache knows of a failure for good. Any other is reported at the next sync.
-                self.shared.put_off_failure.borrow_mut().get_or_insert(error);
+                self.shared.deferred_free_failure.borrow_mut().get_or_insert(error);
             }
         }
     }
 
     /// Does a deferred free, and those that follow it, in one operation.
-    async fn give_back_from(&self, step: Deferred) -> FsResult<()> {
+    async fn free_deferred_from(&self, step: DeferredFree) -> FsResult<()> {
         let gate = self.cache().gate();
         let mut done = Ok(());
         let mut next = Some(step);
@@ -58,9 +58,10 @@ impl<L: Layout> Ufs<L> {
         };
         for n in 1..=STEPS_MAX {
             let Some(step) = next.take() else { break };
-            done = done.and(self.layout().give_back(&mut op, step).await);
+            done = done.and(self.layout().free_deferred(&mut op, step).await);
             gate.taken(step);
-            if n < STEPS_MAX && !matches!(gate.peek_ready(), None | Some(Deferred::Release { .. }))
+            if n < STEPS_MAX
+                && !matches!(gate.peek_ready(), None | Some(DeferredFree::Release { .. }))
             {
                 next = gate.next_ready();
             }
@@ -68,7 +69,7 @@ impl<L: Layout> Ufs<L> {
         done.and(op.end().await.map_err(io_error))
     }
 
-    async fn release_put_off(&self, ino: u64) -> FsResult<()> {
+    async fn release_deferred(&self, ino: u64) -> FsResult<()> {
         // An unnamed, unopened inode stays in the table until it is freed. One that a crash has left is on
         // disk.
         match self.inode(ino).await {
@@ -80,8 +81,8 @@ impl<L: Layout> Ufs<L> {
 
     /// Defers the release of an inode that has just lost its last name. Returns false where the ordering wants
     /// it done at once, or where the inode is open and lives on.
-    pub(crate) fn put_off_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
-        ip.is_unused() && op.defer(Deferred::Release { ino: ip.ino() }).is_none()
+    pub(crate) fn defer_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
+        ip.is_unused() && op.defer(DeferredFree::Release { ino: ip.ino() }).is_none()
     }
 
     /// Makes everything durable, and does all deferred frees. Those that need no write come first, so that
@@ -91,13 +92,13 @@ impl<L: Layout> Ufs<L> {
     /// The device failed, now or earlier in a deferred free.
     pub async fn sync_all(&self) -> FsResult<()> {
         loop {
-            self.give_back().await;
+            self.free_deferred().await;
             self.layout().sync().await?;
             if self.cache().gate().deferred() == 0 {
                 break;
             }
         }
-        let failure: Option<FsError> = self.shared.put_off_failure.borrow_mut().take();
+        let failure: Option<FsError> = self.shared.deferred_free_failure.borrow_mut().take();
         match failure {
             Some(error) if error.errno != Errno::ReadOnly => Err(error),
             _ => Ok(()),

@@ -80,8 +80,8 @@ impl<L: Layout> Ufs<L> {
                     out[have..].fill(0);
                     drop(bytes);
                     let whole = within == 0 && (n as u64 == block || at + n as u64 == ip.size());
-                    if whole && self.shared.config.contents_pass && !buf.is_dirty() {
-                        self.cache().pass(&buf);
+                    if whole && self.shared.config.drop_behind && !buf.is_dirty() {
+                        self.cache().drop_behind(&buf);
                     }
                 }
                 None => out.fill(0),
@@ -100,9 +100,11 @@ impl<L: Layout> Ufs<L> {
     /// The bytes that are worth reading from block `lbn` on, for a reader that wants `asked` bytes. With
     /// drop-behind, no more is read ahead than the reader has asked for in this file so far.
     fn worth_reading(&self, ip: &LayoutInode<L>, lbn: u64, asked: u64) -> usize {
-        let (pass, cluster) = (self.shared.config.contents_pass, self.cluster() as u64);
+        let (drop_behind, cluster) = (self.shared.config.drop_behind, self.cluster() as u64);
         let worth = match self.goes_on(ip, lbn) || lbn == 0 {
-            true if pass => asked.saturating_add(lbn.saturating_mul(self.limits().block as u64)),
+            true if drop_behind => {
+                asked.saturating_add(lbn.saturating_mul(self.limits().block as u64))
+            }
             true => cluster,
             false => asked,
         };
@@ -112,7 +114,7 @@ impl<L: Layout> Ufs<L> {
     /// Whether a read of block `lbn` continues the last one. With drop-behind, several requests of one reader
     /// come at the same time, and overtake each other.
     fn goes_on(&self, ip: &LayoutInode<L>, lbn: u64) -> bool {
-        let slack = if self.shared.config.contents_pass { OVERTAKING_MAX } else { 0 };
+        let slack = if self.shared.config.drop_behind { OVERTAKING_MAX } else { 0 };
         lbn.abs_diff(ip.next_read.get()) <= slack
     }
 
@@ -129,7 +131,7 @@ impl<L: Layout> Ufs<L> {
         }
         let blocks = (self.cluster() / self.limits().block) as u64;
         let last = ip.size().div_ceil(self.limits().block as u64);
-        let most = if self.shared.config.contents_pass { lbn + 1 } else { u64::MAX };
+        let most = if self.shared.config.drop_behind { lbn + 1 } else { u64::MAX };
         let goal = (lbn + 1 + (AHEAD_CLUSTERS * blocks).min(most)).min(last);
         let from = ip.ahead_until.get().max(lbn + 1);
         // Read-ahead takes whole clusters, except at the end of the file.
@@ -146,7 +148,7 @@ impl<L: Layout> Ufs<L> {
             let mut at = from;
             while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
                 let key = BufKey::file(ip.ino(), at.cast_signed());
-                let passed = fs.shared.config.contents_pass && at < ip.next_read.get();
+                let passed = fs.shared.config.drop_behind && at < ip.next_read.get();
                 if !passed && fs.cache().peek(key).is_none() {
                     let _ = fs.layout().read_block(&ip, at, fs.cluster()).await;
                 }
@@ -178,7 +180,7 @@ impl<L: Layout> Ufs<L> {
         }
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
-        let _held = self.hold([&**ip]).await?;
+        let _pinned = self.pin([&**ip]).await?;
         let most = self.cache().gate().blocks_max().saturating_mul(self.limits().block as u64);
         let mut done = 0;
         for piece in data.chunks(usize::try_from(most).unwrap_or(usize::MAX)) {
@@ -306,11 +308,11 @@ impl<L: Layout> Ufs<L> {
         if count as usize * self.limits().block >= self.cluster() {
             ip.writing.set((lbn + 1, lbn + 1));
             self.layout().cluster_complete(op, ip, first, count).await?;
-            if self.shared.config.contents_pass {
+            if self.shared.config.drop_behind {
                 let key = |lbn: u64| BufKey::file(ip.ino(), lbn.cast_signed());
                 let written = (first..first + count).filter_map(|lbn| self.cache().peek(key(lbn)));
-                written.for_each(|buf| self.cache().pass(&buf));
-                self.cache().pass_the_rest();
+                written.for_each(|buf| self.cache().drop_behind(&buf));
+                self.cache().drop_behind_rest();
             }
         }
         Ok(())

@@ -41,12 +41,12 @@ impl<L: Layout> FileSystem for Ufs<L> {
         self.set_attributes(ino, set).await
     }
 
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
-        self.make_node(dir, name, new).await
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        self.mknod(dir, name, new).await
     }
 
-    async fn make_unnamed(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
-        self.make_nameless(dir, new).await
+    async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+        self.tmpfile(dir, new).await
     }
 
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
@@ -88,7 +88,7 @@ impl<L: Layout> FileSystem for Ufs<L> {
         self.allocate_range(ino, offset, len).await
     }
 
-    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+    async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         self.clear_range(ino, offset, len).await
     }
 
@@ -121,7 +121,7 @@ impl<L: Layout> FileSystem for Ufs<L> {
         let _guard = ip.lock.write().await;
         self.still_there(&ip)?;
         let done = self.layout().fsync(&ip).await;
-        self.cache().pass_the_rest();
+        self.cache().drop_behind_rest();
         done
     }
 

@@ -60,7 +60,7 @@ pub struct Inode<X> {
     /// The number of times that the inode is open. An open inode lives without a name.
     pub(crate) opens: Cell<u32>,
     /// Whether the inode was created without a name (`O_TMPFILE`) and may still get one.
-    pub(crate) nameless: Cell<bool>,
+    pub(crate) orphan: Cell<bool>,
     /// Whether the inode has been freed. A task that waited for its lock finds it gone.
     pub(crate) gone: Cell<bool>,
     pub(crate) index: RefCell<Option<DirIndex>>,
@@ -81,7 +81,7 @@ impl<X> Inode<X> {
             pointers: RefCell::new(pointers),
             lock: RwLock::new("the lock of inode", ino),
             opens: Cell::new(0),
-            nameless: Cell::new(false),
+            orphan: Cell::new(false),
             gone: Cell::new(false),
             index: RefCell::new(None),
             next_read: Cell::new(0),

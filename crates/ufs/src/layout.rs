@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use ordo_cache::{BufRef, Cache};
 use ordo_format::Endian;
-use ordo_ordering::{Admitted, Deferred, OrderingPolicy};
+use ordo_ordering::{Admitted, DeferredFree, OrderingPolicy};
 use ordo_vfs::{Errno, FsResult, StatFs};
 
 use crate::dir::format::DirFormat;
@@ -206,7 +206,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
-    async fn take_out(
+    async fn punch_hole(
         &self,
         op: &mut LayoutOp<'_, Self>,
         ip: &LayoutInode<Self>,
@@ -219,7 +219,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
-    async fn is_there(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)>;
+    async fn is_mapped(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)>;
 
     /// The first byte of block `lbn` of a file on the device; `None` for a hole, and for a block without a place yet.
     ///
@@ -268,11 +268,11 @@ pub trait Layout: Sized + 'static {
     }
 
     /// Does a deferred free of the layout's own ([`Op::defer`](ordo_ordering::Op::defer)), since only the
-    /// layout knows how blocks and inodes are freed. It never gets [`Deferred::Release`].
+    /// layout knows how blocks and inodes are freed. It never gets [`DeferredFree::Release`].
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a resource that is free already.
-    async fn give_back(&self, op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()>;
+    async fn free_deferred(&self, op: &mut LayoutOp<'_, Self>, step: DeferredFree) -> FsResult<()>;
 
     /// The numbers of blocks and inodes, in all and free.
     fn statfs(&self) -> StatFs;

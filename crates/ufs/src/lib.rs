@@ -71,7 +71,7 @@ pub struct UfsConfig {
     pub indexed_entries_max: usize,
     /// Drop-behind: contents that are read or written in order leave memory at once, since the layer above
     /// keeps them.
-    pub contents_pass: bool,
+    pub drop_behind: bool,
 }
 
 /// The rule for updating an inode's access time.
@@ -109,7 +109,7 @@ impl Default for UfsConfig {
             access_times: AccessTimes::Never,
             inodes_max: 65_536,
             indexed_entries_max: 4_000_000,
-            contents_pass: false,
+            drop_behind: false,
         }
     }
 }
@@ -129,7 +129,7 @@ struct Shared<L: Layout> {
     /// A lock that is held while deferred frees are done.
     giving_back: RwLock,
     /// The error of a deferred free that failed.
-    put_off_failure: RefCell<Option<FsError>>,
+    deferred_free_failure: RefCell<Option<FsError>>,
 }
 
 impl<L: Layout> Clone for Ufs<L> {
@@ -148,7 +148,7 @@ impl<L: Layout> Ufs<L> {
             rename: RwLock::new("the rename lock", 0),
             indexed_entries: Cell::new(0),
             giving_back: RwLock::new("the lock on deferred frees", 0),
-            put_off_failure: RefCell::new(None),
+            deferred_free_failure: RefCell::new(None),
             config,
         };
         let fs = Ufs { shared: Rc::new(shared) };

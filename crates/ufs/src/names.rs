@@ -98,12 +98,7 @@ impl<L: Layout> Ufs<L> {
         require(dp.links() > 0, Errno::NotFound)
     }
 
-    pub(crate) async fn make_node(
-        &self,
-        dir: Ino,
-        name: &[u8],
-        new: &NewNode<'_>,
-    ) -> FsResult<Attr> {
+    pub(crate) async fn mknod(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         match new.file_type {
             FileType::Whiteout => return Err(Errno::Invalid.into()),
             FileType::Symlink => {
@@ -122,7 +117,7 @@ impl<L: Layout> Ufs<L> {
         let is_directory = new.file_type == FileType::Directory;
         require(!is_directory || dp.links() < self.limits().links_max, Errno::TooManyLinks)?;
         let before = Names::of(&dp);
-        let _held = self.hold([&*dp]).await?;
+        let _pinned = self.pin([&*dp]).await?;
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
@@ -143,16 +138,16 @@ impl<L: Layout> Ufs<L> {
 
     /// Creates a file without a name (`O_TMPFILE`), which is open once. An ordering sees it lose a name. After
     /// a crash it is like any file that was open when it lost its last name.
-    pub(crate) async fn make_nameless(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+    pub(crate) async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         require(new.file_type == FileType::Regular, Errno::Invalid)?;
         let dp = self.directory(dir).await?;
         let _guard = dp.lock.read().await;
         self.still_named(&dp)?;
-        let _held = self.hold([&*dp]).await?;
+        let _pinned = self.pin([&*dp]).await?;
         let mut op = self.begin(OpKind::Make).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
         ip.opens.set(1);
-        ip.nameless.set(true);
+        ip.orphan.set(true);
         self.set_links(&mut op, &ip, 0).await?;
         op.end().await.map_err(io_error)?;
         Ok(self.attr_of(&ip))
@@ -271,9 +266,9 @@ impl<L: Layout> Ufs<L> {
         self.still_there(&ip)?;
         require(!flags::attributes_fixed(ip.record().flags), Errno::NotPermitted)?;
         require(!flags::immutable(dp.record().flags), Errno::NotPermitted)?;
-        require(ip.links() > 0 || ip.nameless.get(), Errno::NotFound)?;
+        require(ip.links() > 0 || ip.orphan.get(), Errno::NotFound)?;
         require(ip.links() < self.limits().links_max, Errno::TooManyLinks)?;
-        let _held = self.hold([&*dp, &*ip]).await?;
+        let _pinned = self.pin([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Link).await?;
         let slot = self.find_slot(&dp, name).await?;
         let before = Names::of(&ip);
@@ -286,7 +281,7 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
-        ip.nameless.set(false);
+        ip.orphan.set(false);
         op.end().await.map_err(io_error)?;
         Ok(self.attr_of(&ip))
     }
@@ -309,11 +304,11 @@ impl<L: Layout> Ufs<L> {
         require(!ip.is_directory(), Errno::IsDir)?;
         let guard = ip.lock.write().await;
         self.may_remove(&dp, &ip)?;
-        let _held = self.hold([&*dp, &*ip]).await?;
+        let _pinned = self.pin([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found, false).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
-        let lives_on = ip.links() > 0 || self.put_off_release(&mut op, &ip);
+        let lives_on = ip.links() > 0 || self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
         if lives_on { Ok(()) } else { self.release_unnamed(&ip).await }
@@ -333,14 +328,14 @@ impl<L: Layout> Ufs<L> {
         self.may_remove(&dp, &ip)?;
         require(self.is_empty(&ip).await?, Errno::NotEmpty)?;
         let up = self.find_entry(&ip, b"..").await?;
-        let _held = self.hold([&*dp, &*ip]).await?;
+        let _pinned = self.pin([&*dp, &*ip]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found, true).await?;
         self.drop_directory(&mut op, &dp, &ip, up).await?;
-        let put_off = self.put_off_release(&mut op, &ip);
+        let deferred = self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if put_off { Ok(()) } else { self.release_unnamed(&ip).await }
+        if deferred { Ok(()) } else { self.release_unnamed(&ip).await }
     }
 
     /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash

@@ -14,7 +14,7 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{Deferred, OpKind, What};
+use ordo_ordering::{DeferredFree, OpKind, What};
 use ordo_vfs::{Errno, FsResult, Ino};
 
 use crate::inode::InodeRecord;
@@ -26,9 +26,9 @@ impl<L: Layout> Ufs<L> {
     ///
     /// # Errors
     /// `Corrupt` if it is free already; the device failed.
-    pub async fn reclaim_step(&self, step: Deferred) -> FsResult<()> {
+    pub async fn reclaim_step(&self, step: DeferredFree) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
-        self.layout().give_back(&mut op, step).await?;
+        self.layout().free_deferred(&mut op, step).await?;
         op.end().await.map_err(io_error)
     }
 
@@ -105,15 +105,15 @@ impl<L: Layout> Ufs<L> {
                     next = Some((self.inode(up).await?, 1));
                 }
             }
-            let _held = self.hold([&*ip]).await?;
+            let _pinned = self.pin([&*ip]).await?;
             let mut op = self.begin(OpKind::Remove).await?;
             if links != ip.links() {
                 self.set_links(&mut op, &ip, links).await?;
             }
-            let put_off = links == 0 && self.put_off_release(&mut op, &ip);
+            let deferred = links == 0 && self.defer_release(&mut op, &ip);
             op.end().await.map_err(io_error)?;
             drop(guard);
-            if links == 0 && !put_off {
+            if links == 0 && !deferred {
                 self.release_unnamed(&ip).await?;
             }
         }
@@ -180,7 +180,7 @@ impl<L: Layout> Ufs<L> {
         if dp.gone.get() || kept_dp.gone.get() || !stands(&first) || second.ino != target {
             return Ok(false);
         }
-        let _held = self.hold([&*dp]).await?;
+        let _pinned = self.pin([&*dp]).await?;
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, second, true).await?;
         op.end().await.map_err(io_error)?;

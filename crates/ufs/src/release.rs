@@ -57,7 +57,7 @@ impl<L: Layout> Ufs<L> {
         let has = |ip: &LayoutInode<L>| ip.record().blocks.saturating_mul(unit);
         let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
         while has(ip) > most && ip.size().saturating_sub(size) > step {
-            let _held = self.hold([&**ip]).await?;
+            let _pinned = self.pin([&**ip]).await?;
             let mut op = self.begin(kind).await?;
             let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
             op.end().await.map_err(io_error)?;
@@ -82,9 +82,9 @@ impl<L: Layout> Ufs<L> {
     /// Frees an inode without names that was closed for the last time, at once or when the ordering allows it.
     pub(crate) async fn release_closed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
-        let put_off = self.put_off_release(&mut op, ip);
+        let deferred = self.defer_release(&mut op, ip);
         op.end().await.map_err(io_error)?;
-        if put_off { Ok(()) } else { self.release(ip).await }
+        if deferred { Ok(()) } else { self.release(ip).await }
     }
 
     /// Frees all blocks of an inode, then the inode.
@@ -93,7 +93,7 @@ impl<L: Layout> Ufs<L> {
         op: &mut LayoutOp<'_, L>,
         ip: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
-        let _held = self.hold([&**ip]).await?;
+        let _pinned = self.pin([&**ip]).await?;
         let layout = self.layout();
         if self.limits().attributes.is_some() {
             layout.write_attributes(op, ip, &[]).await?;

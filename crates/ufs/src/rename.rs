@@ -81,8 +81,8 @@ impl<L: Layout> Ufs<L> {
             self.is_below(&[&from_dir, &to_dir], ip)?;
         }
         let guards = lock_pair(&source, target.as_ref()).await;
-        let _held = self.hold_for_rename(&from, &source, &to).await?;
-        let put_off = match (&target, mode) {
+        let _pinned = self.hold_for_rename(&from, &source, &to).await?;
+        let deferred = match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;
                 false
@@ -91,7 +91,7 @@ impl<L: Layout> Ufs<L> {
         };
         drop((guards, _dirs, _shape));
         match target {
-            Some(target) if target.links() == 0 && !put_off => self.release_unnamed(&target).await,
+            Some(target) if target.links() == 0 && !deferred => self.release_unnamed(&target).await,
             _ => Ok(()),
         }
     }
@@ -104,7 +104,7 @@ impl<L: Layout> Ufs<L> {
         to: &End<'_, L::Pointers>,
     ) -> FsResult<Vec<BufRef>> {
         let other = to.inode().unwrap_or(source);
-        let inodes = self.hold([&**from.dir, &**to.dir, &**source, &**other]).await?;
+        let inodes = self.pin([&**from.dir, &**to.dir, &**source, &**other]).await?;
         let mut held: Vec<BufRef> =
             inodes.into_iter().flatten().map(PinnedInode::into_buffer).collect();
         for (end, ip) in [(from, source), (to, other)] {
@@ -250,9 +250,9 @@ impl<L: Layout> Ufs<L> {
             }
         }
         self.set_links(&mut op, source, source.links().saturating_sub(1)).await?;
-        let put_off = target.is_some_and(|target| self.put_off_release(&mut op, target));
+        let deferred = target.is_some_and(|target| self.defer_release(&mut op, target));
         op.end().await.map_err(io_error)?;
-        Ok(put_off)
+        Ok(deferred)
     }
 
     /// Gives the new name to the source.

@@ -27,7 +27,7 @@ impl<L: Layout> Ufs<L> {
         let mut at = offset;
         while at < end {
             let (there, count) = match at < ip.size() {
-                true => self.layout().is_there(&ip, at / block).await?,
+                true => self.layout().is_mapped(&ip, at / block).await?,
                 false => (false, u64::MAX),
             };
             let known = (at / block).saturating_add(count).saturating_mul(block);
@@ -78,15 +78,15 @@ impl<L: Layout> Ufs<L> {
         ip.writing.set((0, 0));
         let mut at = first;
         while at < end {
-            let (there, count) = self.layout().is_there(ip, at).await?;
+            let (there, count) = self.layout().is_mapped(ip, at).await?;
             if !there {
                 at = at.saturating_add(count);
                 continue;
             }
-            let _held = self.hold([&**ip]).await?;
+            let _pinned = self.pin([&**ip]).await?;
             let mut op = self.begin(OpKind::Truncate).await?;
             let until = end.min(at.saturating_add(most));
-            let taken = self.layout().take_out(&mut op, ip, at, until).await;
+            let taken = self.layout().punch_hole(&mut op, ip, at, until).await;
             if taken.is_ok() {
                 let now = self.now();
                 let what = What::SetAttributes { ino: ip.ino() };
@@ -106,7 +106,7 @@ impl<L: Layout> Ufs<L> {
         let block = self.limits().block as u64;
         let mut at = at;
         while at < end {
-            let (there, count) = self.layout().is_there(ip, at / block).await?;
+            let (there, count) = self.layout().is_mapped(ip, at / block).await?;
             let until = (at / block).saturating_add(count).saturating_mul(block).min(end);
             if there {
                 self.write_zeroes(ip, at, until).await?;
@@ -123,7 +123,7 @@ impl<L: Layout> Ufs<L> {
         let block = self.limits().block as u64;
         let (mut extents, mut lbn) = (Vec::new(), 0);
         while lbn < ip.size().div_ceil(block) {
-            let (there, count) = self.layout().is_there(&ip, lbn).await?;
+            let (there, count) = self.layout().is_mapped(&ip, lbn).await?;
             if !there {
                 lbn = lbn.saturating_add(count);
                 continue;
@@ -143,7 +143,7 @@ impl<L: Layout> Ufs<L> {
         let (block, size) = (self.limits().block as u64, ip.size());
         let mut at = offset;
         while at < size {
-            let (there, count) = self.layout().is_there(&ip, at / block).await?;
+            let (there, count) = self.layout().is_mapped(&ip, at / block).await?;
             if there == (what == Seek::Data) {
                 return Ok(at);
             }

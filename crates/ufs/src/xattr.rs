@@ -144,7 +144,7 @@ impl<L: Layout> Ufs<L> {
         let new = edit(&there, endian, &area)?.map_err(|e| corrupt(ino, e))?;
         require(!flags::attributes_fixed(ip.record().flags), Errno::NotPermitted)?;
         require(new.len() <= bytes_max, Errno::NoSpace)?;
-        let _held = self.hold([&ip]).await?;
+        let _pinned = self.pin([&ip]).await?;
         let mut op = self.begin(OpKind::Attributes).await?;
         self.layout().write_attributes(&mut op, &ip, &new).await?;
         let now = self.now();

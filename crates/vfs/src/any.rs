@@ -22,7 +22,7 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// let fs = AnyFs::new(ModelFs::new(ModelConfig::default(), || Timestamp::default()));
 /// let executor = ordo_runtime::Executor::simulated(1);
 /// executor.block_on(async {
-///     let made = fs.make(fs.root(), b"note", &NewNode::file(0o644)).await.unwrap();
+///     let made = fs.create(fs.root(), b"note", &NewNode::file(0o644)).await.unwrap();
 ///     assert_eq!(fs.clone().lookup(fs.root(), b"note").await.unwrap().ino, made.ino);
 /// }).unwrap();
 /// ```
@@ -66,8 +66,8 @@ erased! {
     close(ino: Ino) -> ();
     getattr(ino: Ino) -> Attr;
     setattr(ino: Ino, set: &'a SetAttr) -> Attr;
-    make(dir: Ino, name: &'a [u8], new: &'a NewNode<'_>) -> Attr;
-    make_unnamed(dir: Ino, new: &'a NewNode<'_>) -> Attr;
+    create(dir: Ino, name: &'a [u8], new: &'a NewNode<'_>) -> Attr;
+    tmpfile(dir: Ino, new: &'a NewNode<'_>) -> Attr;
     link(ino: Ino, dir: Ino, name: &'a [u8]) -> Attr;
     unlink(dir: Ino, name: &'a [u8]) -> ();
     rmdir(dir: Ino, name: &'a [u8]) -> ();
@@ -76,7 +76,7 @@ erased! {
     read(ino: Ino, offset: u64, buf: &'a mut [u8]) -> usize;
     write(ino: Ino, offset: u64, data: &'a [u8]) -> usize;
     allocate(ino: Ino, offset: u64, len: u64) -> ();
-    clear(ino: Ino, offset: u64, len: u64) -> ();
+    punch_hole(ino: Ino, offset: u64, len: u64) -> ();
     seek(ino: Ino, offset: u64, what: Seek) -> u64;
     extents(ino: Ino) -> Vec<Extent>;
     readdir(dir: Ino, cookie: Cookie, each: &'a mut dyn FnMut(DirEntry<'_>) -> bool) -> ();

@@ -21,8 +21,8 @@ macro_rules! delegate {
             delegate!(@ $this => $to, close(ino: Ino) -> ());
             delegate!(@ $this => $to, getattr(ino: Ino) -> Attr);
             delegate!(@ $this => $to, setattr(ino: Ino, set: &SetAttr) -> Attr);
-            delegate!(@ $this => $to, make(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr);
-            delegate!(@ $this => $to, make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr);
+            delegate!(@ $this => $to, create(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr);
+            delegate!(@ $this => $to, tmpfile(dir: Ino, new: &NewNode<'_>) -> Attr);
             delegate!(@ $this => $to, link(ino: Ino, dir: Ino, name: &[u8]) -> Attr);
             delegate!(@ $this => $to, unlink(dir: Ino, name: &[u8]) -> ());
             delegate!(@ $this => $to, rmdir(dir: Ino, name: &[u8]) -> ());
@@ -33,7 +33,7 @@ macro_rules! delegate {
             delegate!(@ $this => $to, read(ino: Ino, offset: u64, buf: &mut [u8]) -> usize);
             delegate!(@ $this => $to, write(ino: Ino, offset: u64, data: &[u8]) -> usize);
             delegate!(@ $this => $to, allocate(ino: Ino, offset: u64, len: u64) -> ());
-            delegate!(@ $this => $to, clear(ino: Ino, offset: u64, len: u64) -> ());
+            delegate!(@ $this => $to, punch_hole(ino: Ino, offset: u64, len: u64) -> ());
             delegate!(@ $this => $to, seek(ino: Ino, offset: u64, what: Seek) -> u64);
             delegate!(@ $this => $to, extents(ino: Ino) -> Vec<Extent>);
             delegate!(@ $this => $to, readdir(

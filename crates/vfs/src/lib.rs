@@ -6,7 +6,7 @@
 //!
 //! Layers: the trait and its types; [`name`] and [`flags`], rules that every implementation shares; [`model`],
 //! the answers that every operation must give; [`host`], a directory of the host; [`path`] and [`tree`], which
-//! work on any file system; [`charged`], the price of the processor's work; [`any`], one type for every file
+//! work on any file system; [`cpu_cost`], the price of the processor's work; [`any`], one type for every file
 //! system, so that the crates above are compiled once.
 //!
 //! Invariants:
@@ -22,7 +22,7 @@
 //! let fs = ModelFs::new(ModelConfig::default(), || Timestamp::default());
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! executor.block_on(async {
-//!     let file = fs.make(fs.root(), b"note", &NewNode::file(0o644)).await?;
+//!     let file = fs.create(fs.root(), b"note", &NewNode::file(0o644)).await?;
 //!     fs.open(file.ino).await?;
 //!     fs.write(file.ino, 0, b"kept").await?;
 //!     fs.unlink(fs.root(), b"note").await?;
@@ -35,7 +35,7 @@
 //! ```
 
 pub mod any;
-pub mod charged;
+pub mod cpu_cost;
 mod delegate;
 mod error;
 pub mod flags;
@@ -78,11 +78,11 @@ pub trait FileSystem {
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr>;
 
     /// Creates a file, directory, symbolic link or special file (mknod) called `name` in `dir`.
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
 
     /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. It is open once
     /// ([`open`](Self::open)), and can be given a name while it is open.
-    async fn make_unnamed(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         let _ = (dir, new);
         Err(Errno::NotSupported.into())
     }
@@ -125,7 +125,7 @@ pub trait FileSystem {
     }
 
     /// Makes a range of a file read as zeros, without a change of its size (punch hole). Storage may be freed.
-    async fn clear(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+    async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let _ = (ino, offset, len);
         Err(Errno::NotSupported.into())
     }

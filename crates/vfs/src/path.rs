@@ -79,7 +79,7 @@ pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino,
 /// The directory `path`. It and those above it are created where they are missing.
 ///
 /// # Errors
-/// As [`FileSystem::make`]; [`Errno::NotDir`] if a part of the path is not a directory.
+/// As [`FileSystem::create`]; [`Errno::NotDir`] if a part of the path is not a directory.
 pub async fn make_directories<F: FileSystem>(
     fs: &F,
     path: &[u8],
@@ -90,7 +90,7 @@ pub async fn make_directories<F: FileSystem>(
     for component in components(&path) {
         let found = match fs.lookup(current.ino, component).await {
             Err(e) if e.errno == Errno::NotFound => {
-                fs.make(current.ino, component, &NewNode::directory(permissions)).await
+                fs.create(current.ino, component, &NewNode::directory(permissions)).await
             }
             other => other,
         };

@@ -142,7 +142,7 @@ pub struct SetAttr {
     pub birthtime: Option<Timestamp>,
 }
 
-/// The inode that [`make`](crate::FileSystem::make) creates.
+/// The inode that [`create`](crate::FileSystem::create) creates.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
     /// The type, but never a whiteout.

@@ -21,10 +21,10 @@ fn run<T>(test: impl AsyncFnOnce(HostDir) -> FsResult<T>) -> T {
 fn more_inodes_than_descriptors_are_found_again_even_after_renames() {
     run(async |fs| {
         let root = fs.root();
-        let a = fs.make(root, b"a", &NewNode::directory(0o755)).await?.ino;
+        let a = fs.create(root, b"a", &NewNode::directory(0o755)).await?.ino;
         let mut inodes = Vec::new();
         for i in 0..600 {
-            let f = fs.make(a, format!("{i}").as_bytes(), &NewNode::file(0o644)).await?;
+            let f = fs.create(a, format!("{i}").as_bytes(), &NewNode::file(0o644)).await?;
             fs.write(f.ino, 0, format!("{i}").as_bytes()).await?;
             inodes.push(f.ino);
         }
@@ -43,7 +43,7 @@ fn more_inodes_than_descriptors_are_found_again_even_after_renames() {
 fn an_open_file_outlives_its_names_and_a_closed_one_does_not() {
     run(async |fs| {
         let root = fs.root();
-        let f = fs.make(root, b"f", &NewNode::file(0o644)).await?.ino;
+        let f = fs.create(root, b"f", &NewNode::file(0o644)).await?.ino;
         fs.open(f).await?;
         fs.unlink(root, b"f").await?;
         fs.write(f, 0, b"still").await?;
@@ -60,15 +60,15 @@ fn a_tree_comes_back_from_the_host_as_it_went() {
         let model = || ModelFs::new(ModelConfig::default(), || Timestamp { seconds: 99, nanos: 1 });
         let (before, after) = (model(), model());
         let deep = path::make_directories(&before, b"/x/y", 0o711).await?.ino;
-        let f = before.make(deep, b"f", &NewNode::file(0o640)).await?.ino;
+        let f = before.create(deep, b"f", &NewNode::file(0o640)).await?.ino;
         before.write(f, 100_000, &[1; 100]).await?;
         before.link(f, before.root(), b"l").await?;
-        before.make(deep, b"s", &NewNode::symlink(&[b't'; 300])).await?;
+        before.create(deep, b"s", &NewNode::symlink(&[b't'; 300])).await?;
         let time = SetTime::To(Timestamp { seconds: 1_000_000_007, nanos: 987_654_321 });
         before.setattr(f, &SetAttr { mtime: Some(time), ..SetAttr::default() }).await?;
         before.setxattr(f, b"user.k", b"v", XattrMode::Set).await?;
         let xattrs = {
-            let probe = fs.make(fs.root(), b"probe", &NewNode::file(0o600)).await?.ino;
+            let probe = fs.create(fs.root(), b"probe", &NewNode::file(0o600)).await?.ino;
             let can = fs.setxattr(probe, b"user.k", b"v", XattrMode::Set).await.is_ok();
             fs.unlink(fs.root(), b"probe").await?;
             can

@@ -30,11 +30,11 @@ fn errno<T: std::fmt::Debug>(result: FsResult<T>) -> Errno {
 }
 
 async fn file(fs: &ModelFs, dir: Ino, name: &str) -> Attr {
-    fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.unwrap()
+    fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.unwrap()
 }
 
 async fn directory(fs: &ModelFs, dir: Ino, name: &str) -> Attr {
-    fs.make(dir, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap()
+    fs.create(dir, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn the_first_error_that_applies_is_given() {
         assert_eq!(errno(fs.lookup(f, &long).await), Errno::NameTooLong);
         assert_eq!(errno(fs.lookup(f, b"x").await), Errno::NotDir);
         assert_eq!(errno(fs.lookup(Ino(99), b"x").await), Errno::Stale);
-        assert_eq!(errno(fs.make(root, b".", &NewNode::file(0)).await), Errno::Exists);
+        assert_eq!(errno(fs.create(root, b".", &NewNode::file(0)).await), Errno::Exists);
         assert_eq!(errno(fs.unlink(root, b"d").await), Errno::IsDir);
         assert_eq!(errno(fs.unlink(root, b"..").await), Errno::IsDir);
         assert_eq!(errno(fs.rmdir(root, b"f").await), Errno::NotDir);
@@ -130,7 +130,7 @@ fn a_removed_directory_that_is_open_holds_nothing() {
         fs.open(d).await.unwrap();
         fs.rmdir(fs.root(), b"d").await.unwrap();
         assert_eq!(fs.getattr(d).await.unwrap().links, 0);
-        assert_eq!(errno(fs.make(d, b"x", &NewNode::file(0)).await), Errno::NotFound);
+        assert_eq!(errno(fs.create(d, b"x", &NewNode::file(0)).await), Errno::NotFound);
         assert_eq!(errno(fs.lookup(d, b".").await), Errno::NotFound);
         assert_eq!(errno(fs.readdir(d, Cookie::START, &mut |_| true).await), Errno::NotFound);
     });
@@ -248,7 +248,7 @@ fn a_full_parent_takes_no_more_directories() {
             let root = fs.root();
             let a = directory(&fs, root, "a").await.ino;
             directory(&fs, root, "b").await;
-            let third = fs.make(root, b"c", &NewNode::directory(0)).await;
+            let third = fs.create(root, b"c", &NewNode::directory(0)).await;
             assert_eq!(errno(third), Errno::TooManyLinks);
             directory(&fs, a, "c").await;
             let up = fs.rename(a, b"c", root, b"c", RenameMode::Replace).await;
@@ -257,7 +257,7 @@ fn a_full_parent_takes_no_more_directories() {
             fs.rename(a, b"c", root, b"b", RenameMode::Replace).await.unwrap();
             let device =
                 NewNode { file_type: FileType::CharDevice, rdev: 0x103, ..NewNode::file(0o600) };
-            assert_eq!(fs.make(root, b"null", &device).await.unwrap().rdev, 0x103);
+            assert_eq!(fs.create(root, b"null", &device).await.unwrap().rdev, 0x103);
         })
         .unwrap();
 }

@@ -5,7 +5,7 @@
 
 use ordo_runtime::Executor;
 use ordo_vfs::model::{ModelConfig, ModelFs};
-use ordo_vfs::tree::{self, CompareOptions, CopyOptions, Limits};
+use ordo_vfs::tree::{self, CompareOptions, CopyOptions, WalkLimits};
 use ordo_vfs::{
     Errno, FileSystem, FileType, Ino, NewNode, SetAttr, SetTime, Timestamp, XattrMode, path,
 };
@@ -17,15 +17,15 @@ fn model() -> ModelFs {
 async fn sample(fs: &ModelFs) {
     let root = fs.root();
     let deep = path::make_directories(fs, b"/a/b/c", 0o751).await.unwrap().ino;
-    let f = fs.make(deep, b"file", &NewNode::file(0o4755)).await.unwrap().ino;
+    let f = fs.create(deep, b"file", &NewNode::file(0o4755)).await.unwrap().ino;
     fs.write(f, 0, &[3; 70_000]).await.unwrap();
     fs.setxattr(f, b"user.note", b"value", XattrMode::Set).await.unwrap();
     fs.link(f, root, b"same").await.unwrap();
-    let hole = fs.make(deep, b"hole", &NewNode::file(0o600)).await.unwrap().ino;
+    let hole = fs.create(deep, b"hole", &NewNode::file(0o600)).await.unwrap().ino;
     fs.write(hole, 1 << 20, b"end").await.unwrap();
-    fs.make(root, b"link", &NewNode::symlink(b"a/../a/b")).await.unwrap();
+    fs.create(root, b"link", &NewNode::symlink(b"a/../a/b")).await.unwrap();
     let fifo = NewNode { file_type: FileType::Fifo, uid: 5, gid: 6, ..NewNode::file(0o622) };
-    fs.make(root, b"fifo", &fifo).await.unwrap();
+    fs.create(root, b"fifo", &fifo).await.unwrap();
     let old = SetTime::To(Timestamp { seconds: -77, nanos: 123_456_789 });
     let times = SetAttr { mtime: Some(old), atime: Some(old), ..SetAttr::default() };
     fs.setattr(deep, &times).await.unwrap();
@@ -122,9 +122,9 @@ fn missing_and_extra_names_and_split_links_are_found() {
             sample(&a).await;
             sample(&b).await;
             b.unlink(b.root(), b"fifo").await.unwrap();
-            b.make(b.root(), b"more", &NewNode::file(0)).await.unwrap();
+            b.create(b.root(), b"more", &NewNode::file(0)).await.unwrap();
             b.unlink(b.root(), b"same").await.unwrap();
-            let copy = b.make(b.root(), b"same", &NewNode::file(0o4755)).await.unwrap().ino;
+            let copy = b.create(b.root(), b"same", &NewNode::file(0o4755)).await.unwrap().ino;
             b.write(copy, 0, &[3; 70_000]).await.unwrap();
             let found = differences(&a, &b).await.join("\n");
             assert!(found.contains("/fifo: only in the first"), "{found}");
@@ -140,11 +140,11 @@ fn a_tree_is_removed_from_its_leaves() {
     Executor::simulated(1)
         .block_on(async {
             sample(&fs).await;
-            let totals = tree::measure(&fs, fs.root(), Limits::default()).await.unwrap();
+            let totals = tree::measure(&fs, fs.root(), WalkLimits::default()).await.unwrap();
             assert_eq!((totals.entries, totals.directories), (8, 3));
-            assert_eq!(tree::remove(&fs, fs.root(), b"a", Limits::default()).await.unwrap(), 5);
+            assert_eq!(tree::remove(&fs, fs.root(), b"a", WalkLimits::default()).await.unwrap(), 5);
             assert_eq!(
-                tree::remove_below(&fs, fs.root(), Limits::default(), &mut || {}).await,
+                tree::remove_below(&fs, fs.root(), WalkLimits::default(), &mut || {}).await,
                 Ok(3)
             );
             assert_eq!(fs.inode_count(), 1);
@@ -158,10 +158,10 @@ fn a_walk_stops_at_its_limits() {
     Executor::simulated(1)
         .block_on(async {
             sample(&fs).await;
-            let few = Limits { entries: 5, ..Limits::default() };
+            let few = WalkLimits { entries: 5, ..WalkLimits::default() };
             let err = tree::measure(&fs, fs.root(), few).await.unwrap_err();
             assert_eq!(err.errno, Errno::Corrupt);
-            let flat = Limits { depth: 2, ..Limits::default() };
+            let flat = WalkLimits { depth: 2, ..WalkLimits::default() };
             let err = tree::measure(&fs, fs.root(), flat).await.unwrap_err();
             assert!(err.to_string().contains("a/b is nested too deep"), "{err}");
         })
@@ -175,7 +175,7 @@ fn paths_lead_through_links_and_stop_at_loops() {
         .block_on(async {
             sample(&fs).await;
             let root = fs.root();
-            fs.make(root, b"loop", &NewNode::symlink(b"/loop")).await.unwrap();
+            fs.create(root, b"loop", &NewNode::symlink(b"/loop")).await.unwrap();
             assert_eq!(path::lookup(&fs, b"loop").await.unwrap_err().errno, Errno::Loop);
             let link = path::lookup_link(&fs, b"/link").await.unwrap();
             assert_eq!(link.file_type, FileType::Symlink);

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use ordo_block::file::{Access, FileDisk};
-use ordo_block::part::Part;
+use ordo_block::file::{FileAccess, FileDisk};
+use ordo_block::partition::Partition;
 use ordo_block::ram::RamDisk;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
@@ -38,14 +38,14 @@ struct Store<D> {
 impl<D: BlockDevice> Store<D> {
     async fn create(disk: &Rc<D>) -> Result<(), LogError> {
         let half = disk.geometry().bytes / 2;
-        mkfs(&Part::new(disk.clone(), 0, half).erase(), &MkfsOptions::default(), 0)
+        mkfs(&Partition::new(disk.clone(), 0, half).erase(), &MkfsOptions::default(), 0)
             .await
             .map(|_| ())
     }
 
     async fn open(rt: &Runtime, disk: Rc<D>) -> Result<Store<D>, LogError> {
         let half = disk.geometry().bytes / 2;
-        let part = Part::new(disk.clone(), 0, half);
+        let part = Partition::new(disk.clone(), 0, half);
         let log = Wafs::mount(rt, part, &MountOptions::grouped()).await?;
         let client = log.superblock().client;
         // The log's superblock names the snapshot to which the log's start belongs.
@@ -80,7 +80,7 @@ impl<D: BlockDevice> Store<D> {
 
     /// Sets a key, or removes it. The change is durable on return; concurrent callers share a write of the log.
     async fn set(&self, key: &str, value: Option<&str>) -> Result<(), LogError> {
-        if self.log.room() < self.log.capacity() / 2 {
+        if self.log.free_space() < self.log.capacity() / 2 {
             self.snapshot().await?;
         }
         // The record is appended before the map changes, with no await between the two, so the log has the order that
@@ -193,7 +193,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let fresh = !path.exists();
         let disk = match fresh {
             true => FileDisk::create(&rt, path, 4 << 20)?,
-            false => FileDisk::open(&rt, path, Access::ReadWrite)?,
+            false => FileDisk::open(&rt, path, FileAccess::ReadWrite)?,
         };
         let disk = Rc::new(disk);
         if fresh {

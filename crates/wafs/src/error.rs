@@ -39,13 +39,13 @@ pub enum LogError {
     },
     /// The log is full.
     #[error(
-        "the log is full: {need} bytes are needed, {room} are free; give up old records (truncate)"
+        "the log is full: {need} bytes are needed, {free_space} are free; give up old records (truncate)"
     )]
     Full {
         /// Bytes needed.
         need: u64,
         /// Bytes free.
-        room: u64,
+        free_space: u64,
     },
     /// The device is too small for any log.
     #[error("{bytes} bytes are too few for a log; it needs {need}")]

@@ -51,8 +51,8 @@ mod write;
 pub use error::LogError;
 pub use log::{Appended, GroupCommit, LogRules, LogStats, MountOptions, Turn, Wafs};
 pub use mkfs::{MkfsOptions, mkfs};
-pub use mount::Mounted;
-pub use read::{Reader, Record, RecordRef};
+pub use mount::MountedLog;
+pub use read::{Reader, RecordRef, WafsRecord};
 
 /// A log sequence number: a logical offset in the log, in bytes.
 pub type Lsn = u64;

@@ -9,8 +9,8 @@ use ordo_format::wafs::WafsSuper;
 use ordo_runtime::sync::{Mutex, Notify};
 use ordo_runtime::{Duration, Runtime, Time};
 
-use crate::mount::Mounted;
-use crate::read::Kept;
+use crate::mount::MountedLog;
+use crate::read::ReplayCache;
 use crate::ring::{Ring, length_size, put_length};
 use crate::{LogError, Lsn};
 
@@ -51,7 +51,7 @@ pub(crate) struct Gaps {
 impl Gaps {
     /// A write is being sent. A log that was idle for a revolution or more tells nothing: the disk may be at any
     /// angle.
-    pub(crate) fn begins(&mut self, now: Time, turn: Turn) {
+    pub(crate) fn write_started(&mut self, now: Time, turn: Turn) {
         let Some(ended) = self.ended.take() else { return };
         let gap = now.since(ended);
         if gap < turn.time {
@@ -122,9 +122,9 @@ pub struct MountOptions {
     /// The skip-sector option: the number of sectors left out behind a write that ends within a sector. The next
     /// write then begins where the disk will have turned to, instead of a whole revolution later. For rotating disks,
     /// and for a log with much free space.
-    pub stride: u16,
+    pub skip_sectors: u16,
     /// The rotation of the disk. With it, the number of skipped sectors follows from the times between writes, and
-    /// not from [`stride`](Self::stride).
+    /// not from [`skip_sectors`](Self::skip_sectors).
     pub turn: Option<Turn>,
     /// Bytes of the first records that are kept while mounting reads them, for recovery: [`Wafs::scan`] does not read
     /// these again. They are dropped at the first checkpoint.
@@ -139,7 +139,7 @@ impl Default for MountOptions {
             cluster: 4096,
             group: None,
             read_only: false,
-            stride: 0,
+            skip_sectors: 0,
             turn: None,
             keep: 0,
             rules: LogRules::all(),
@@ -211,7 +211,7 @@ pub(crate) struct Shared {
     pub start: Cell<Lsn>,
     pub tail: RefCell<Tail>,
     /// The records that were kept while mounting.
-    pub kept: RefCell<Kept>,
+    pub kept: RefCell<ReplayCache>,
     /// The LSN of the next record, if that is not at the end but behind skipped sectors.
     pub next: Cell<Option<Lsn>>,
     /// The times between writes.
@@ -221,11 +221,11 @@ pub(crate) struct Shared {
     /// A lock that is held while the ring or the superblock is written.
     pub writer: Mutex<()>,
     /// The signal that there is a full cluster to write.
-    pub ripe: Rc<Notify>,
+    pub full_cluster: Rc<Notify>,
     pub group: Group,
     pub failure: Cell<Option<BlockError>>,
     pub stats: Cell<LogStats>,
-    pub mounted: Mounted,
+    pub mounted: MountedLog,
 }
 
 /// The tasks that wait for the next write together.
@@ -277,9 +277,9 @@ impl Wafs {
             return Err(LogError::ReadOnly);
         }
         let need = (length_size(record.len()) + record.len()) as u64;
-        let room = self.room();
-        if need > room {
-            return Err(LogError::Full { need, room });
+        let free_space = self.free_space();
+        if need > free_space {
+            return Err(LogError::Full { need, free_space });
         }
         self.shared.leave_out();
         let lsn = self.shared.end.get();
@@ -297,16 +297,16 @@ impl Wafs {
         stats.bytes += need;
         self.shared.stats.set(stats);
         if self.whole_clusters() {
-            self.shared.ripe.notify_one();
+            self.shared.full_cluster.notify_one();
         }
         Ok(Appended { lsn, end })
     }
 
     /// The number of bytes, lengths included, that can be appended before old records must be freed and that is [on
     /// the device](Self::checkpoint).
-    pub fn room(&self) -> u64 {
+    pub fn free_space(&self) -> u64 {
         let end = self.shared.next.get().unwrap_or(self.shared.end.get());
-        self.shared.ring.room(self.shared.sb.borrow().start, end)
+        self.shared.ring.free_space(self.shared.sb.borrow().start, end)
     }
 
     /// The number of bytes that the ring holds.
@@ -330,7 +330,7 @@ impl Wafs {
     }
 
     /// The results of mounting.
-    pub fn mounted(&self) -> &Mounted {
+    pub fn mounted(&self) -> &MountedLog {
         &self.shared.mounted
     }
 
@@ -368,12 +368,12 @@ mod tests {
         settle: Duration::from_micros(200),
     };
 
-    fn stride(gaps: &[u64], turn: Turn) -> u16 {
+    fn skip_sectors(gaps: &[u64], turn: Turn) -> u16 {
         let (mut known, mut now) = (Gaps::default(), Time::ZERO);
         for gap in gaps {
             known.ends(now);
             now = now + Duration::from_micros(*gap);
-            known.begins(now, turn);
+            known.write_started(now, turn);
         }
         known.sectors(turn)
     }
@@ -383,17 +383,17 @@ mod tests {
     /// count.
     #[test]
     fn the_stride_follows_from_the_time_between_writes() {
-        assert_eq!(stride(&[], TURN), 20, "with some for another track");
-        assert_eq!(stride(&[0; 40], TURN), 20);
-        assert_eq!(stride(&[500; 40], TURN), 40);
-        assert_eq!(stride(&[500; 40], Turn { sectors: 480, ..TURN }), 80);
-        assert_eq!(stride(&[1_000_000; 40], TURN), 20, "idle");
+        assert_eq!(skip_sectors(&[], TURN), 20, "with some for another track");
+        assert_eq!(skip_sectors(&[0; 40], TURN), 20);
+        assert_eq!(skip_sectors(&[500; 40], TURN), 40);
+        assert_eq!(skip_sectors(&[500; 40], Turn { sectors: 480, ..TURN }), 80);
+        assert_eq!(skip_sectors(&[1_000_000; 40], TURN), 20, "idle");
         let mut some = [0; 40];
         some[20] = 3000;
-        assert_eq!(stride(&some, TURN), 20, "one is late");
+        assert_eq!(skip_sectors(&some, TURN), 20, "one is late");
         let many: Vec<u64> = (0..40).map(|n| n % 2 * 500).collect();
-        assert!(stride(&many, TURN) >= 32, "not every other one");
+        assert!(skip_sectors(&many, TURN) >= 32, "not every other one");
         let apart: Vec<u64> = (0..40).map(|n| n % 2 * 5500).collect();
-        assert_eq!(stride(&apart, TURN), 12, "a turn costs less than to wait for all");
+        assert_eq!(skip_sectors(&apart, TURN), 12, "a turn costs less than to wait for all");
     }
 }

@@ -10,7 +10,7 @@ use ordo_runtime::Runtime;
 use ordo_runtime::sync::{Mutex, Notify};
 
 use crate::log::{Group, LogStats, Shared, Tail};
-use crate::read::{Kept, Reader, Sectors};
+use crate::read::{Reader, ReplayCache, Sectors};
 use crate::ring::Ring;
 use crate::{LogError, LogRules, Lsn, MountOptions, Wafs};
 
@@ -19,13 +19,13 @@ const LOOK_AHEAD: u64 = 1 << 20;
 
 /// The results of mounting a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountedLog {
     /// Records from the start to the end.
     pub records: u64,
     /// Bytes from the start to the end.
     pub bytes: u64,
     /// Sectors in which a flipped bit was repaired.
-    pub mended: u64,
+    pub repaired: u64,
     /// Bytes behind the last whole record: the beginning of a record that was never complete.
     pub incomplete: u64,
 }
@@ -70,8 +70,8 @@ async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError
 struct End {
     lsn: Lsn,
     tail: Tail,
-    kept: Kept,
-    mounted: Mounted,
+    kept: ReplayCache,
+    mounted: MountedLog,
 }
 
 /// Reads from the start to the end.
@@ -83,9 +83,9 @@ async fn find_end(
     let (ring, rules) = (Ring::of(sb), options.rules);
     let log = (ring, sb.id, rules);
     let mut reader = Reader::new(device, log, sb.start);
-    let mut mounted = Mounted::default();
+    let mut mounted = MountedLog::default();
     let mut starts = VecDeque::new();
-    let mut kept = Kept::default();
+    let mut kept = ReplayCache::default();
     while let Some(record) = reader.step().await? {
         mounted.records += 1;
         kept.keep(record, options.keep);
@@ -97,7 +97,7 @@ async fn find_end(
     }
     let lsn = reader.at();
     mounted.bytes = lsn - sb.start;
-    mounted.mended = reader.sectors().mended;
+    mounted.repaired = reader.sectors().repaired;
     let (number, epoch) = reader.sectors().place();
     let read_until = reader.sectors().reach.unwrap_or(sb.start);
     starts.retain(|start| *start >= ring.floor(lsn));
@@ -169,7 +169,7 @@ impl Wafs {
             gaps: RefCell::default(),
             writing: Cell::new(false),
             writer: Mutex::new((), "the log's writer", 0),
-            ripe: Rc::new(Notify::new("a cluster of log", 0)),
+            full_cluster: Rc::new(Notify::new("a cluster of log", 0)),
             group: Group::default(),
             failure: Cell::new(None),
             stats: Cell::new(LogStats::default()),

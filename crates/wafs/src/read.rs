@@ -4,7 +4,7 @@ use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::wafs::{NO_RECORD, SectorHead, WafsSuper};
 
 use crate::log::Shared;
-use crate::ring::{Expected, Ring, get_length};
+use crate::ring::{ExpectedSector, Ring, get_length};
 use crate::{LogError, LogRules, Lsn, Wafs};
 
 /// Bytes that are read at once at most. A read begins with less, since often only a sector or two are wanted.
@@ -13,7 +13,7 @@ const READ_FIRST: u64 = 4 << 10;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct WafsRecord {
     /// Its log sequence number.
     pub lsn: Lsn,
     /// The beginning of the next record.
@@ -39,7 +39,7 @@ pub struct RecordRef<'a> {
 
 /// The replay cache: the first records of a log, kept while mounting reads them for a recovery that follows at once.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct ReplayCache {
     bytes: Vec<u8>,
     /// The records by number: beginning and end in the log, time, and end in `bytes`.
     records: Vec<(Lsn, Lsn, u32, usize)>,
@@ -47,7 +47,7 @@ pub(crate) struct Kept {
     full: bool,
 }
 
-impl Kept {
+impl ReplayCache {
     /// Keeps a record, up to `most` bytes of them.
     pub(crate) fn keep(&mut self, record: RecordRef<'_>, most: usize) {
         self.full |= self.bytes.len() + record.bytes.len() > most;
@@ -95,7 +95,7 @@ pub(crate) struct Sectors<'d> {
     ask: u64,
     /// The end of what was read.
     pub reach: Option<Lsn>,
-    pub mended: u64,
+    pub repaired: u64,
     pub stop: Option<Stop>,
 }
 
@@ -118,7 +118,7 @@ impl<'d> Sectors<'d> {
             used,
             ask: READ_FIRST,
             reach: None,
-            mended: 0,
+            repaired: 0,
             stop: None,
         }
     }
@@ -157,13 +157,13 @@ impl<'d> Sectors<'d> {
         self.read_ahead().await?;
         let end = self.used + self.ring.sector as usize;
         let sector = &mut self.ahead[self.used..end];
-        let expected = Expected { id: self.id, lsn, epoch: self.epoch, rules: self.rules };
+        let expected = ExpectedSector { id: self.id, lsn, epoch: self.epoch, rules: self.rules };
         let mut head = SectorHead::read(sector);
         if head.is_none() && !self.rules.contains(LogRules::CHECKSUM) {
             head = SectorHead::read_unchecked(sector);
         } else if head.is_none() && expected.could_be(sector) {
             head = SectorHead::mend(sector);
-            self.mended += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
+            self.repaired += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
         let Some(head) = head.filter(|head| expected.is(head)) else {
             self.stop = Some(Stop::Foreign);
@@ -238,10 +238,10 @@ impl<'d> Reader<'d> {
     /// # Errors
     /// The device failed.
     #[allow(clippy::should_implement_trait, reason = "it is async")]
-    pub async fn next(&mut self) -> Result<Option<Record>, LogError> {
+    pub async fn next(&mut self) -> Result<Option<WafsRecord>, LogError> {
         let owned = |RecordRef { lsn, end, time, bytes }: RecordRef<'_>| {
             let bytes = bytes.to_vec();
-            Record { lsn, end, time, bytes }
+            WafsRecord { lsn, end, time, bytes }
         };
         Ok(self.step().await?.map(owned))
     }
@@ -324,10 +324,10 @@ impl Wafs {
     ///
     /// # Errors
     /// No record begins there, or the device failed.
-    pub async fn read(&self, lsn: Lsn) -> Result<Record, LogError> {
+    pub async fn read(&self, lsn: Lsn) -> Result<WafsRecord, LogError> {
         let (start, end) = (self.start(), self.durable());
         let none = LogError::NoRecord { lsn, start, end };
-        if lsn < start || lsn >= end || !self.begins(lsn).await? {
+        if lsn < start || lsn >= end || !self.is_record_start(lsn).await? {
             return Err(none);
         }
         let record = self.reader(lsn).next().await?;
@@ -335,7 +335,7 @@ impl Wafs {
     }
 
     /// Whether a record begins at `lsn`. The search starts at the first record of its sector, or of an earlier one.
-    async fn begins(&self, lsn: Lsn) -> Result<bool, LogError> {
+    async fn is_record_start(&self, lsn: Lsn) -> Result<bool, LogError> {
         let shared = &self.shared;
         let ring = shared.ring;
         let oldest = ring.number(self.start());

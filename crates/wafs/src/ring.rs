@@ -48,7 +48,7 @@ impl Ring {
     }
 
     /// Bytes that can be appended at `end` while everything from `start` on is kept.
-    pub fn room(&self, start: Lsn, end: Lsn) -> u64 {
+    pub fn free_space(&self, start: Lsn, end: Lsn) -> u64 {
         (self.floor(start) + self.capacity()).saturating_sub(end)
     }
 
@@ -87,7 +87,7 @@ pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// The conditions that a sector must meet to be the next one of the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected {
+pub struct ExpectedSector {
     /// The log's id.
     pub id: u32,
     /// Its first LSN.
@@ -98,7 +98,7 @@ pub struct Expected {
     pub rules: LogRules,
 }
 
-impl Expected {
+impl ExpectedSector {
     /// Whether a sector's head meets the conditions.
     pub fn is(&self, head: &SectorHead) -> bool {
         let any_epoch = !self.rules.contains(LogRules::EPOCH);
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn a_full_ring_ends_where_it_starts() {
         let ring = Ring { sector: 512, sectors: 10, payload: 476 };
-        assert_eq!(ring.room(0, 0), 4760);
-        assert_eq!(ring.room(475, 4760), 0);
-        assert_eq!(ring.room(476, 4760), 476);
+        assert_eq!(ring.free_space(0, 0), 4760);
+        assert_eq!(ring.free_space(475, 4760), 0);
+        assert_eq!(ring.free_space(476, 4760), 476);
         assert_eq!(ring.byte(ring.number(4760)), ring.byte(0));
         assert_eq!(ring.run(8, 5), 2);
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
 use ordo_format::wafs::{NO_RECORD, SECTOR_MAGIC, SectorHead, WafsSuper};
-use ordo_runtime::sync::first;
+use ordo_runtime::sync::select;
 
 use crate::log::{GroupCommit, Shared, Tail};
 use crate::{LogError, Lsn, Wafs};
@@ -60,7 +60,7 @@ impl Wafs {
             }
             let enough = group.expected.get().min(commit.batch);
             if !commit.delay.is_zero() && group.waiting.get() < enough {
-                first(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
+                select(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
             }
             // Tasks that come from now on are led by another, once this write is under way.
             group.led.set(false);
@@ -93,23 +93,24 @@ impl Wafs {
 
     /// Whether enough has been appended to fill a cluster.
     pub(crate) fn whole_clusters(&self) -> bool {
-        self.shared.ripe_until() > self.shared.durable.get()
+        self.shared.full_cluster_until() > self.shared.durable.get()
     }
 }
 
 /// Starts the task that writes full clusters when no task forces. It ends with the executor or the log.
 pub(crate) fn start(log: &Wafs) {
     let weak = Rc::downgrade(&log.shared);
-    let ripe = log.shared.ripe.clone();
+    let full_cluster = log.shared.full_cluster.clone();
     log.shared.runtime.spawn_daemon("log writer", async move {
         while let Some(shared) = weak.upgrade() {
-            if shared.ripe_until() > shared.durable.get() && shared.failure.get().is_none() {
+            if shared.full_cluster_until() > shared.durable.get() && shared.failure.get().is_none()
+            {
                 // The failure is kept, and reported to tasks that force.
-                let _ = shared.write_through(|| shared.ripe_until()).await;
+                let _ = shared.write_through(|| shared.full_cluster_until()).await;
                 continue;
             }
             drop(shared);
-            ripe.notified().await;
+            full_cluster.notified().await;
         }
     });
 }
@@ -121,7 +122,7 @@ impl Shared {
     }
 
     /// The LSN up to which full clusters have been appended.
-    fn ripe_until(&self) -> Lsn {
+    fn full_cluster_until(&self) -> Lsn {
         let number = self.ring.number(self.end.get());
         self.ring.lsn(number - number % self.cluster())
     }
@@ -162,7 +163,7 @@ impl Shared {
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
         if let Some(turn) = self.options.turn {
-            self.gaps.borrow_mut().begins(self.runtime.now(), turn);
+            self.gaps.borrow_mut().write_started(self.runtime.now(), turn);
         }
         let first = ring.number(self.durable.get());
         let most = (WRITE_MAX / ring.sector).max(self.cluster());
@@ -221,14 +222,14 @@ impl Shared {
     /// The number of sectors to skip behind a write up to `upto`: none behind a full sector, and none where records
     /// will soon need the space.
     fn skip_behind(&self, upto: Lsn) -> u16 {
-        let stride = match self.options.turn {
+        let skip_sectors = match self.options.turn {
             Some(turn) => self.gaps.borrow().sectors(turn),
-            None => self.options.stride,
+            None => self.options.skip_sectors,
         };
-        let next = self.ring.lsn(self.ring.number(upto) + 1 + u64::from(stride));
-        let room = self.ring.room(self.sb.borrow().start, next);
+        let next = self.ring.lsn(self.ring.number(upto) + 1 + u64::from(skip_sectors));
+        let free_space = self.ring.free_space(self.sb.borrow().start, next);
         let within = upto == self.end.get() && upto > self.ring.floor(upto);
-        if within && room > self.ring.capacity() / 4 { stride } else { 0 }
+        if within && free_space > self.ring.capacity() / 4 { skip_sectors } else { 0 }
     }
 
     /// Fills in a sector as it is written now. `skip` is the number of sectors skipped behind the last one.

@@ -93,7 +93,7 @@ fn with_log(executor: &Executor, disk: &RamDisk) -> RamDisk {
 
 /// Runs crash cycles on one image. Returns the number of crashes that lost an appended record, or the violation
 /// found.
-fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
+fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize, String> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let executor = Executor::simulated(seed);
     let mut disk = with_log(&executor, &RamDisk::new(64 << 10));
@@ -102,7 +102,7 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
     let mut forced = 0;
     let mut lost = 0;
     let mut n = 0;
-    for life in 0..lives {
+    for cycle in 0..crash_cycles {
         let executor = Executor::simulated(seed);
         let rt = executor.runtime();
         let before = disk.snapshot();
@@ -110,22 +110,23 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
         let recorder = Recorder::new(true);
         tap.attach(recorder.clone());
         let cluster = [512, 4096, 65536][rng.random_range(0..3)];
-        let stride = [0, 1, 3, 9][rng.random_range(0..4)];
-        let keep = [0, 700, 1 << 20][life % 3];
-        let options = MountOptions { cluster, stride, keep, rules, ..MountOptions::default() };
+        let skip_sectors = [0, 1, 3, 9][rng.random_range(0..4)];
+        let keep = [0, 700, 1 << 20][cycle % 3];
+        let options =
+            MountOptions { cluster, skip_sectors, keep, rules, ..MountOptions::default() };
         let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
         let mut acknowledged = 0;
         let lived = executor
             .block_on(async {
                 let log = Wafs::mount(&rt, tap, &options).await.map_err(|e| e.to_string())?;
                 let there = all_and_scanned(&log, &mut rng).await;
-                let there = there.ok_or(format!("seed {seed}, life {life}: scanned otherwise"))?;
+                let there = there.ok_or(format!("seed {seed}, life {cycle}: scanned otherwise"))?;
                 let start = expected.len().saturating_sub(there.len());
                 if there.len() < forced {
-                    return Err(format!("seed {seed}, life {life}: a forced record is gone"));
+                    return Err(format!("seed {seed}, life {cycle}: a forced record is gone"));
                 }
                 if !expected.starts_with(&there) {
-                    return Err(format!("seed {seed}, life {life}: not what was appended"));
+                    return Err(format!("seed {seed}, life {cycle}: not what was appended"));
                 }
                 lost += start;
                 expected.truncate(there.len());
@@ -165,7 +166,7 @@ fn lives(seed: u64, lives: usize, rules: LogRules) -> Result<usize, String> {
 
 #[test]
 fn forced_records_survive_every_crash() {
-    let lost: usize = (0..60).map(|seed| lives(seed, 25, LogRules::all()).unwrap()).sum();
+    let lost: usize = (0..60).map(|seed| crash_cycles(seed, 25, LogRules::all()).unwrap()).sum();
     assert!(lost > 100, "the crashes lost next to nothing: {lost}");
 }
 
@@ -174,7 +175,7 @@ fn forced_records_survive_every_crash() {
 #[test]
 fn every_rule_of_the_log_is_missed() {
     let off = LogRules::all() - LogRules::EPOCH;
-    assert!((0..200).any(|seed| lives(seed, 25, off).is_err()), "epochs are for nothing");
+    assert!((0..200).any(|seed| crash_cycles(seed, 25, off).is_err()), "epochs are for nothing");
     let (disk, records) = sample();
     let image = disk.to_vec();
     let bit = |n: usize| {
@@ -224,7 +225,7 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
 /// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
 #[test]
 fn a_record_that_was_lost_has_no_end_in_another() {
-    let story = |first: usize, sector: usize, rules: LogRules| {
+    let scenario = |first: usize, sector: usize, rules: LogRules| {
         let disk = with_log(&Executor::simulated(1), &RamDisk::new(64 << 10));
         let a = vec![0xaa; first];
         let (mut crashed, whole) = appended(&disk, rules, &[&a, &[0xbb; 1100]]);
@@ -237,9 +238,9 @@ fn a_record_that_was_lost_has_no_end_in_another() {
         verdict(RamDisk::from_image(&crashed)).is_ok_and(|there| there == [a])
     };
     for (first, sector) in [(600, 3), (942, 4)] {
-        assert!(story(first, sector, LogRules::all()), "after {first} bytes");
+        assert!(scenario(first, sector, LogRules::all()), "after {first} bytes");
         let off = LogRules::all() - LogRules::CUT;
-        assert!(!story(first, sector, off), "the rule is for nothing after {first} bytes");
+        assert!(!scenario(first, sector, off), "the rule is for nothing after {first} bytes");
     }
 }
 
@@ -256,7 +257,7 @@ fn sample() -> (RamDisk, Vec<Vec<u8>>) {
             mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
             // Once around, so that the rest of the ring holds old sectors.
             let log = Wafs::mount(&rt, disk.clone(), &MountOptions::default()).await.unwrap();
-            while log.room() > 100 {
+            while log.free_space() > 100 {
                 log.append(&[0xee; 60]).unwrap();
             }
             log.force(log.end()).await.unwrap();
@@ -365,7 +366,7 @@ fn group_commit_shares_writes() {
         executor
             .block_on(async {
                 mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
-                let options = MountOptions { group, stride: 2, ..MountOptions::default() };
+                let options = MountOptions { group, skip_sectors: 2, ..MountOptions::default() };
                 let log = Wafs::mount(&rt, disk.clone(), &options).await.unwrap();
                 let order = Rc::new(RefCell::new(0));
                 let tasks: Vec<_> = (0..16u8)

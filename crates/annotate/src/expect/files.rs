@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use ordo_sba::decoder::Contents;
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 use rustc_hash::FxHashMap;
 
 use super::Broken;
-use crate::rows::{self, Block};
+use crate::rows::{self, BlockRow};
 
 /// An fsync that has returned. A mark in a trace tells of it: `fsync INODE FIRST BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Returned {
 /// The facts of a trace that rules need.
 #[derive(Default)]
 pub(super) struct Played {
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<BlockRow>,
     /// Each change of an inode: the request and the inode.
     changed: Vec<(u64, u64)>,
     returned: Vec<Returned>,
@@ -77,9 +77,9 @@ pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
 }
 
 /// Whether a write is durable before request `by`.
-fn is_durable(requests: &[Request], write: u64, by: u64) -> bool {
+fn is_durable(requests: &[TraceRequest], write: u64, by: u64) -> bool {
     let Some(of) = requests.get(write as usize) else { return false };
-    let flushes = |r: &Request| r.op == Op::Flush || r.flags.contains(Flags::PREFLUSH);
+    let flushes = |r: &TraceRequest| r.op == RequestOp::Flush || r.flags.contains(Flags::PREFLUSH);
     let later = requests.get(write as usize + 1..by as usize).unwrap_or_default();
     // A flush covers the writes that had completed when it was issued.
     of.flags.contains(Flags::FUA)
@@ -105,7 +105,7 @@ impl Played {
             let first = self.blocks.partition_point(|b| b.request < from);
             let end = self.blocks.partition_point(|b| b.request < returned.mark);
             let seen = &self.blocks[first..end];
-            let writes = |b: &&Block| requests[b.request as usize].op == Op::Write;
+            let writes = |b: &&BlockRow| requests[b.request as usize].op == RequestOp::Write;
             let mut written: FxHashMap<u64, (u64, bool)> = FxHashMap::default();
             for block in seen.iter().filter(writes) {
                 let (place, request, durable) = match (block.home, block.transaction) {
@@ -168,10 +168,10 @@ impl Played {
         // By place: the last write, and the file that was then known to own it.
         let mut last: FxHashMap<u64, (u64, Option<u64>)> = FxHashMap::default();
         // By inode: the newest overwritten block, and the write before.
-        let mut found: BTreeMap<u64, (u64, &Block)> = BTreeMap::new();
-        let data = |b: &&Block| b.kind == Class::FileData && b.home.is_none();
+        let mut found: BTreeMap<u64, (u64, &BlockRow)> = BTreeMap::new();
+        let data = |b: &&BlockRow| b.kind == Class::FileData && b.home.is_none();
         for block in self.blocks.iter().filter(data) {
-            if requests[block.request as usize].op != Op::Write {
+            if requests[block.request as usize].op != RequestOp::Write {
                 continue;
             }
             let before = last.insert(block.offset, (block.request, block.ino));
@@ -184,7 +184,7 @@ impl Played {
         }
         // The application changed the block after the first write, so the inode must have changed since, too.
         found.retain(|ino, (first, _)| changed.get(ino).is_none_or(|at| at <= first));
-        let broken = |(inode, (first, block)): (u64, (u64, &Block))| {
+        let broken = |(inode, (first, block)): (u64, (u64, &BlockRow))| {
             let path = block.path.as_ref().map(|path| path.to_string());
             let (offset, write) = (block.offset, block.request);
             Broken::OverwrittenWithoutInode { inode, path, offset, first, write }

@@ -12,10 +12,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use ordo_sba::{Class, Watch};
-use ordo_trace::{Flags, Op, Trace};
+use ordo_trace::{Flags, RequestOp, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::rows::Block;
+use crate::rows::BlockRow;
 
 /// A broken rule, with the requests that broke it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -144,10 +144,10 @@ pub fn expected(trace: &Trace, watch: &Rc<Watch>) -> Vec<Broken> {
 }
 
 /// The broken rules about the journal, in the order of requests.
-pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
+pub fn broken(trace: &Trace, blocks: &[BlockRow]) -> Vec<Broken> {
     let requests = trace.requests();
-    let flushes = |r: &ordo_trace::Request| {
-        u64::from(r.op == Op::Flush) + u64::from(r.flags.contains(Flags::PREFLUSH))
+    let flushes = |r: &ordo_trace::TraceRequest| {
+        u64::from(r.op == RequestOp::Flush) + u64::from(r.flags.contains(Flags::PREFLUSH))
     };
     // The number of flushes up to and with each request.
     let mut sum = 0;
@@ -167,7 +167,8 @@ pub fn broken(trace: &Trace, blocks: &[Block]) -> Vec<Broken> {
     let mut all = BTreeMap::new();
     let mut known: FxHashMap<u64, Known> = FxHashMap::default();
     for (at, block) in blocks.iter().enumerate() {
-        let written = requests.get(block.request as usize).is_some_and(|r| r.op == Op::Write);
+        let written =
+            requests.get(block.request as usize).is_some_and(|r| r.op == RequestOp::Write);
         if !written {
             continue;
         }

@@ -7,8 +7,9 @@ use ordo_vfs::{Errno, FileSystem, FsError, FsResult, Ino, NewNode, StatFs};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::profile::{Lifetimes, Profile};
-use super::score::{self, Layout};
+use super::options::ChurnOptions;
+use super::profile::Lifetimes;
+use super::score::{self, FileLayout};
 
 /// The bytes between two syncs.
 const SYNC_BYTES: u64 = 32 << 20;
@@ -18,19 +19,6 @@ const UNIT: usize = 1 << 20;
 const LARGEST: u64 = 16;
 /// The files that are removed for one that finds no space, before the file system counts as full for good.
 const TRIES: usize = 200;
-
-/// How a file system is aged.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The files.
-    pub profile: Profile,
-    /// The share of the space to be in use, from 0 to 1.
-    pub utilisation: f64,
-    /// The number of times that the whole space is written.
-    pub overwrites: f64,
-    /// The seed of every choice.
-    pub seed: u64,
-}
 
 /// What ageing did.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -48,9 +36,9 @@ pub struct Aged {
     /// The share of the space that is in use at the end, as the file system counts it.
     pub utilisation: f64,
     /// The layout when the file system was full to its level for the first time.
-    pub fresh: Layout,
+    pub fresh: FileLayout,
     /// The layout at the end.
-    pub aged: Layout,
+    pub aged: FileLayout,
 }
 
 /// The reason why ageing stopped.
@@ -106,7 +94,7 @@ struct File {
 /// A file system while it is aged.
 struct Churn<'a, F> {
     fs: &'a F,
-    options: &'a Options,
+    options: &'a ChurnOptions,
     lifetimes: Lifetimes,
     random: Pcg64Mcg,
     /// The directories, by depth.
@@ -125,14 +113,15 @@ struct Churn<'a, F> {
     contents: Vec<u8>,
 }
 
-/// Ages a file system: makes directories and files until it is as full as wanted, then goes on at that level. `progress`
-/// gets the bytes written and those that will be.
+/// Ages a file system: makes directories and files below `top` until it is as full as wanted, then goes on at that level.
+/// The contents are zeros. `progress` gets the bytes written and those that will be.
 ///
 /// # Errors
 /// The file system's, or it has no room.
 pub async fn age<F: FileSystem>(
     fs: &F,
-    options: &Options,
+    top: Ino,
+    options: &ChurnOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Aged, AgeError> {
     let there = fs.statfs().await.doing("asking for the free space")?;
@@ -158,9 +147,9 @@ pub async fn age<F: FileSystem>(
         written: 0,
         synced: 0,
         removed: 0,
-        contents: vec![0x5a; UNIT],
+        contents: vec![0; UNIT],
     };
-    churn.make_directories().await?;
+    churn.make_directories(top).await?;
     let goal = (space as f64 * options.overwrites) as u64;
     let mut fresh = None;
     while fresh.is_none() || churn.written < goal {
@@ -192,17 +181,17 @@ impl<F: FileSystem> Churn<'_, F> {
     }
 
     /// Makes a tree of directories: each gets a parent among those one higher, by turns.
-    async fn make_directories(&mut self) -> Result<(), AgeError> {
+    async fn make_directories(&mut self, top: Ino) -> Result<(), AgeError> {
         let options = self.options;
         for (depth, count) in options.profile.directories().enumerate() {
-            let mut made = vec![self.fs.root()];
+            let mut made = vec![top];
             if let Some(above) = depth.checked_sub(1).map(|d| self.directories[d].clone()) {
                 made.clear();
                 for n in 0..count {
                     let parent = above[n as usize % above.len()];
                     let name = format!("d{depth}-{n}");
                     let new = NewNode::directory(0o755);
-                    let made_one = self.fs.make(parent, name.as_bytes(), &new).await;
+                    let made_one = self.fs.create(parent, name.as_bytes(), &new).await;
                     made.push(made_one.doing("making a directory")?.ino);
                 }
             }
@@ -240,7 +229,7 @@ impl<F: FileSystem> Churn<'_, F> {
     }
 
     async fn try_make(&self, dir: Ino, name: &[u8], size: u64) -> FsResult<Ino> {
-        let ino = self.fs.make(dir, name, &NewNode::file(0o644)).await?.ino;
+        let ino = self.fs.create(dir, name, &NewNode::file(0o644)).await?.ino;
         match self.fill(ino, size).await {
             Ok(()) => Ok(ino),
             Err(error) => {
@@ -298,13 +287,13 @@ impl<F: FileSystem> Churn<'_, F> {
         Ok(())
     }
 
-    async fn layout(&self) -> Result<Layout, AgeError> {
+    async fn layout(&self) -> Result<FileLayout, AgeError> {
         self.fs.sync().await.doing("writing back")?;
         let there = self.files.iter().flatten().map(|file| file.ino);
         score::of(self.fs, there).await.doing("asking where files lie")
     }
 
-    async fn aged(self, fresh: Layout) -> Result<Aged, AgeError> {
+    async fn aged(self, fresh: FileLayout) -> Result<Aged, AgeError> {
         let aged = self.layout().await?;
         let there = self.fs.statfs().await.doing("asking for the free space")?;
         let directories: usize = self.directories.iter().skip(1).map(Vec::len).sum();

@@ -8,14 +8,14 @@ use ordo_vfs::{Extent, FileSystem, FsResult, Ino};
 /// Source: Smith and Seltzer, "File System Aging: Increasing the Relevance of File System Benchmarks" (SIGMETRICS 1997),
 /// section 4.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Layout {
+pub struct FileLayout {
     /// The blocks that have a block before them.
     pub blocks: u64,
     /// Those of them that lie right behind it.
     pub contiguous: u64,
 }
 
-impl Layout {
+impl FileLayout {
     /// The score; `None` where no file has two blocks.
     pub fn score(&self) -> Option<f64> {
         (self.blocks > 0).then(|| self.contiguous as f64 / self.blocks as f64)
@@ -36,9 +36,9 @@ impl Layout {
 pub(super) async fn of<F: FileSystem>(
     fs: &F,
     files: impl Iterator<Item = Ino>,
-) -> FsResult<Layout> {
+) -> FsResult<FileLayout> {
     let block = u64::from(fs.statfs().await?.block_size).max(1);
-    let mut layout = Layout::default();
+    let mut layout = FileLayout::default();
     for ino in files {
         layout.add(&fs.extents(ino).await?, block);
     }
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn blocks_apart_lower_the_score() {
         let at = |offset: u64, len: u64, address: u64| Extent { offset, len, address };
-        let mut layout = Layout::default();
+        let mut layout = FileLayout::default();
         assert_eq!(layout.score(), None);
         layout.add(&[at(0, 8192, 0)], 8192);
         assert_eq!(layout.score(), None, "one block has no place to be compared with");
         layout.add(&[at(0, 32_768, 0)], 8192);
         assert_eq!(layout.score(), Some(1.0));
         layout.add(&[at(0, 8192, 0), at(8192, 16_384, 65_536)], 8192);
-        assert_eq!(layout, Layout { blocks: 5, contiguous: 4 });
+        assert_eq!(layout, FileLayout { blocks: 5, contiguous: 4 });
         layout.add(&[at(0, 8192, 8192), at(8192, 8192, 0)], 8192);
-        assert_eq!(layout, Layout { blocks: 6, contiguous: 4 });
+        assert_eq!(layout, FileLayout { blocks: 6, contiguous: 4 });
     }
 }

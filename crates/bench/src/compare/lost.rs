@@ -1,7 +1,7 @@
 //! The reach of a power cut: the age of the oldest change that the recovered file system lacks.
 //!
 //! [`Noted`] is a history recorder around the file system. While the workload runs, it notes every name that is
-//! added or removed, every size that is set and every write, with the time. [`Changes::oldest_lost`] reads the
+//! added or removed, every size that is set and every write, with the time. [`NameChanges::oldest_lost`] reads the
 //! recovered file system. For each name and each file, it finds the last of the noted states that is there; the
 //! change after that one is lost, and so are all later ones.
 
@@ -31,7 +31,7 @@ struct File {
 
 /// All changes of a run, each with the time at which its call returned.
 #[derive(Default)]
-pub struct Changes {
+pub struct NameChanges {
     names: BTreeMap<Name, States<Option<Ino>>>,
     files: BTreeMap<Ino, File>,
 }
@@ -57,7 +57,7 @@ fn first_missing<T>(states: &[(Time, T)], there: impl Fn(&T) -> bool) -> Option<
     states.get(found.map_or(0, |at| at + 1)).map(|(time, _)| *time)
 }
 
-impl Changes {
+impl NameChanges {
     fn name(&mut self, now: Time, dir: Ino, name: &[u8], ino: Option<Ino>) {
         self.names.entry((dir, name.to_vec())).or_default().push((now, ino));
     }
@@ -126,7 +126,7 @@ async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, Ino>> {
 }
 
 /// The recorded changes. `None` before and after the recording.
-pub type Notes = Rc<RefCell<Option<Changes>>>;
+pub type Notes = Rc<RefCell<Option<NameChanges>>>;
 
 /// A file system whose changes are recorded.
 pub struct Noted<F> {
@@ -146,7 +146,7 @@ impl<F> Noted<F> {
         &self.inner
     }
 
-    fn note(&self, what: impl FnOnce(&mut Changes, Time)) {
+    fn note(&self, what: impl FnOnce(&mut NameChanges, Time)) {
         if let Some(changes) = &mut *self.notes.borrow_mut() {
             what(changes, self.runtime.now());
         }
@@ -183,8 +183,8 @@ impl<F: FileSystem> FileSystem for Noted<F> {
         setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> ();
         listxattr(ino: Ino) -> Vec<Vec<u8>>;
         removexattr(ino: Ino, name: &[u8]) -> ();
-        make_unnamed(dir: Ino, new: &NewNode<'_>) -> Attr;
-        clear(ino: Ino, offset: u64, len: u64) -> ();
+        tmpfile(dir: Ino, new: &NewNode<'_>) -> Attr;
+        punch_hole(ino: Ino, offset: u64, len: u64) -> ();
         readdir(dir: Ino, cookie: Cookie, each: &mut dyn FnMut(DirEntry<'_>) -> bool) -> ();
     }
 
@@ -200,8 +200,8 @@ impl<F: FileSystem> FileSystem for Noted<F> {
         Ok(attr)
     }
 
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
-        let attr = self.inner.make(dir, name, new).await?;
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        let attr = self.inner.create(dir, name, new).await?;
         self.note(|changes, now| {
             changes.name(now, dir, name, Some(attr.ino));
             changes.files.insert(attr.ino, File::default());

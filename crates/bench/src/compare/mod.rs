@@ -1,17 +1,17 @@
 //! The engine of the comparison: runs one workload on one system on one simulated disk, and counts everything.
 //!
 //! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and mounts
-//! the file system, runs the workload, unmounts, and returns a [`Row`]. In the middle of the run it copies the
+//! the file system, runs the workload, unmounts, and returns a [`ComparisonRow`]. In the middle of the run it copies the
 //! disk as a power cut would leave it. Afterwards it checks and repairs the copy on a disk of the same model.
 //!
 //! Invariants:
-//! - The same system, workload, [`Setup`] and seed give the same row, byte for byte.
+//! - The same system, workload, [`ComparisonSetup`] and seed give the same row, byte for byte.
 //! - Making and mounting the file system is not counted; unmounting it is.
 //!
 //! ```
-//! use ordo_bench::compare::{self, Setup};
+//! use ordo_bench::compare::{self, ComparisonSetup};
 //! use ordo_systems::ffs;
-//! let setup = Setup::papers();
+//! let setup = ComparisonSetup::papers();
 //! let workload = "create-delete:files=20".parse().unwrap();
 //! let sync = compare::run(ffs::SYNC, &workload, &setup, &mut ()).unwrap();
 //! let none = compare::run(ffs::NONE, &workload, &setup, &mut ()).unwrap();
@@ -29,13 +29,16 @@ use ordo_block::model::Model;
 use ordo_cache::CacheConfig;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
-use ordo_systems::{Cleaning, LogOptions, MakeOptions, MountOptions, System, SystemError};
+use ordo_systems::{
+    Cleaning, DualOptions, LogOptions, MakeOptions, MountOptions, System, SystemError,
+};
 use ordo_vfs::FsError;
 
+use crate::age::{self, AgeError};
 use crate::workload::{Workload, WorkloadError};
 
-pub use recovery::Recovery;
-pub use row::{CleanerRow, DependencyRow, LogRow, PhaseRow, Row, Rows, Writes};
+pub use recovery::RecoveryTime;
+pub use row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Rows, Writes};
 
 /// The size of the largest file system without an explicit size, in bytes. The oldest disks of the catalogue
 /// are that large.
@@ -43,7 +46,7 @@ const SIZE_MAX: u64 = 4 << 30;
 
 /// The machine and the file system's sizes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setup {
+pub struct ComparisonSetup {
     /// The disk.
     pub disk: &'static Model,
     /// The model of a separate log device. The default is that of `disk`.
@@ -65,19 +68,23 @@ pub struct Setup {
     pub soft: SoftOptions,
     /// What the cleaner of a log chooses, and when it works.
     pub cleaning: Cleaning,
+    /// Mechanisms of DualFS.
+    pub dual: DualOptions,
     /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
     pub write_order: (bool, bool),
     /// The seed of every choice.
     pub seed: u64,
     /// Whether to cut the power in the middle, and check the result.
     pub recovery: bool,
+    /// How the file system is aged before the workload. The ageing is not counted and takes no virtual time.
+    pub ageing: Option<age::ChurnOptions>,
 }
 
-impl Setup {
+impl ComparisonSetup {
     /// The machine of "Soft Updates" (2000), section 4.1: a 300 MHz Pentium II, 128 MB of memory, most of it
     /// for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
-    pub fn papers() -> Setup {
-        Setup {
+    pub fn papers() -> ComparisonSetup {
+        ComparisonSetup {
             disk: Model::by_name("viking").expect("in the catalogue"),
             log_disk: None,
             cpu: CpuModel::PENTIUM_II_300,
@@ -89,23 +96,25 @@ impl Setup {
             size: None,
             soft: SoftOptions::default(),
             cleaning: Cleaning::default(),
+            dual: DualOptions::default(),
             write_order: (true, true),
             seed: 1,
             recovery: true,
+            ageing: None,
         }
     }
 
     /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512 MB of
     /// memory, some of it for the kernel and its tables, Seagate Cheetah.
-    pub fn journaling() -> Setup {
-        Setup {
+    pub fn journaling() -> ComparisonSetup {
+        ComparisonSetup {
             disk: Model::by_name("cheetah").expect("in the catalogue"),
             cpu: CpuModel::by_name("pentium3-500").expect("in the catalogue"),
             memory: 448 << 20,
             // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, plus one for each 8 pages up to 2,048, plus one for
             // each 20 pages beyond 256 MB). A quarter of them and 20 may be dirty.
             dirty_max: 1363 * 8192,
-            ..Setup::papers()
+            ..ComparisonSetup::papers()
         }
     }
 
@@ -119,17 +128,25 @@ impl Setup {
             bytes => bytes,
         };
         // The sum includes a tenth for the reserve, and some space for inodes and indirect blocks.
-        let needs = workload.footprint() + workload.footprint() / 4 + (32 << 20);
+        let needs =
+            self.beside_the_aged(workload.footprint() + workload.footprint() / 4 + (32 << 20));
+        let least = self.beside_the_aged(workload.footprint());
         let bytes = self.size.unwrap_or_else(|| capacity.min(SIZE_MAX.max(needs)));
         if bytes > capacity {
             let disk = self.disk.name;
             return Err(CompareError::NoRoom { what: bytes, disk, capacity });
         }
-        if bytes < needs.min(workload.footprint()) {
+        if bytes < needs.min(least) {
             let disk = self.disk.name;
             return Err(CompareError::NoRoom { what: needs, disk, capacity: bytes });
         }
         Ok(bytes)
+    }
+
+    /// The size of a file system that has `bytes` of free space when it is aged.
+    fn beside_the_aged(&self, bytes: u64) -> u64 {
+        let free = self.ageing.as_ref().map_or(1.0, |ageing| 1.0 - ageing.utilisation);
+        (bytes as f64 / free) as u64
     }
 
     /// The model of device `number`.
@@ -161,6 +178,7 @@ impl Setup {
             soft: self.soft,
             log,
             cleaning: self.cleaning,
+            dual: self.dual,
             ..MountOptions::default()
         }
     }
@@ -169,7 +187,7 @@ impl Setup {
 /// A receiver of a comparison's progress.
 pub trait Follow {
     /// A phase of the workload begins on a system.
-    fn begins(&mut self, system: &str, phase: &str) {
+    fn phase_start(&mut self, system: &str, phase: &str) {
         let _ = (system, phase);
     }
 
@@ -203,6 +221,9 @@ pub enum CompareError {
     /// A disk failed.
     #[error(transparent)]
     Device(#[from] BlockError),
+    /// The file system cannot be aged.
+    #[error("ageing: {0}")]
+    Age(#[from] AgeError),
     /// The workload failed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
@@ -221,16 +242,16 @@ pub enum CompareError {
 pub fn run(
     system: System,
     workload: &Workload,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     follow: &mut dyn Follow,
-) -> Result<Row, CompareError> {
+) -> Result<ComparisonRow, CompareError> {
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
     let outcome = executor.block_on(stack::run(&runtime, system, workload, setup, follow));
     let (mut row, cut) = outcome??;
     drop(executor);
     if let Some(cut) = cut {
-        follow.begins(system.name(), "check");
+        follow.phase_start(system.name(), "check");
         row.recovery = Some(recovery::check(cut, system, setup, follow)?);
     }
     Ok(row)

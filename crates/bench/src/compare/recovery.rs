@@ -10,13 +10,13 @@ use ordo_check::{Repair, Severity};
 use ordo_runtime::{Executor, Runtime, Time};
 use ordo_systems::{CheckOptions, MountOptions, System, ffs};
 
-use super::lost::{Changes, Lost};
+use super::lost::{Lost, NameChanges};
 use super::stack::{Cut, Store};
-use super::{CompareError, Follow, Setup};
+use super::{CompareError, ComparisonSetup, Follow};
 
 /// A check with repair of the disk, as a power cut in the middle of the run left it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Recovery {
+pub struct RecoveryTime {
     /// The time of the cut, in seconds after the start.
     pub cut_at_seconds: f64,
     /// The time of check and repair on the same disk, in seconds.
@@ -50,9 +50,9 @@ pub struct Recovery {
 pub(super) fn check(
     cut: Cut,
     system: System,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     follow: &mut dyn Follow,
-) -> Result<Recovery, CompareError> {
+) -> Result<RecoveryTime, CompareError> {
     let executor = Executor::simulated(setup.seed);
     let runtime = executor.runtime();
     runtime.cpu().set_model(setup.cpu);
@@ -93,7 +93,7 @@ pub(super) fn check(
         }
     }
     let work = report.work();
-    Ok(Recovery {
+    Ok(RecoveryTime {
         cut_at_seconds: cut.at_seconds,
         seconds,
         findings: report.counts().clone(),
@@ -115,7 +115,7 @@ async fn oldest_lost(
     runtime: &Runtime,
     disks: &[Device],
     system: System,
-    (changes, cut): (&Changes, Time),
+    (changes, cut): (&NameChanges, Time),
 ) -> Result<Option<Lost>, CompareError> {
     // A file system that no repair makes consistent is mounted all the same, since the question is what it
     // holds.

@@ -3,7 +3,7 @@
 use ordo_sba::stats::ByClass;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::Recovery;
+use super::RecoveryTime;
 use crate::workload::Phase;
 
 /// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], without those of 0. In JSON it is an
@@ -18,7 +18,7 @@ impl Writes {
         Writes(all.filter(|(_, n)| *n > 0).collect())
     }
 
-    pub(super) fn of(by: &ByClass, what: impl Fn(&ordo_sba::Counts) -> u64) -> Writes {
+    pub(super) fn of(by: &ByClass, what: impl Fn(&ordo_sba::TrafficCounts) -> u64) -> Writes {
         let all = by.iter().map(|(class, counts)| (class.key(), what(counts)));
         Writes(all.filter(|(_, n)| *n > 0).collect())
     }
@@ -80,6 +80,23 @@ pub struct LogRow {
     pub forced_checkpoints: u64,
 }
 
+/// How a system was aged before its workload. [`crate::age`] does it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct AgedRow {
+    /// The profile of its files.
+    pub profile: String,
+    /// The share of the space that was in use at the end, from 0 to 1.
+    pub utilisation: f64,
+    /// The number of times that the space was written.
+    pub overwrites: f64,
+    /// The files that were there at the end.
+    pub files: u64,
+    /// The layout score when it was full for the first time, from 0 to 1.
+    pub score_before: Option<f64>,
+    /// The layout score at the end.
+    pub score_after: Option<f64>,
+}
+
 /// What the cleaner of a log did.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct CleanerRow {
@@ -105,16 +122,18 @@ pub struct CleanerRow {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DependencyRow {
     /// Rollbacks in written images.
-    pub undone: u64,
+    #[serde(rename = "undone")]
+    pub rolled_back: u64,
     /// The most memory that dependencies have taken, in bytes.
     pub memory_peak: u64,
     /// Frees that were deferred until their prerequisites were on disk.
-    pub put_off: u64,
+    #[serde(rename = "put_off")]
+    pub deferred_frees: u64,
 }
 
 /// The results of one system under one workload. Fields are added, but never renamed.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// The system.
     pub system: String,
     /// The workload, in the form in which the command takes it.
@@ -151,12 +170,14 @@ pub struct Row {
     pub log: Option<LogRow>,
     /// What the cleaner did, if there is one.
     pub cleaner: Option<CleanerRow>,
+    /// The ageing before the workload, if there was one.
+    pub aged: Option<AgedRow>,
     /// Blocks that were written with something rolled back. Each must be written again.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyRow>,
     /// The recovery after a power cut in the middle of the run.
-    pub recovery: Option<Recovery>,
+    pub recovery: Option<RecoveryTime>,
     /// The disk model.
     pub disk: String,
     /// The processor model.
@@ -169,5 +190,5 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Rows {
     /// One row for each system and workload.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
 }

@@ -9,16 +9,17 @@ use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_sba::decoder::Image;
-use ordo_sba::{Classifier, Counts, Stats, Watch as LogWatch};
+use ordo_sba::decoder::DiskImage;
+use ordo_sba::{Classifier, Stats, TrafficCounts, Watch as LogWatch};
 use ordo_systems::{CleanerStatistics, Mounted, Statistics, System};
-use ordo_vfs::charged::Charged;
-use ordo_vfs::{AnyFs, FileSystem, FsResult};
+use ordo_vfs::cpu_cost::WithCpuCost;
+use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
 
-use super::lost::{Changes, Noted, Notes};
-use super::row::{CleanerRow, DependencyRow, LogRow, PhaseRow, Row, Writes};
-use super::{CompareError, Follow, Setup};
-use crate::workload::{Phase, Stage, Watch, Workload};
+use super::lost::{NameChanges, Noted, Notes};
+use super::row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Writes};
+use super::{CompareError, ComparisonSetup, Follow};
+use crate::age;
+use crate::workload::{Phase, PhaseListener, Workload, WorkloadStage};
 
 /// The storage of a disk. It has a volatile cache, which a power cut empties, if the disk has one.
 pub(super) enum Store {
@@ -76,12 +77,12 @@ type Disk = Rc<Tap<Modeled<Store>>>;
 /// A mounted system on a stack.
 struct OnStack {
     runtime: Runtime,
-    fs: Charged<Noted<AnyFs>>,
+    fs: WithCpuCost<Noted<AnyFs>>,
     mounted: Mounted,
 }
 
-impl Stage for OnStack {
-    type Fs = Charged<Noted<AnyFs>>;
+impl WorkloadStage for OnStack {
+    type Fs = WithCpuCost<Noted<AnyFs>>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }
@@ -112,15 +113,15 @@ pub(super) struct Cut {
     pub(super) images: Vec<RamDisk>,
     pub(super) at_seconds: f64,
     /// The changes until the cut, and its time on the run's clock.
-    pub(super) changes: Changes,
+    pub(super) changes: NameChanges,
     pub(super) at: Time,
 }
 
-impl Watch for Follower<'_> {
-    fn begins(&mut self, name: &str) {
+impl PhaseListener for Follower<'_> {
+    fn phase_start(&mut self, name: &str) {
         self.now = name.to_string();
         self.marks.push(self.rig.mark());
-        self.follow.begins(self.system, name);
+        self.follow.phase_start(self.system, name);
     }
 
     fn progress(&mut self, _name: &str, done: u64, total: u64) {
@@ -173,7 +174,7 @@ impl Counter {
 /// A disk in memory as a decoder reads it.
 struct Held<'a>(&'a RamDisk);
 
-impl Image for Held<'_> {
+impl DiskImage for Held<'_> {
     fn bytes(&self) -> u64 {
         self.0.geometry().bytes
     }
@@ -199,7 +200,7 @@ impl Rig {
     async fn new(
         runtime: &Runtime,
         rams: &[Rc<RamDisk>],
-        setup: &Setup,
+        setup: &ComparisonSetup,
     ) -> Result<Rig, CompareError> {
         let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), counters: Vec::new() };
         for (number, ram) in rams.iter().enumerate() {
@@ -229,13 +230,14 @@ pub(super) async fn run(
     runtime: &Runtime,
     system: System,
     workload: &Workload,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     follow: &mut dyn Follow,
-) -> Result<(Row, Option<Cut>), CompareError> {
+) -> Result<(ComparisonRow, Option<Cut>), CompareError> {
     let sizes = system.devices(setup.bytes_for(workload)?, setup.block_size);
     let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
     // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
+    let aged = age_first(runtime, system, &rams, setup, follow).await?;
     let rig = Rig::new(runtime, &rams, setup).await?;
     let options = setup.mount_options(rams.len());
     let mounted = system.mount(runtime, &rig.devices(), &options).await?;
@@ -243,6 +245,7 @@ pub(super) async fn run(
     let (before, cleaned) = (log.unwrap_or_default(), cleaner.unwrap_or_default());
     let (mut row, cut) =
         drive(rig, mounted.clone(), system.name(), workload, setup, follow).await?;
+    row.aged = aged;
     let cleaner = mounted.statistics().cleaner;
     row.cleaner = cleaner.map(|cleaner| cleaner_row(setup, cleaner, cleaned));
     row.log = mounted.statistics().log.map(|log| {
@@ -260,7 +263,43 @@ pub(super) async fn run(
     Ok((row, cut))
 }
 
-fn cleaner_row(setup: &Setup, now: CleanerStatistics, before: CleanerStatistics) -> CleanerRow {
+/// The directory of the files that a system is aged with: workloads have the others.
+const AGED: &[u8] = b"aged";
+
+/// Ages a system where the setup asks for it, below the disk model, so that it takes no time.
+async fn age_first(
+    runtime: &Runtime,
+    system: System,
+    rams: &[Rc<RamDisk>],
+    setup: &ComparisonSetup,
+    follow: &mut dyn Follow,
+) -> Result<Option<AgedRow>, CompareError> {
+    let Some(options) = &setup.ageing else { return Ok(None) };
+    follow.phase_start(system.name(), "ageing");
+    let disks = Device::of_each(rams);
+    let mounted = system.mount(runtime, &disks, &setup.mount_options(rams.len())).await?;
+    let fs = mounted.fs();
+    let top = fs.create(fs.root(), AGED, &NewNode::directory(0o755)).await;
+    let top =
+        top.map_err(|error| age::AgeError::FileSystem { doing: "making a directory", error })?;
+    let mut progress = |done: u64, total: u64| follow.progress(done >> 20, total >> 20);
+    let aged = age::age(fs, top.ino, options, &mut progress).await?;
+    mounted.unmount().await.map_err(CompareError::Unmount)?;
+    Ok(Some(AgedRow {
+        profile: options.profile.name.clone(),
+        utilisation: aged.utilisation,
+        overwrites: options.overwrites,
+        files: aged.files,
+        score_before: aged.fresh.score(),
+        score_after: aged.aged.score(),
+    }))
+}
+
+fn cleaner_row(
+    setup: &ComparisonSetup,
+    now: CleanerStatistics,
+    before: CleanerStatistics,
+) -> CleanerRow {
     let counts = now.counts.since(before.counts);
     CleanerRow {
         policy: setup.cleaning.policy.name(),
@@ -280,9 +319,9 @@ async fn drive(
     mounted: Mounted,
     system: &'static str,
     workload: &Workload,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     follow: &mut dyn Follow,
-) -> Result<(Row, Option<Cut>), CompareError> {
+) -> Result<(ComparisonRow, Option<Cut>), CompareError> {
     let runtime = &rig.runtime.clone();
     mounted.fs().sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
@@ -294,16 +333,16 @@ async fn drive(
     }
     let before = rig.mark();
     let start = before.seconds;
-    let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(Changes::default)));
+    let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(NameChanges::default)));
     let fs = Noted::new(mounted.fs().clone(), runtime.clone(), notes.clone());
-    let fs = Charged::calls_only(fs, runtime.clone());
+    let fs = WithCpuCost::calls_only(fs, runtime.clone());
     let mut stage = OnStack { runtime: runtime.clone(), fs, mounted };
     let mut watch = Follower {
         system,
         follow,
         rig,
         marks: Vec::new(),
-        phase: setup.recovery.then(|| workload.middle()),
+        phase: setup.recovery.then(|| workload.crash_phase()),
         now: String::new(),
         seed: setup.seed,
         notes,
@@ -335,7 +374,7 @@ struct Mark {
 impl Mark {
     fn now(runtime: &Runtime, disks: &[Disk], counters: &[Counter]) -> Mark {
         let stats: Vec<_> = counters.iter().map(Counter::finish).collect();
-        let sum = |of: fn(&Counts) -> u64| {
+        let sum = |of: fn(&TrafficCounts) -> u64| {
             let parts: Vec<_> = stats.iter().map(|s| Writes::of(&s.writes, of)).collect();
             let mut all = Writes::default();
             for class in ordo_sba::Class::ALL {
@@ -377,14 +416,14 @@ fn phase_row(phase: Phase, marks: &[Mark]) -> PhaseRow {
 fn row(
     system: &str,
     workload: &Workload,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     phases: Vec<PhaseRow>,
     before: Mark,
     after: Mark,
     kept: Statistics,
-) -> Row {
+) -> ComparisonRow {
     let since = |what: fn(&DiskStats) -> u64| after.sum(what) - before.sum(what);
-    Row {
+    ComparisonRow {
         system: system.to_string(),
         workload: workload.to_string(),
         app_seconds: phases.iter().map(|p| p.phase.seconds()).sum(),
@@ -401,13 +440,14 @@ fn row(
         bytes_written_by_kind: after.bytes.since(&before.bytes),
         log: None,
         cleaner: None,
+        aged: None,
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
         rewritten: kept.rewritten,
         dependencies: kept.dependencies.map(|d| DependencyRow {
-            undone: d.rolled_back,
+            rolled_back: d.rolled_back,
             memory_peak: d.memory_peak,
-            put_off: d.put_off,
+            deferred_frees: d.deferred_frees,
         }),
         recovery: None,
         disk: setup.disk.name.to_string(),

@@ -4,18 +4,18 @@ use ordo_vfs::{FileType, RenameMode, SetAttr, SetTime, Timestamp, XattrMode, fla
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::op::{Name, Object, Op};
+use super::op::{OracleName, OracleObject, OracleOp};
 use super::run::World;
-use super::{OracleConfig, Rules};
+use super::{OracleConfig, OracleRules};
 
 /// A generator of operations that fit the state of a run.
 pub(super) struct Generator {
     rng: Pcg64Mcg,
-    rules: Rules,
+    rules: OracleRules,
     /// Sizes and offsets at which the layout changes: fragments, blocks, levels of indirection.
     edges: Vec<u64>,
     write_max: usize,
-    names: Vec<Name>,
+    names: Vec<OracleName>,
 }
 
 /// The relative frequency of each kind of operation.
@@ -99,13 +99,13 @@ impl Generator {
     }
 
     /// A name; now and then one that no directory accepts.
-    fn name(&mut self) -> Name {
+    fn name(&mut self) -> OracleName {
         match self.rng.random_range(0..120) {
-            0 => Name(b".".to_vec()),
-            1 => Name(b"..".to_vec()),
-            2 => Name(Vec::new()),
-            3 => Name(vec![b'y'; 256]),
-            4 => Name(b"a/b".to_vec()),
+            0 => OracleName(b".".to_vec()),
+            1 => OracleName(b"..".to_vec()),
+            2 => OracleName(Vec::new()),
+            3 => OracleName(vec![b'y'; 256]),
+            4 => OracleName(b"a/b".to_vec()),
             _ => {
                 let i = self.rng.random_range(0..self.names.len());
                 self.names[i].clone()
@@ -114,7 +114,7 @@ impl Generator {
     }
 
     /// A directory; now and then another object.
-    fn directory(&mut self, world: &World) -> Object {
+    fn directory(&mut self, world: &World) -> OracleObject {
         if self.chance(40) {
             return self.any(world);
         }
@@ -122,13 +122,13 @@ impl Generator {
         self.pick(&all)
     }
 
-    fn any(&mut self, world: &World) -> Object {
+    fn any(&mut self, world: &World) -> OracleObject {
         let all = world.objects();
         self.pick(&all)
     }
 
     /// A regular file; now and then another object.
-    fn file(&mut self, world: &World) -> Object {
+    fn file(&mut self, world: &World) -> OracleObject {
         let all = world.of_type(FileType::Regular);
         if all.is_empty() || self.chance(40) { self.any(world) } else { self.pick(&all) }
     }
@@ -163,7 +163,7 @@ impl Generator {
         }
     }
 
-    pub(super) fn next(&mut self, world: &World) -> Op {
+    pub(super) fn next(&mut self, world: &World) -> OracleOp {
         let total: u32 = WEIGHTS.iter().map(|(w, _)| w).sum();
         loop {
             let mut at = self.rng.random_range(0..total);
@@ -182,7 +182,7 @@ impl Generator {
         }
     }
 
-    fn of_kind(&mut self, kind: Kind, world: &World) -> Option<Op> {
+    fn of_kind(&mut self, kind: Kind, world: &World) -> Option<OracleOp> {
         Some(match kind {
             Kind::MakeFile => self.make(FileType::Regular, world),
             Kind::MakeDirectory => self.make(FileType::Directory, world),
@@ -197,36 +197,37 @@ impl Generator {
             }
             Kind::Link => {
                 let object = if self.chance(10) { self.any(world) } else { self.file(world) };
-                Op::Link { object, dir: self.directory(world), name: self.name() }
+                OracleOp::Link { object, dir: self.directory(world), name: self.name() }
             }
-            Kind::Unlink => Op::Unlink { dir: self.directory(world), name: self.name() },
-            Kind::Rmdir => Op::Rmdir { dir: self.directory(world), name: self.name() },
+            Kind::Unlink => OracleOp::Unlink { dir: self.directory(world), name: self.name() },
+            Kind::Rmdir => OracleOp::Rmdir { dir: self.directory(world), name: self.name() },
             Kind::Rename => self.rename(world),
-            Kind::Lookup => Op::Lookup { dir: self.directory(world), name: self.name() },
-            Kind::Open => Op::Open { object: self.any(world) },
+            Kind::Lookup => OracleOp::Lookup { dir: self.directory(world), name: self.name() },
+            Kind::Open => OracleOp::Open { object: self.any(world) },
             Kind::Close => {
                 let open = world.open_objects();
                 if open.is_empty() {
                     return None;
                 }
-                Op::Close { object: self.pick(&open) }
+                OracleOp::Close { object: self.pick(&open) }
             }
-            Kind::GetAttr => Op::GetAttr { object: self.any(world) },
+            Kind::GetAttr => OracleOp::GetAttr { object: self.any(world) },
             Kind::SetAttr => self.set_attr(world)?,
             Kind::SetSize => {
                 let set = SetAttr { size: Some(self.place()), ..SetAttr::default() };
-                Op::SetAttr { object: self.file(world), set }
+                OracleOp::SetAttr { object: self.file(world), set }
             }
-            Kind::ReadLink => Op::ReadLink { object: self.any(world) },
+            Kind::ReadLink => OracleOp::ReadLink { object: self.any(world) },
             Kind::Read => {
                 let len = self.rng.random_range(0..self.write_max * 2);
-                Op::Read { object: self.file(world), offset: self.place(), len }
+                OracleOp::Read { object: self.file(world), offset: self.place(), len }
             }
             Kind::Write => self.write(world),
-            Kind::List => Op::List { dir: self.directory(world) },
-            Kind::ListFirst => {
-                Op::ListFirst { dir: self.directory(world), count: self.rng.random_range(1..8) }
-            }
+            Kind::List => OracleOp::List { dir: self.directory(world) },
+            Kind::ListFirst => OracleOp::ListFirst {
+                dir: self.directory(world),
+                count: self.rng.random_range(1..8),
+            },
             Kind::ListOn => {
                 let listings = world.listings();
                 if listings.is_empty() {
@@ -234,22 +235,22 @@ impl Generator {
                 }
                 let listing = self.pick(&listings);
                 let some = self.chance(2);
-                Op::ListOn { listing, count: some.then(|| self.rng.random_range(1..8)) }
+                OracleOp::ListOn { listing, count: some.then(|| self.rng.random_range(1..8)) }
             }
-            Kind::Fsync => Op::Fsync { object: self.any(world) },
+            Kind::Fsync => OracleOp::Fsync { object: self.any(world) },
             Kind::Sync => {
                 if self.chance(2) {
-                    Op::Sync
+                    OracleOp::Sync
                 } else {
-                    Op::StatFs
+                    OracleOp::StatFs
                 }
             }
             Kind::Xattr => self.xattr(world)?,
-            Kind::Remount => Op::Remount,
+            Kind::Remount => OracleOp::Remount,
         })
     }
 
-    fn make(&mut self, file_type: FileType, world: &World) -> Op {
+    fn make(&mut self, file_type: FileType, world: &World) -> OracleOp {
         let target = if file_type == FileType::Symlink {
             // UFS2 keeps targets of less than 120 bytes in the inode.
             let lengths = [
@@ -266,12 +267,12 @@ impl Generator {
                 self.rules.symlink_max + 1,
                 0,
             ];
-            Name(vec![b't'; self.pick(&lengths)])
+            OracleName(vec![b't'; self.pick(&lengths)])
         } else {
-            Name(Vec::new())
+            OracleName(Vec::new())
         };
         let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
-        Op::Make {
+        OracleOp::Make {
             dir: self.directory(world),
             name: self.name(),
             file_type,
@@ -282,7 +283,7 @@ impl Generator {
         }
     }
 
-    fn rename(&mut self, world: &World) -> Op {
+    fn rename(&mut self, world: &World) -> OracleOp {
         let from_dir = self.directory(world);
         let to_dir = if self.chance(3) { from_dir } else { self.directory(world) };
         let mode = match self.rng.random_range(0..8) {
@@ -290,10 +291,10 @@ impl Generator {
             1 => RenameMode::Exchange,
             _ => RenameMode::Replace,
         };
-        Op::Rename { from_dir, from: self.name(), to_dir, to: self.name(), mode }
+        OracleOp::Rename { from_dir, from: self.name(), to_dir, to: self.name(), mode }
     }
 
-    fn write(&mut self, world: &World) -> Op {
+    fn write(&mut self, world: &World) -> OracleOp {
         let object = self.file(world);
         // Half of the writes append.
         let offset = match world.size(object) {
@@ -306,10 +307,10 @@ impl Generator {
             _ => (self.place() as usize).min(self.write_max),
         };
         let fill = if self.chance(8) { 0 } else { self.rng.random_range(1..u64::MAX) };
-        Op::Write { object, offset, len, fill }
+        OracleOp::Write { object, offset, len, fill }
     }
 
-    fn set_attr(&mut self, world: &World) -> Option<Op> {
+    fn set_attr(&mut self, world: &World) -> Option<OracleOp> {
         let object = self.any(world);
         let is_link = world.file_type(object) == Some(FileType::Symlink);
         let mut set = SetAttr::default();
@@ -341,10 +342,10 @@ impl Generator {
             ];
             set.flags = Some(self.pick(&all));
         }
-        (set != SetAttr::default()).then_some(Op::SetAttr { object, set })
+        (set != SetAttr::default()).then_some(OracleOp::SetAttr { object, set })
     }
 
-    fn xattr(&mut self, world: &World) -> Option<Op> {
+    fn xattr(&mut self, world: &World) -> Option<OracleOp> {
         let object = self.any(world);
         let file_type = world.file_type(object)?;
         if !self.rules.xattr_types.contains(&file_type) {
@@ -356,25 +357,25 @@ impl Generator {
         }
         let space = self.pick(&spaces);
         let rest = self.pick(&["a", "b", "cc", "long-name-of-an-attribute", ""]);
-        let name = Name([space.as_bytes(), rest.as_bytes()].concat());
+        let name = OracleName([space.as_bytes(), rest.as_bytes()].concat());
         let mode =
             self.pick(&[XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace]);
         let lengths = [0, 1, 7, 8, 100, 1000, self.rules.xattr_value_max];
         let len = self.pick(&lengths).max(self.rules.xattr_value_min);
         Some(match self.rng.random_range(0..10) {
             0..=4 => {
-                let value = Name(super::op::filling(self.rng.random_range(1..1000), len));
-                Op::SetXattr { object, name, value, mode }
+                let value = OracleName(super::op::filling(self.rng.random_range(1..1000), len));
+                OracleOp::SetXattr { object, name, value, mode }
             }
-            5 | 6 => Op::RemoveXattr { object, name },
-            7 | 8 => Op::GetXattr { object, name },
-            _ => Op::ListXattrs { object },
+            5 | 6 => OracleOp::RemoveXattr { object, name },
+            7 | 8 => OracleOp::GetXattr { object, name },
+            _ => OracleOp::ListXattrs { object },
         })
     }
 }
 
 /// The `i`-th name of a run: most are short, some fill a directory block.
-fn name(i: usize, rng: &mut Pcg64Mcg) -> Name {
+fn name(i: usize, rng: &mut Pcg64Mcg) -> OracleName {
     let len = match i % 6 {
         0..=3 => rng.random_range(1..9),
         4 => rng.random_range(9..120),
@@ -382,5 +383,5 @@ fn name(i: usize, rng: &mut Pcg64Mcg) -> Name {
     };
     let mut name = format!("{i:x}").into_bytes();
     name.resize(len.max(name.len()), b'a' + (i % 26) as u8);
-    Name(name)
+    OracleName(name)
 }

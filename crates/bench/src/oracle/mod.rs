@@ -1,13 +1,13 @@
 //! Random operations on a file system and on the reference model, with every answer compared.
 //!
-//! [`check`] makes a fresh [`Subject`], does a seeded sequence of operations on it and on
+//! [`check`] makes a fresh [`OracleSubject`], does a seeded sequence of operations on it and on
 //! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings
 //! (whole, and with pauses while entries come and go) and extended attributes. Now and then, and at the end, it
 //! compares everything. It shrinks a difference: operations are left out as long as a difference stays, and the
 //! others are printed with the seed and the step.
 //!
 //! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of directories,
-//! and everything that [`Rules`] leave out. A subject that reports that it has no space must have changed
+//! and everything that [`OracleRules`] leave out. A subject that reports that it has no space must have changed
 //! nothing, and must not report it where another error applies; a write may then be short.
 
 mod generate;
@@ -26,12 +26,12 @@ use ordo_vfs::model::ModelConfig;
 use ordo_vfs::{Errno, FileSystem, FileType, FsResult, Timestamp};
 
 use generate::Generator;
-pub use op::{Name, Object, Op};
+pub use op::{OracleName, OracleObject, OracleOp};
 use run::Runner;
 
 /// A file system under test, freshly made and empty.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait Subject {
+pub trait OracleSubject {
     /// The type of the file system.
     type Fs: FileSystem;
 
@@ -62,7 +62,7 @@ pub trait Subject {
 
 /// The abilities of a subject that are tried, and the answers that are compared.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct OracleRules {
     /// The types of special files to create.
     pub special_types: Vec<FileType>,
     /// Whether owners can be set.
@@ -96,10 +96,10 @@ pub struct Rules {
     pub may_fill: bool,
 }
 
-impl Rules {
+impl OracleRules {
     /// The rules for everything that UFS2 has.
-    pub fn ufs2() -> Rules {
-        Rules {
+    pub fn ufs2() -> OracleRules {
+        OracleRules {
             special_types: vec![
                 FileType::Fifo,
                 FileType::Socket,
@@ -130,8 +130,8 @@ impl Rules {
 
     /// The rules for a directory of a Linux host: see [`HostDir`](ordo_vfs::host::HostDir). The kernel's clock
     /// ticks, so timestamps lie up to 20 ms before their operation.
-    pub fn linux(privileged: bool) -> Rules {
-        Rules {
+    pub fn linux(privileged: bool) -> OracleRules {
+        OracleRules {
             special_types: vec![FileType::Fifo, FileType::Socket],
             owners: privileged,
             symlink_max: 4095,
@@ -176,7 +176,7 @@ pub struct OracleConfig {
     /// The options of the model.
     pub model: ModelConfig,
     /// The rules.
-    pub rules: Rules,
+    pub rules: OracleRules,
 }
 
 impl OracleConfig {
@@ -193,14 +193,14 @@ impl OracleConfig {
             verify_every: 500,
             shrink_runs: 400,
             model: ModelConfig::ufs2(block_size),
-            rules: Rules::ufs2(),
+            rules: OracleRules::ufs2(),
         }
     }
 }
 
 /// The counters of a run without a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct OracleReport {
     /// Operations that were done.
     pub steps: usize,
     /// Operations that succeeded.
@@ -215,7 +215,7 @@ pub struct Report {
 
 /// A difference, after shrinking.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct OracleFailure {
     /// The run's seed.
     pub seed: u64,
     /// The step of the original run at which it appeared.
@@ -225,10 +225,10 @@ pub struct Failure {
     /// The difference that the remaining operations show.
     pub what: String,
     /// The remaining operations, each with its step.
-    pub ops: Vec<(usize, Op)>,
+    pub ops: Vec<(usize, OracleOp)>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for OracleFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, step {}: {}", self.seed, self.step, self.original)?;
         writeln!(f, "{} operations show: {}", self.ops.len(), self.what)?;
@@ -239,7 +239,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for OracleFailure {}
 
 /// The failure of a run.
 struct Stopped {
@@ -252,11 +252,11 @@ struct Stopped {
 ///
 /// # Errors
 /// The first difference, after shrinking. A panic or a deadlock of the subject counts as one.
-pub fn check<S: Subject>(
+pub fn check<S: OracleSubject>(
     config: &OracleConfig,
     fresh: impl AsyncFn(Runtime) -> FsResult<S>,
-) -> Result<Report, Box<Failure>> {
-    let ops: Rc<RefCell<Vec<(usize, Op)>>> = Rc::default();
+) -> Result<OracleReport, Box<OracleFailure>> {
+    let ops: Rc<RefCell<Vec<(usize, OracleOp)>>> = Rc::default();
     let recorded = ops.clone();
     let stopped = match attempt(config, async |rt: Runtime| {
         let mut runner = start(config, &fresh, rt).await?;
@@ -274,7 +274,7 @@ pub fn check<S: Subject>(
     };
     let all = ops.take();
     let mut what = stopped.what.clone();
-    let still_fails = |ops: &[(usize, Op)]| {
+    let still_fails = |ops: &[(usize, OracleOp)]| {
         attempt(config, async |rt: Runtime| replay(config, &fresh, rt, ops).await)
             .err()
             .map(|stopped| what = stopped.what)
@@ -285,10 +285,10 @@ pub fn check<S: Subject>(
     let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
     let what = last.err().map_or(what, |stopped| stopped.what);
     let Stopped { step, what: original } = stopped;
-    Err(Box::new(Failure { seed: config.seed, step, original, what, ops }))
+    Err(Box::new(OracleFailure { seed: config.seed, step, original, what, ops }))
 }
 
-async fn start<'c, S: Subject>(
+async fn start<'c, S: OracleSubject>(
     config: &'c OracleConfig,
     fresh: &impl AsyncFn(Runtime) -> FsResult<S>,
     rt: Runtime,
@@ -299,10 +299,10 @@ async fn start<'c, S: Subject>(
     Ok(Runner::new(subject, config))
 }
 
-async fn one_step<S: Subject>(
+async fn one_step<S: OracleSubject>(
     runner: &mut Runner<'_, S>,
     step: usize,
-    op: &Op,
+    op: &OracleOp,
     verify: bool,
 ) -> Result<(), Stopped> {
     let mut result = runner.step(step, op).await.map_err(|what| format!("{op:?}: {what}"));
@@ -312,12 +312,12 @@ async fn one_step<S: Subject>(
     result.map_err(|what| Stopped { step, what })
 }
 
-async fn replay<S: Subject>(
+async fn replay<S: OracleSubject>(
     config: &OracleConfig,
     fresh: &impl AsyncFn(Runtime) -> FsResult<S>,
     rt: Runtime,
-    ops: &[(usize, Op)],
-) -> Result<Report, Stopped> {
+    ops: &[(usize, OracleOp)],
+) -> Result<OracleReport, Stopped> {
     let mut runner = start(config, fresh, rt).await?;
     for (i, (step, op)) in ops.iter().enumerate() {
         let verify = (i + 1) % config.verify_every == 0 || i + 1 == ops.len();
@@ -329,8 +329,8 @@ async fn replay<S: Subject>(
 /// Runs on a fresh executor; a panic or a deadlock is an error like any other.
 fn attempt(
     config: &OracleConfig,
-    run: impl AsyncFnOnce(Runtime) -> Result<Report, Stopped>,
-) -> Result<Report, Stopped> {
+    run: impl AsyncFnOnce(Runtime) -> Result<OracleReport, Stopped>,
+) -> Result<OracleReport, Stopped> {
     let executor = Executor::simulated(config.seed);
     let runtime = executor.runtime();
     let outcome = catch_unwind(AssertUnwindSafe(|| executor.block_on(run(runtime))));

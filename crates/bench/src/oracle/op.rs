@@ -8,9 +8,9 @@ use ordo_vfs::{
 
 /// An inode of the run. 0 is the root; any other has the number of the step that created it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Object(pub usize);
+pub struct OracleObject(pub usize);
 
-impl fmt::Debug for Object {
+impl fmt::Debug for OracleObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.0)
     }
@@ -18,9 +18,9 @@ impl fmt::Debug for Object {
 
 /// A name, which is printed in a short form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(pub Vec<u8>);
+pub struct OracleName(pub Vec<u8>);
 
-impl fmt::Debug for Name {
+impl fmt::Debug for OracleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy(&self.0);
         match self.0.len() {
@@ -33,75 +33,75 @@ impl fmt::Debug for Name {
 /// One operation. The fields are the arguments of [`FileSystem`].
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are FileSystem's arguments")]
-pub enum Op {
+pub enum OracleOp {
     Lookup {
-        dir: Object,
-        name: Name,
+        dir: OracleObject,
+        name: OracleName,
     },
     Make {
-        dir: Object,
-        name: Name,
+        dir: OracleObject,
+        name: OracleName,
         file_type: FileType,
         permissions: u16,
         owner: u32,
         rdev: u64,
-        target: Name,
+        target: OracleName,
     },
     Link {
-        object: Object,
-        dir: Object,
-        name: Name,
+        object: OracleObject,
+        dir: OracleObject,
+        name: OracleName,
     },
     Unlink {
-        dir: Object,
-        name: Name,
+        dir: OracleObject,
+        name: OracleName,
     },
     Rmdir {
-        dir: Object,
-        name: Name,
+        dir: OracleObject,
+        name: OracleName,
     },
     Rename {
-        from_dir: Object,
-        from: Name,
-        to_dir: Object,
-        to: Name,
+        from_dir: OracleObject,
+        from: OracleName,
+        to_dir: OracleObject,
+        to: OracleName,
         mode: RenameMode,
     },
     Open {
-        object: Object,
+        object: OracleObject,
     },
     Close {
-        object: Object,
+        object: OracleObject,
     },
     GetAttr {
-        object: Object,
+        object: OracleObject,
     },
     SetAttr {
-        object: Object,
+        object: OracleObject,
         set: SetAttr,
     },
     ReadLink {
-        object: Object,
+        object: OracleObject,
     },
     Read {
-        object: Object,
+        object: OracleObject,
         offset: u64,
         len: usize,
     },
     /// Writes `len` bytes that are generated from `fill`, or zeros where it is 0.
     Write {
-        object: Object,
+        object: OracleObject,
         offset: u64,
         len: usize,
         fill: u64,
     },
     /// Lists the whole directory.
     List {
-        dir: Object,
+        dir: OracleObject,
     },
     /// Lists `count` entries, and keeps the cookie.
     ListFirst {
-        dir: Object,
+        dir: OracleObject,
         count: usize,
     },
     /// Continues the listing of step `listing`: `count` entries more, or to the end.
@@ -110,26 +110,26 @@ pub enum Op {
         count: Option<usize>,
     },
     Fsync {
-        object: Object,
+        object: OracleObject,
     },
     Sync,
     StatFs,
     GetXattr {
-        object: Object,
-        name: Name,
+        object: OracleObject,
+        name: OracleName,
     },
     SetXattr {
-        object: Object,
-        name: Name,
-        value: Name,
+        object: OracleObject,
+        name: OracleName,
+        value: OracleName,
         mode: XattrMode,
     },
     ListXattrs {
-        object: Object,
+        object: OracleObject,
     },
     RemoveXattr {
-        object: Object,
-        name: Name,
+        object: OracleObject,
+        name: OracleName,
     },
     /// Closes everything, unmounts and mounts again.
     Remount,
@@ -174,12 +174,12 @@ pub(super) fn filling(fill: u64, len: usize) -> Vec<u8> {
 /// remounts.
 pub(super) async fn apply<F: FileSystem>(
     fs: &F,
-    op: &Op,
-    ino: &dyn Fn(Object) -> Ino,
+    op: &OracleOp,
+    ino: &dyn Fn(OracleObject) -> Ino,
 ) -> Result<Outcome, FsError> {
     match op {
-        Op::Lookup { dir, name } => fs.lookup(ino(*dir), &name.0).await.map(Outcome::Attr),
-        Op::Make { dir, name, file_type, permissions, owner, rdev, target } => {
+        OracleOp::Lookup { dir, name } => fs.lookup(ino(*dir), &name.0).await.map(Outcome::Attr),
+        OracleOp::Make { dir, name, file_type, permissions, owner, rdev, target } => {
             let new = NewNode {
                 file_type: *file_type,
                 permissions: *permissions,
@@ -188,50 +188,54 @@ pub(super) async fn apply<F: FileSystem>(
                 rdev: *rdev,
                 target: &target.0,
             };
-            fs.make(ino(*dir), &name.0, &new).await.map(Outcome::Attr)
+            fs.create(ino(*dir), &name.0, &new).await.map(Outcome::Attr)
         }
-        Op::Link { object, dir, name } => {
+        OracleOp::Link { object, dir, name } => {
             fs.link(ino(*object), ino(*dir), &name.0).await.map(Outcome::Attr)
         }
-        Op::Unlink { dir, name } => nothing(fs.unlink(ino(*dir), &name.0).await),
-        Op::Rmdir { dir, name } => nothing(fs.rmdir(ino(*dir), &name.0).await),
-        Op::Rename { from_dir, from, to_dir, to, mode } => {
+        OracleOp::Unlink { dir, name } => nothing(fs.unlink(ino(*dir), &name.0).await),
+        OracleOp::Rmdir { dir, name } => nothing(fs.rmdir(ino(*dir), &name.0).await),
+        OracleOp::Rename { from_dir, from, to_dir, to, mode } => {
             nothing(fs.rename(ino(*from_dir), &from.0, ino(*to_dir), &to.0, *mode).await)
         }
-        Op::Open { object } => nothing(fs.open(ino(*object)).await),
-        Op::Close { object } => nothing(fs.close(ino(*object)).await),
-        Op::GetAttr { object } => fs.getattr(ino(*object)).await.map(Outcome::Attr),
-        Op::SetAttr { object, set } => fs.setattr(ino(*object), set).await.map(Outcome::Attr),
-        Op::ReadLink { object } => fs.readlink(ino(*object)).await.map(Outcome::Bytes),
-        Op::Read { object, offset, len } => {
+        OracleOp::Open { object } => nothing(fs.open(ino(*object)).await),
+        OracleOp::Close { object } => nothing(fs.close(ino(*object)).await),
+        OracleOp::GetAttr { object } => fs.getattr(ino(*object)).await.map(Outcome::Attr),
+        OracleOp::SetAttr { object, set } => fs.setattr(ino(*object), set).await.map(Outcome::Attr),
+        OracleOp::ReadLink { object } => fs.readlink(ino(*object)).await.map(Outcome::Bytes),
+        OracleOp::Read { object, offset, len } => {
             let mut buf = vec![0xee; *len];
             let n = fs.read(ino(*object), *offset, &mut buf).await?;
             buf.truncate(n);
             Ok(Outcome::Bytes(buf))
         }
-        Op::Write { object, offset, len, fill } => {
+        OracleOp::Write { object, offset, len, fill } => {
             let data = filling(*fill, *len);
             fs.write(ino(*object), *offset, &data).await.map(Outcome::Count)
         }
-        Op::List { dir } => list(fs, ino(*dir), Cookie::START, None).await.map(|(mut e, _)| {
-            e.sort_by(|a, b| a.name.cmp(&b.name));
-            Outcome::Entries(e)
-        }),
-        Op::Fsync { object } => nothing(fs.fsync(ino(*object)).await),
-        Op::Sync => nothing(fs.sync().await),
-        Op::StatFs => fs.statfs().await.map(|s| Outcome::Count(s.name_max as usize)),
-        Op::GetXattr { object, name } => {
+        OracleOp::List { dir } => {
+            list(fs, ino(*dir), Cookie::START, None).await.map(|(mut e, _)| {
+                e.sort_by(|a, b| a.name.cmp(&b.name));
+                Outcome::Entries(e)
+            })
+        }
+        OracleOp::Fsync { object } => nothing(fs.fsync(ino(*object)).await),
+        OracleOp::Sync => nothing(fs.sync().await),
+        OracleOp::StatFs => fs.statfs().await.map(|s| Outcome::Count(s.name_max as usize)),
+        OracleOp::GetXattr { object, name } => {
             fs.getxattr(ino(*object), &name.0).await.map(Outcome::Bytes)
         }
-        Op::SetXattr { object, name, value, mode } => {
+        OracleOp::SetXattr { object, name, value, mode } => {
             nothing(fs.setxattr(ino(*object), &name.0, &value.0, *mode).await)
         }
-        Op::ListXattrs { object } => fs.listxattr(ino(*object)).await.map(|mut names| {
+        OracleOp::ListXattrs { object } => fs.listxattr(ino(*object)).await.map(|mut names| {
             names.sort_unstable();
             Outcome::Names(names)
         }),
-        Op::RemoveXattr { object, name } => nothing(fs.removexattr(ino(*object), &name.0).await),
-        Op::ListFirst { .. } | Op::ListOn { .. } | Op::Remount => {
+        OracleOp::RemoveXattr { object, name } => {
+            nothing(fs.removexattr(ino(*object), &name.0).await)
+        }
+        OracleOp::ListFirst { .. } | OracleOp::ListOn { .. } | OracleOp::Remount => {
             unreachable!("the runner does these itself")
         }
     }
@@ -260,42 +264,46 @@ pub(super) async fn list<F: FileSystem>(
     Ok((entries, next))
 }
 
-impl Op {
+impl OracleOp {
     /// The objects on which it works.
-    pub(super) fn objects(&self) -> Vec<Object> {
+    pub(super) fn objects(&self) -> Vec<OracleObject> {
         match self {
-            Op::Lookup { dir, .. }
-            | Op::Make { dir, .. }
-            | Op::Unlink { dir, .. }
-            | Op::Rmdir { dir, .. }
-            | Op::List { dir }
-            | Op::ListFirst { dir, .. } => vec![*dir],
-            Op::Link { object, dir, .. } => vec![*object, *dir],
-            Op::Rename { from_dir, to_dir, .. } => vec![*from_dir, *to_dir],
-            Op::Open { object }
-            | Op::Close { object }
-            | Op::GetAttr { object }
-            | Op::SetAttr { object, .. }
-            | Op::ReadLink { object }
-            | Op::Read { object, .. }
-            | Op::Write { object, .. }
-            | Op::Fsync { object }
-            | Op::GetXattr { object, .. }
-            | Op::SetXattr { object, .. }
-            | Op::ListXattrs { object }
-            | Op::RemoveXattr { object, .. } => vec![*object],
-            Op::ListOn { .. } | Op::Sync | Op::StatFs | Op::Remount => Vec::new(),
+            OracleOp::Lookup { dir, .. }
+            | OracleOp::Make { dir, .. }
+            | OracleOp::Unlink { dir, .. }
+            | OracleOp::Rmdir { dir, .. }
+            | OracleOp::List { dir }
+            | OracleOp::ListFirst { dir, .. } => vec![*dir],
+            OracleOp::Link { object, dir, .. } => vec![*object, *dir],
+            OracleOp::Rename { from_dir, to_dir, .. } => vec![*from_dir, *to_dir],
+            OracleOp::Open { object }
+            | OracleOp::Close { object }
+            | OracleOp::GetAttr { object }
+            | OracleOp::SetAttr { object, .. }
+            | OracleOp::ReadLink { object }
+            | OracleOp::Read { object, .. }
+            | OracleOp::Write { object, .. }
+            | OracleOp::Fsync { object }
+            | OracleOp::GetXattr { object, .. }
+            | OracleOp::SetXattr { object, .. }
+            | OracleOp::ListXattrs { object }
+            | OracleOp::RemoveXattr { object, .. } => vec![*object],
+            OracleOp::ListOn { .. } | OracleOp::Sync | OracleOp::StatFs | OracleOp::Remount => {
+                Vec::new()
+            }
         }
     }
 
     /// The entries that it changes when it succeeds.
-    pub(super) fn entries(&self) -> Vec<(Object, &Name)> {
+    pub(super) fn entries(&self) -> Vec<(OracleObject, &OracleName)> {
         match self {
-            Op::Make { dir, name, .. }
-            | Op::Link { dir, name, .. }
-            | Op::Unlink { dir, name }
-            | Op::Rmdir { dir, name } => vec![(*dir, name)],
-            Op::Rename { from_dir, from, to_dir, to, .. } => vec![(*from_dir, from), (*to_dir, to)],
+            OracleOp::Make { dir, name, .. }
+            | OracleOp::Link { dir, name, .. }
+            | OracleOp::Unlink { dir, name }
+            | OracleOp::Rmdir { dir, name } => vec![(*dir, name)],
+            OracleOp::Rename { from_dir, from, to_dir, to, .. } => {
+                vec![(*from_dir, from), (*to_dir, to)]
+            }
             _ => Vec::new(),
         }
     }

@@ -5,10 +5,10 @@ use std::fmt::Debug;
 
 use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FileType, FsError, Timestamp};
 
-use super::op::{Listed, Name, Object, Op, Outcome, apply, list};
+use super::op::{Listed, OracleName, OracleObject, OracleOp, Outcome, apply, list};
 pub(super) use super::world::World;
 use super::world::{Listing, ready, step_of};
-use super::{OracleConfig, Report, Subject};
+use super::{OracleConfig, OracleReport, OracleSubject};
 
 /// The size up to which files are compared whole. Larger ones are compared around the places that were written.
 const WHOLE_MAX: u64 = 256 * 1024;
@@ -23,31 +23,31 @@ pub(super) struct Runner<'c, S> {
     config: &'c OracleConfig,
     /// The beginning and end of each step on the subject's clock.
     windows: BTreeMap<usize, (Timestamp, Timestamp)>,
-    pub(super) report: Report,
+    pub(super) report: OracleReport,
 }
 
-impl<'c, S: Subject> Runner<'c, S> {
+impl<'c, S: OracleSubject> Runner<'c, S> {
     pub(super) fn new(subject: S, config: &'c OracleConfig) -> Runner<'c, S> {
         let world = World::new(config.model.clone(), subject.fs().root());
-        Runner { subject, world, config, windows: BTreeMap::new(), report: Report::default() }
+        Runner { subject, world, config, windows: BTreeMap::new(), report: OracleReport::default() }
     }
 
     /// Does one operation. The error describes a difference. An operation on an object that is gone is skipped.
-    pub(super) async fn step(&mut self, step: usize, op: &Op) -> Result<(), String> {
+    pub(super) async fn step(&mut self, step: usize, op: &OracleOp) -> Result<(), String> {
         if op.objects().iter().any(|o| self.world.get(*o).is_none()) {
             return Ok(());
         }
         // While a failure is shrunk, the open may have been left out.
-        if matches!(op, Op::Close { object } if self.world.get(*object).is_some_and(|t| t.opens == 0))
+        if matches!(op, OracleOp::Close { object } if self.world.get(*object).is_some_and(|t| t.opens == 0))
         {
             return Ok(());
         }
         self.world.begin(step);
         self.report.steps += 1;
         match op {
-            Op::ListFirst { dir, count } => return self.list_first(step, *dir, *count).await,
-            Op::ListOn { listing, count } => return self.list_on(*listing, *count).await,
-            Op::Remount => return self.remount().await,
+            OracleOp::ListFirst { dir, count } => return self.list_first(step, *dir, *count).await,
+            OracleOp::ListOn { listing, count } => return self.list_on(*listing, *count).await,
+            OracleOp::Remount => return self.remount().await,
             _ => {}
         }
         let before = self.subject.now();
@@ -62,7 +62,7 @@ impl<'c, S: Subject> Runner<'c, S> {
             if matches!(&given, Err(e) if e.errno == Errno::NoSpace) {
                 return self.had_no_room(&op).await;
             }
-            if let (Op::Write { len, .. }, Ok(Outcome::Count(n))) = (&mut op, &given)
+            if let (OracleOp::Write { len, .. }, Ok(Outcome::Count(n))) = (&mut op, &given)
                 && (1..*len).contains(n)
             {
                 self.report.short_writes += 1;
@@ -93,7 +93,7 @@ impl<'c, S: Subject> Runner<'c, S> {
 
     /// Checks a subject that reports no space. That is right only if no other error applies, and nothing may
     /// have changed.
-    async fn had_no_room(&mut self, op: &Op) -> Result<(), String> {
+    async fn had_no_room(&mut self, op: &OracleOp) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
         if let Err(e) = &expected
@@ -105,7 +105,7 @@ impl<'c, S: Subject> Runner<'c, S> {
             ));
         }
         let mut concerned = op.objects();
-        for (dir, Name(name)) in op.entries() {
+        for (dir, OracleName(name)) in op.entries() {
             let was = self.world.entry(dir, name);
             let t = self.world.get(dir).expect("checked");
             let is = self.subject.fs().lookup(t.subject, name).await;
@@ -115,7 +115,7 @@ impl<'c, S: Subject> Runner<'c, S> {
                     concerned.push(was);
                 }
                 (was, is) => {
-                    let name = Name(name.clone());
+                    let name = OracleName(name.clone());
                     return Err(format!("NoSpace, yet {name:?} was {was:?} and is {is:?}"));
                 }
             }
@@ -126,14 +126,14 @@ impl<'c, S: Subject> Runner<'c, S> {
         Ok(())
     }
 
-    fn same_result(&self, op: &Op, expected: &Given, given: &Given) -> Result<(), String> {
+    fn same_result(&self, op: &OracleOp, expected: &Given, given: &Given) -> Result<(), String> {
         match (expected, given) {
             (Err(a), Err(b)) if a.errno == b.errno => Ok(()),
             (Err(a), Err(b)) => Err(format!("must give {:?}, gave {:?} ({b})", a.errno, b.errno)),
             (Err(a), Ok(b)) => Err(format!("must give {:?}, gave {}", a.errno, short(b))),
             (Ok(_), Err(b)) => Err(format!("must succeed, gave {:?} ({b})", b.errno)),
             (Ok(Outcome::Attr(a)), Ok(Outcome::Attr(b))) => {
-                let new = matches!(op, Op::Make { .. });
+                let new = matches!(op, OracleOp::Make { .. });
                 let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
                 if !new && mine != theirs {
                     return Err(format!("must be {mine:?}, is {theirs:?} (inode {})", b.ino));
@@ -147,7 +147,7 @@ impl<'c, S: Subject> Runner<'c, S> {
     }
 
     fn same_entries(&self, a: &[Listed], b: &[Listed]) -> Result<(), String> {
-        let names = |l: &[Listed]| l.iter().map(|e| Name(e.name.clone())).collect::<Vec<_>>();
+        let names = |l: &[Listed]| l.iter().map(|e| OracleName(e.name.clone())).collect::<Vec<_>>();
         let (mine, theirs) = (names(a), names(b));
         if mine != theirs {
             return Err(format!("must list {mine:?}, lists {theirs:?}"));
@@ -156,11 +156,11 @@ impl<'c, S: Subject> Runner<'c, S> {
             let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
             // The `..` of a directory may stand for one that is gone from the run.
             if mine != theirs {
-                let name = Name(a.name.clone());
+                let name = OracleName(a.name.clone());
                 return Err(format!("entry {name:?} must be {mine:?}, is {theirs:?}"));
             }
             if b.file_type.is_some() && a.file_type != b.file_type {
-                let name = Name(a.name.clone());
+                let name = OracleName(a.name.clone());
                 let (a, b) = (a.file_type, b.file_type);
                 return Err(format!("entry {name:?} must have type {a:?}, has {b:?}"));
             }
@@ -172,26 +172,26 @@ impl<'c, S: Subject> Runner<'c, S> {
     fn follow(
         &mut self,
         step: usize,
-        op: &Op,
+        op: &OracleOp,
         outcome: &Outcome,
         given: &Given,
     ) -> Result<(), String> {
-        for (dir, Name(name)) in op.entries() {
+        for (dir, OracleName(name)) in op.entries() {
             for l in self.world.listings.values_mut().filter(|l| l.dir == dir) {
                 l.touched.insert(name.clone());
             }
         }
         match (op, outcome, given) {
-            (Op::Make { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
-                self.world.track(Object(step), a.ino, b.ino, a.file_type)?;
+            (OracleOp::Make { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
+                self.world.track(OracleObject(step), a.ino, b.ino, a.file_type)?;
             }
-            (Op::Open { object }, ..) => self.world.get_mut(*object).opens += 1,
-            (Op::Close { object }, ..) => self.world.get_mut(*object).opens -= 1,
-            (Op::Write { object, offset, len, .. }, ..) if *len > 0 => {
+            (OracleOp::Open { object }, ..) => self.world.get_mut(*object).opens += 1,
+            (OracleOp::Close { object }, ..) => self.world.get_mut(*object).opens -= 1,
+            (OracleOp::Write { object, offset, len, .. }, ..) if *len > 0 => {
                 self.world.mark(*object, *offset);
                 self.world.mark(*object, *offset + *len as u64);
             }
-            (Op::SetAttr { object, set }, ..) => {
+            (OracleOp::SetAttr { object, set }, ..) => {
                 if let Some(size) = set.size {
                     self.world.mark(*object, size);
                 }
@@ -201,7 +201,7 @@ impl<'c, S: Subject> Runner<'c, S> {
         Ok(())
     }
 
-    async fn same_attributes(&self, object: Object) -> Result<(), String> {
+    async fn same_attributes(&self, object: OracleObject) -> Result<(), String> {
         let Some(t) = self.world.get(object) else { return Ok(()) };
         let mine = self.world.model_attr(t.model).expect("tracked");
         let theirs = self.subject.fs().getattr(t.subject).await;
@@ -266,7 +266,12 @@ impl<'c, S: Subject> Runner<'c, S> {
         }
     }
 
-    async fn list_first(&mut self, step: usize, dir: Object, count: usize) -> Result<(), String> {
+    async fn list_first(
+        &mut self,
+        step: usize,
+        dir: OracleObject,
+        count: usize,
+    ) -> Result<(), String> {
         let expected = self.world.model_list(dir);
         let ino = self.world.get(dir).expect("checked").subject;
         let given = list(self.subject.fs(), ino, Cookie::START, Some(count)).await;
@@ -336,9 +341,9 @@ impl<'c, S: Subject> Runner<'c, S> {
             let file_type = self.world.file_type(object).expect("listed");
             let ops = match file_type {
                 FileType::Directory if self.world.model_list(object).is_ok() => {
-                    vec![Op::List { dir: object }]
+                    vec![OracleOp::List { dir: object }]
                 }
-                FileType::Symlink => vec![Op::ReadLink { object }],
+                FileType::Symlink => vec![OracleOp::ReadLink { object }],
                 FileType::Regular => self.reads(object),
                 _ => Vec::new(),
             };
@@ -346,18 +351,22 @@ impl<'c, S: Subject> Runner<'c, S> {
                 self.same_answer(object, &op).await?;
             }
             if self.config.rules.xattr_types.contains(&file_type) {
-                self.same_answer(object, &Op::ListXattrs { object }).await?;
+                self.same_answer(object, &OracleOp::ListXattrs { object }).await?;
                 let names =
                     ready(self.world.model.listxattr(self.world.get(object).unwrap().model));
                 for name in names.expect("tracked") {
-                    self.same_answer(object, &Op::GetXattr { object, name: Name(name) }).await?;
+                    self.same_answer(
+                        object,
+                        &OracleOp::GetXattr { object, name: OracleName(name) },
+                    )
+                    .await?;
                 }
             }
         }
         self.subject.audit().await
     }
 
-    async fn same_answer(&mut self, object: Object, op: &Op) -> Result<(), String> {
+    async fn same_answer(&mut self, object: OracleObject, op: &OracleOp) -> Result<(), String> {
         let t = self.world.get(object).expect("listed");
         let expected = ready(apply(&self.world.model, op, &|_| t.model));
         let given = apply(self.subject.fs(), op, &|_| t.subject).await;
@@ -370,15 +379,15 @@ impl<'c, S: Subject> Runner<'c, S> {
     }
 
     /// The reads that compare a file: all of it, or the surroundings of the places that changed.
-    fn reads(&self, object: Object) -> Vec<Op> {
+    fn reads(&self, object: OracleObject) -> Vec<OracleOp> {
         let size = self.world.size(object).expect("listed");
-        let whole = Op::Read { object, offset: 0, len: (size.min(WHOLE_MAX) + 1) as usize };
+        let whole = OracleOp::Read { object, offset: 0, len: (size.min(WHOLE_MAX) + 1) as usize };
         if size <= WHOLE_MAX {
             return vec![whole];
         }
         let window = |place: u64| {
             let offset = place.saturating_sub(WINDOW);
-            Op::Read { object, offset, len: 2 * WINDOW as usize }
+            OracleOp::Read { object, offset, len: 2 * WINDOW as usize }
         };
         std::iter::once(whole).chain(self.world.marks(object).chain([size]).map(window)).collect()
     }
@@ -390,13 +399,13 @@ fn listing_was_right(l: &Listing) -> Result<(), String> {
     for name in l.at_start.difference(&l.touched) {
         let times = l.seen.iter().filter(|n| *n == name).count();
         if times != 1 {
-            let name = Name(name.clone());
+            let name = OracleName(name.clone());
             return Err(format!("a listing with pauses saw {name:?}, always there, {times} times"));
         }
     }
     for name in &l.seen {
         if !l.at_start.contains(name) && !l.touched.contains(name) {
-            return Err(format!("a listing saw {:?}, never there", Name(name.clone())));
+            return Err(format!("a listing saw {:?}, never there", OracleName(name.clone())));
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, Timestamp};
 
-use super::op::{Listed, Object, list};
+use super::op::{Listed, OracleObject, list};
 
 /// The model's clock shows this plus the number of the step, in seconds. That is later than any time that the
 /// generator sets, so the two cannot be confused.
@@ -30,7 +30,7 @@ pub(super) struct Tracked {
 
 /// A listing that is not at its end.
 pub(super) struct Listing {
-    pub(super) dir: Object,
+    pub(super) dir: OracleObject,
     pub(super) cookie: Cookie,
     pub(super) at_start: BTreeSet<Vec<u8>>,
     pub(super) touched: BTreeSet<Vec<u8>>,
@@ -40,11 +40,11 @@ pub(super) struct Listing {
 pub(super) struct World {
     pub(super) model: ModelFs,
     step: Rc<Cell<usize>>,
-    tracked: BTreeMap<Object, Tracked>,
-    by_model: BTreeMap<Ino, Object>,
-    by_subject: BTreeMap<Ino, Object>,
+    tracked: BTreeMap<OracleObject, Tracked>,
+    by_model: BTreeMap<Ino, OracleObject>,
+    by_subject: BTreeMap<Ino, OracleObject>,
     pub(super) listings: BTreeMap<usize, Listing>,
-    marks: BTreeMap<Object, VecDeque<u64>>,
+    marks: BTreeMap<OracleObject, VecDeque<u64>>,
 }
 
 /// The result of a future that never waits.
@@ -70,7 +70,7 @@ impl World {
             model,
         };
         let root = world.model.root();
-        world.track(Object(0), root, subject_root, FileType::Directory).expect("the first");
+        world.track(OracleObject(0), root, subject_root, FileType::Directory).expect("the first");
         world
     }
 
@@ -92,7 +92,7 @@ impl World {
     /// Adds an object. Fails where the subject's inode number is in use already.
     pub(super) fn track(
         &mut self,
-        object: Object,
+        object: OracleObject,
         model: Ino,
         subject: Ino,
         file_type: FileType,
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Forgets objects that are gone from the model.
-    pub(super) fn forget_gone(&mut self, candidates: &[Object]) {
+    pub(super) fn forget_gone(&mut self, candidates: &[OracleObject]) {
         for object in candidates {
             let Some(t) = self.tracked.get(object).copied() else { continue };
             if self.model_attr(t.model).is_err() {
@@ -120,19 +120,19 @@ impl World {
         }
     }
 
-    pub(super) fn get(&self, object: Object) -> Option<Tracked> {
+    pub(super) fn get(&self, object: OracleObject) -> Option<Tracked> {
         self.tracked.get(&object).copied()
     }
 
-    pub(super) fn get_mut(&mut self, object: Object) -> &mut Tracked {
+    pub(super) fn get_mut(&mut self, object: OracleObject) -> &mut Tracked {
         self.tracked.get_mut(&object).expect("the caller has looked it up")
     }
 
-    pub(super) fn of_model(&self, ino: Ino) -> Option<Object> {
+    pub(super) fn of_model(&self, ino: Ino) -> Option<OracleObject> {
         self.by_model.get(&ino).copied()
     }
 
-    pub(super) fn of_subject(&self, ino: Ino) -> Option<Object> {
+    pub(super) fn of_subject(&self, ino: Ino) -> Option<OracleObject> {
         self.by_subject.get(&ino).copied()
     }
 
@@ -141,25 +141,25 @@ impl World {
     }
 
     /// The object of `name` in `dir`.
-    pub(super) fn entry(&self, dir: Object, name: &[u8]) -> Option<Object> {
+    pub(super) fn entry(&self, dir: OracleObject, name: &[u8]) -> Option<OracleObject> {
         let found = ready(self.model.lookup(self.get(dir)?.model, name)).ok()?;
         self.of_model(found.ino)
     }
 
-    pub(super) fn model_list(&self, dir: Object) -> FsResult<Vec<Listed>> {
+    pub(super) fn model_list(&self, dir: OracleObject) -> FsResult<Vec<Listed>> {
         let ino = self.get(dir).expect("tracked").model;
         ready(list(&self.model, ino, Cookie::START, None)).map(|(entries, _)| entries)
     }
 
-    pub(super) fn objects(&self) -> Vec<Object> {
+    pub(super) fn objects(&self) -> Vec<OracleObject> {
         self.tracked.keys().copied().collect()
     }
 
-    pub(super) fn of_type(&self, file_type: FileType) -> Vec<Object> {
+    pub(super) fn of_type(&self, file_type: FileType) -> Vec<OracleObject> {
         self.tracked.iter().filter(|(_, t)| t.file_type == file_type).map(|(o, _)| *o).collect()
     }
 
-    pub(super) fn open_objects(&self) -> Vec<Object> {
+    pub(super) fn open_objects(&self) -> Vec<OracleObject> {
         self.tracked.iter().filter(|(_, t)| t.opens > 0).map(|(o, _)| *o).collect()
     }
 
@@ -167,20 +167,20 @@ impl World {
         self.listings.keys().copied().collect()
     }
 
-    pub(super) fn file_type(&self, object: Object) -> Option<FileType> {
+    pub(super) fn file_type(&self, object: OracleObject) -> Option<FileType> {
         self.get(object).map(|t| t.file_type)
     }
 
-    pub(super) fn size(&self, object: Object) -> Option<u64> {
+    pub(super) fn size(&self, object: OracleObject) -> Option<u64> {
         self.model_attr(self.get(object)?.model).ok().map(|a| a.size)
     }
 
-    pub(super) fn flags(&self, object: Object) -> u32 {
+    pub(super) fn flags(&self, object: OracleObject) -> u32 {
         self.get(object).and_then(|t| self.model_attr(t.model).ok()).map_or(0, |a| a.flags)
     }
 
     /// Remembers a place at which a file's contents changed.
-    pub(super) fn mark(&mut self, object: Object, place: u64) {
+    pub(super) fn mark(&mut self, object: OracleObject, place: u64) {
         let marks = self.marks.entry(object).or_default();
         if marks.len() == MARKS_MAX {
             marks.pop_front();
@@ -188,7 +188,7 @@ impl World {
         marks.push_back(place);
     }
 
-    pub(super) fn marks(&self, object: Object) -> impl Iterator<Item = u64> {
+    pub(super) fn marks(&self, object: OracleObject) -> impl Iterator<Item = u64> {
         self.marks.get(&object).into_iter().flatten().copied()
     }
 }

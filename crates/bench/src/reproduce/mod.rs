@@ -2,7 +2,7 @@
 //!
 //! `paper-results.toml` has the published figures. An [`Item`] is a table, a figure or a sentence of a paper.
 //! It runs the paper's workload at its published size, on a model of its disk and its processor in virtual
-//! time, and returns [`Row`]s: the published figure, the measured one, and whether the same system wins.
+//! time, and returns [`ReproductionRow`]s: the published figure, the measured one, and whether the same system wins.
 //! Figures without an item have a reason in [`UNMEASURED`]; a test checks that every figure has one or the
 //! other. The module `items` lists the items; `published` reads the figures.
 //!
@@ -25,7 +25,7 @@ pub use published::{figures, value};
 
 /// A published figure and the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ReproductionRow {
     /// The paper.
     pub paper: &'static str,
     /// The table, figure or section.
@@ -43,7 +43,7 @@ pub struct Row {
     pub same_winner: Option<bool>,
 }
 
-impl Row {
+impl ReproductionRow {
     /// The measured value over the published one; `None` where that has no meaning.
     pub fn ratio(&self) -> Option<f64> {
         (self.published != 0.0).then(|| self.measured / self.published)
@@ -63,14 +63,14 @@ pub struct Item {
     measure: Measure,
 }
 
-type Measure = fn(&Item, &mut dyn Follow) -> Result<Vec<Row>, CompareError>;
+type Measure = fn(&Item, &mut dyn Follow) -> Result<Vec<ReproductionRow>, CompareError>;
 
 impl Item {
     /// Measures the item.
     ///
     /// # Errors
     /// [`CompareError`].
-    pub fn run(&self, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+    pub fn run(&self, follow: &mut dyn Follow) -> Result<Vec<ReproductionRow>, CompareError> {
         (self.measure)(self, follow)
     }
 
@@ -80,9 +80,17 @@ impl Item {
         quantity: impl Into<String>,
         (published, measured): (f64, f64),
         same_winner: Option<bool>,
-    ) -> Row {
+    ) -> ReproductionRow {
         let (paper, item) = (self.paper, self.name);
-        Row { paper, item, system, quantity: quantity.into(), published, measured, same_winner }
+        ReproductionRow {
+            paper,
+            item,
+            system,
+            quantity: quantity.into(),
+            published,
+            measured,
+            same_winner,
+        }
     }
 }
 

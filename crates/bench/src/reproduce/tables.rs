@@ -1,10 +1,10 @@
 //! The measurements of the items.
 
-use super::{Item, Row, published, same_winner, value};
-use crate::compare::{CompareError, Follow, Setup, run};
-use crate::crash::{Doing, subject};
+use super::{Item, ReproductionRow, published, same_winner, value};
+use crate::compare::{CompareError, ComparisonSetup, Follow, run};
+use crate::crash::{CrashWork, subject};
 use crate::workload::Workload;
-use ordo_crash::{Budget, Config, Geometry, Model, Script};
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Script};
 use ordo_systems::{System, ffs, journaled};
 
 /// The systems, by their names in the figures.
@@ -18,16 +18,16 @@ const SYSTEMS: [(&str, System); 7] = [
     ("wafs_2async", journaled::WAFS_2ASYNC),
 ];
 
-type Measured = crate::compare::Row;
+type Measured = crate::compare::ComparisonRow;
 
 fn measure(
     system: System,
     workload: &str,
-    setup: &Setup,
+    setup: &ComparisonSetup,
     follow: &mut dyn Follow,
 ) -> Result<Measured, CompareError> {
     let workload: Workload = workload.parse().expect("a workload of ours");
-    let setup = Setup { recovery: false, ..setup.clone() };
+    let setup = ComparisonSetup { recovery: false, ..setup.clone() };
     run(system, &workload, &setup, follow)
 }
 
@@ -42,8 +42,8 @@ fn relative(
     item: &Item,
     follow: &mut dyn Follow,
     (workload, table, phases): (&str, &str, &[&str]),
-) -> Result<Vec<Row>, CompareError> {
-    let setup = Setup::journaling();
+) -> Result<Vec<ReproductionRow>, CompareError> {
+    let setup = ComparisonSetup::journaling();
     let all = |row: &Measured| phases.iter().map(|name| phase(row, name)).sum::<f64>();
     let none = measure(ffs::NONE, workload, &setup, follow)?;
     let mut rows = Vec::new();
@@ -74,12 +74,18 @@ fn relative(
     Ok(rows)
 }
 
-pub(super) fn ssh(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+pub(super) fn ssh(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let table = "journaling_vs_soft_updates.ssh";
     relative(item, follow, ("ssh-build", table, &["unpack", "config", "build"]))
 }
 
-pub(super) fn netnews(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+pub(super) fn netnews(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let table = "journaling_vs_soft_updates.netnews";
     relative(item, follow, ("netnews", table, &["unbatch", "expire"]))
 }
@@ -88,11 +94,11 @@ pub(super) fn netnews(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, 
 pub(super) fn postmark_seconds(
     item: &Item,
     follow: &mut dyn Follow,
-) -> Result<Vec<Row>, CompareError> {
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let mut rows = Vec::new();
     for size in ["small", "large"] {
         let workload = format!("postmark:{size}");
-        let row = measure(ffs::NONE, &workload, &Setup::journaling(), follow)?;
+        let row = measure(ffs::NONE, &workload, &ComparisonSetup::journaling(), follow)?;
         let published =
             value(&format!("journaling_vs_soft_updates.postmark.ffs_async_seconds.{size}"));
         let quantity = format!("{size}, seconds");
@@ -102,10 +108,13 @@ pub(super) fn postmark_seconds(
 }
 
 /// Files of length 0, created and removed: the journals with a WAFS beside FFS-async.
-pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+pub(super) fn zero_length(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<ReproductionRow>, CompareError> {
     /// The value for "less than half" of FFS-async, section 8.1.
     const HALF: f64 = 0.5;
-    let setup = Setup::journaling();
+    let setup = ComparisonSetup::journaling();
     let none = measure(ffs::NONE, "create-delete", &setup, follow)?;
     let mut rows = Vec::new();
     for system in [journaled::WAFS_1ASYNC, journaled::WAFS_2ASYNC] {
@@ -118,16 +127,19 @@ pub(super) fn zero_length(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Ro
 }
 
 /// Table 2, judged by crash states instead of by argument. 1 stands for yes.
-pub(super) fn semantics(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+pub(super) fn semantics(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<ReproductionRow>, CompareError> {
     /// The number of states for each system.
     const STATES: usize = 4000;
-    let script = Doing::Script(Script::random(1, 3, 120));
+    let script = CrashWork::Script(Script::random(1, 3, 120));
     let budget = Budget { states: STATES, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let mut rows = Vec::new();
     for (named, system) in SYSTEMS.into_iter().chain([("ffs_async", ffs::NONE)]) {
-        follow.begins(system.name(), "crash states");
-        let subject = subject(system, None, &Geometry::default())?;
-        let recorded = subject.record(&script, &Config::new(1, Model::Volatile));
+        follow.phase_start(system.name(), "crash states");
+        let subject = subject(system, None, &FsGeometry::default())?;
+        let recorded = subject.record(&script, &Config::new(1, CrashModel::Volatile));
         let counts =
             subject.explore(&recorded.expect("the script runs on every system"), 1, &budget).counts;
         let properties = [
@@ -170,11 +182,11 @@ fn beside_no_order(
     systems: &[(&str, System)],
     (workload, table, quantity): (&str, &str, &str),
     of: fn(&Measured) -> f64,
-) -> Result<Vec<Row>, CompareError> {
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let mut rows = Vec::new();
     let mut none = None;
     for (named, system) in systems.iter().copied() {
-        let row = measure(system, workload, &Setup::papers(), follow)?;
+        let row = measure(system, workload, &ComparisonSetup::papers(), follow)?;
         let both = (value(&format!("{table}.{named}")), of(&row));
         let (published, measured) = *none.get_or_insert(both);
         let same = same_winner((both.0, published), (both.1, measured));
@@ -188,7 +200,7 @@ fn beside_no_order(
 pub(super) fn postmark_rate(
     item: &Item,
     follow: &mut dyn Follow,
-) -> Result<Vec<Row>, CompareError> {
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let rate = |row: &Measured| {
         let transactions = row.phases.iter().find(|p| p.phase.name.starts_with("transactions"));
         transactions.and_then(|p| p.phase.rate()).unwrap_or(0.0)
@@ -201,7 +213,7 @@ pub(super) fn postmark_rate(
 pub(super) fn create_writes(
     item: &Item,
     follow: &mut dyn Follow,
-) -> Result<Vec<Row>, CompareError> {
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let each = |row: &Measured| {
         let creates = || row.phases.iter().filter(|p| p.phase.name.starts_with("create"));
         let writes: u64 = creates().map(|p| p.writes.total()).sum();
@@ -215,11 +227,18 @@ pub(super) fn create_writes(
 
 /// Section 3.5: rewrites after rollbacks, and their reduction by the order of writing back; removes for each
 /// write.
-pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, CompareError> {
+pub(super) fn tuning(
+    item: &Item,
+    follow: &mut dyn Follow,
+) -> Result<Vec<ReproductionRow>, CompareError> {
     let system = ffs::SOFT_UPDATES;
     // The cache is smaller than the data, so that blocks are reclaimed.
-    let with =
-        |write_order| Setup { memory: 4 << 20, dirty_max: 1 << 20, write_order, ..Setup::papers() };
+    let with = |write_order| ComparisonSetup {
+        memory: 4 << 20,
+        dirty_max: 1 << 20,
+        write_order,
+        ..ComparisonSetup::papers()
+    };
     let mut share = Vec::new();
     let mut count = Vec::new();
     for order in [(false, false), (true, false), (true, true)] {
@@ -242,7 +261,7 @@ pub(super) fn tuning(item: &Item, follow: &mut dyn Follow) -> Result<Vec<Row>, C
     let left = 100.0 * count[2] / count[0];
     let quantity = "left with the cache's choice, most";
     rows.push(item.row(system.name(), quantity, (25.0, left), Some(left <= 25.0)));
-    let row = measure(system, "micro:sizes=2k", &Setup::papers(), follow)?;
+    let row = measure(system, "micro:sizes=2k", &ComparisonSetup::papers(), follow)?;
     let deletes = row.phases.iter().find(|p| p.phase.name.starts_with("delete"));
     let deletes = deletes.expect("the workload deletes");
     let each = deletes.phase.operations as f64 / deletes.writes.total().max(1) as f64;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use ordo_vfs::{FileSystem, NewNode};
 
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +22,16 @@ impl CreateDelete {
         format!("{} empty files, each made and removed before the next", self.files)
     }
 
-    pub(super) async fn run<S: Stage>(&self, run: &mut Run<'_, S>) -> Result<(), WorkloadError> {
+    pub(super) async fn run<S: WorkloadStage>(
+        &self,
+        run: &mut Run<'_, S>,
+    ) -> Result<(), WorkloadError> {
         let root = run.fs().root();
         run.begin("create-delete", self.files);
         for i in 0..self.files {
             let name = format!("f{i}");
             let name = name.as_bytes();
-            let made = run.fs().make(root, name, &NewNode::file(0o644)).await;
+            let made = run.fs().create(root, name, &NewNode::file(0o644)).await;
             made.doing(|| format!("making /f{i}"))?;
             run.fs().unlink(root, name).await.doing(|| format!("removing /f{i}"))?;
             run.log.made(1);

@@ -61,7 +61,7 @@ pub(super) async fn create<F: FileSystem>(
     data: &[u8],
     unit: usize,
 ) -> FsResult<Attr> {
-    let file = fs.make(dir, name, &NewNode::file(0o644)).await?;
+    let file = fs.create(dir, name, &NewNode::file(0o644)).await?;
     fs.open(file.ino).await?;
     let written = write(fs, file.ino, 0, data, unit).await;
     fs.close(file.ino).await?;

@@ -53,7 +53,7 @@ impl Generated {
                 let deeper: Vec<_> = places.iter().filter(|(_, d)| *d < DEPTH_MAX).collect();
                 let (parent, depth) = *deeper[random.random_range(0..deeper.len())];
                 let name = format!("{}{}", word(&mut random), places.len());
-                let dir = fs.make(parent, name.as_bytes(), &NewNode::directory(0o755)).await?;
+                let dir = fs.create(parent, name.as_bytes(), &NewNode::directory(0o755)).await?;
                 places.push((dir.ino, depth + 1));
             }
             // Most files go to the directory that was made last, since real trees are filled one directory

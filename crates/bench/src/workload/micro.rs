@@ -7,7 +7,7 @@ use std::fmt;
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 
 use super::files::{self, Bytes, size};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The bytes of one call.
 const UNIT: usize = 64 * 1024;
@@ -63,7 +63,7 @@ impl Micro {
     }
 
     /// The phase that creates the files of the middle size.
-    pub(super) fn middle(&self) -> String {
+    pub(super) fn crash_phase(&self) -> String {
         format!("create {}", size(self.sizes.get(self.sizes.len() / 2).copied().unwrap_or(0)))
     }
 
@@ -71,7 +71,7 @@ impl Micro {
         self.sizes.iter().map(|s| s * self.files(*s)).max().unwrap_or(0)
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -83,7 +83,7 @@ impl Micro {
         Ok(())
     }
 
-    async fn run_size<S: Stage>(
+    async fn run_size<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         bytes: u64,
@@ -113,18 +113,26 @@ impl Micro {
     }
 
     /// Makes the directories for `count` files, outside of the timed phases.
-    async fn directories<S: Stage>(&self, run: &Run<'_, S>, count: u64) -> FsResult<Vec<Ino>> {
+    async fn directories<S: WorkloadStage>(
+        &self,
+        run: &Run<'_, S>,
+        count: u64,
+    ) -> FsResult<Vec<Ino>> {
         let fs = run.fs();
         let mut places = Vec::new();
         for d in 0..count.div_ceil(self.files_per_directory) {
             let name = format!("d{d}");
-            let made = fs.make(fs.root(), name.as_bytes(), &NewNode::directory(0o755)).await?;
+            let made = fs.create(fs.root(), name.as_bytes(), &NewNode::directory(0o755)).await?;
             places.push(made.ino);
         }
         Ok(places)
     }
 
-    async fn remove_directories<S: Stage>(&self, run: &Run<'_, S>, count: usize) -> FsResult<()> {
+    async fn remove_directories<S: WorkloadStage>(
+        &self,
+        run: &Run<'_, S>,
+        count: usize,
+    ) -> FsResult<()> {
         for d in 0..count {
             run.fs().rmdir(run.fs().root(), format!("d{d}").as_bytes()).await?;
         }

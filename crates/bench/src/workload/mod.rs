@@ -1,7 +1,7 @@
 //! Workloads: sequences of operations on a file system, in phases that are timed separately.
 //!
 //! A [`Workload`] is parsed from a short text (`postmark:small`, `tree:/usr/include`), runs on any
-//! [`Stage`], and gives its [`Phase`]s. The same seed gives the same operations.
+//! [`WorkloadStage`], and gives its [`Phase`]s. The same seed gives the same operations.
 
 mod create_delete;
 mod files;
@@ -11,6 +11,7 @@ mod netnews;
 mod overwrite;
 mod parse;
 mod postmark;
+mod sources;
 mod ssh_build;
 mod tpcb;
 mod tree;
@@ -27,13 +28,14 @@ pub use netnews::Netnews;
 pub use overwrite::Overwrite;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
+pub use sources::Sources;
 pub use ssh_build::SshBuild;
 pub use tpcb::Tpcb;
-pub use tree::{Source, Tree};
+pub use tree::{Source, SourceTree};
 
 /// The place where a workload runs: a mounted file system, and the clock that times its phases.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait Stage {
+pub trait WorkloadStage {
     /// The type of the file system.
     type Fs: FileSystem;
 
@@ -80,14 +82,14 @@ impl Phase {
 }
 
 /// A receiver of a run's progress.
-pub trait Watch {
+pub trait PhaseListener {
     /// `done` of `total` steps of the phase `name` are done.
     fn progress(&mut self, name: &str, done: u64, total: u64) {
         let _ = (name, done, total);
     }
 
     /// A phase begins.
-    fn begins(&mut self, name: &str) {
+    fn phase_start(&mut self, name: &str) {
         let _ = name;
     }
 
@@ -97,7 +99,7 @@ pub trait Watch {
     }
 }
 
-impl Watch for () {}
+impl PhaseListener for () {}
 
 /// The reason why a workload stopped.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +148,9 @@ pub enum Workload {
     /// Katcher's PostMark.
     PostMark(PostMark),
     /// A directory of the host, copied in, compared and removed.
-    Tree(Tree),
+    Tree(SourceTree),
+    /// Copies of a source tree, unpacked, looked through, read, copied and removed.
+    Sources(Sources),
     /// A program unpacked, configured and built.
     SshBuild(SshBuild),
     /// A news server.
@@ -165,6 +169,7 @@ impl Workload {
             Workload::Micro(w) => w.describe(),
             Workload::PostMark(w) => w.describe(),
             Workload::Tree(w) => w.describe(),
+            Workload::Sources(w) => w.describe(),
             Workload::SshBuild(w) => w.describe(),
             Workload::Netnews(w) => w.describe(),
             Workload::Overwrite(w) => w.describe(),
@@ -180,6 +185,7 @@ impl Workload {
             Workload::Micro(w) => w.footprint(),
             Workload::PostMark(w) => w.footprint(),
             Workload::Tree(w) => w.footprint(),
+            Workload::Sources(w) => w.footprint(),
             Workload::SshBuild(w) => w.footprint(),
             Workload::Netnews(w) => w.footprint(),
             Workload::Tpcb(w) => w.footprint(),
@@ -187,12 +193,13 @@ impl Workload {
     }
 
     /// The phase in whose middle the power is cut.
-    pub fn middle(&self) -> String {
+    pub fn crash_phase(&self) -> String {
         match self {
             Workload::CreateDelete(_) => "create-delete".into(),
-            Workload::Micro(w) => w.middle(),
+            Workload::Micro(w) => w.crash_phase(),
             Workload::PostMark(_) | Workload::Tpcb(_) => "transactions".into(),
             Workload::Tree(_) => "copy in".into(),
+            Workload::Sources(_) => "write-data-meta".into(),
             Workload::SshBuild(_) => "unpack".into(),
             Workload::Netnews(_) => "unbatch".into(),
             Workload::Overwrite(_) => "overwrite".into(),
@@ -204,11 +211,11 @@ impl Workload {
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
-    pub async fn run<S: Stage>(
+    pub async fn run<S: WorkloadStage>(
         &self,
         stage: &mut S,
         seed: u64,
-        watch: &mut dyn Watch,
+        watch: &mut dyn PhaseListener,
     ) -> Result<Vec<Phase>, WorkloadError> {
         let log = Log { watch, phases: Vec::new(), open: None };
         let mut run = Run { stage, log };
@@ -217,6 +224,7 @@ impl Workload {
             Workload::Micro(w) => w.run(&mut run, seed).await?,
             Workload::PostMark(w) => w.run(&mut run, seed).await?,
             Workload::Tree(w) => w.run(&mut run).await?,
+            Workload::Sources(w) => w.run(&mut run, seed).await?,
             Workload::SshBuild(w) => w.run(&mut run, seed).await?,
             Workload::Netnews(w) => w.run(&mut run, seed).await?,
             Workload::Overwrite(w) => w.run(&mut run, seed).await?,
@@ -233,6 +241,7 @@ impl fmt::Display for Workload {
             Workload::Micro(w) => write!(f, "{w}"),
             Workload::PostMark(w) => write!(f, "{w}"),
             Workload::Tree(w) => write!(f, "{w}"),
+            Workload::Sources(w) => write!(f, "{w}"),
             Workload::SshBuild(w) => write!(f, "{w}"),
             Workload::Netnews(w) => write!(f, "{w}"),
             Workload::Overwrite(w) => write!(f, "{w}"),
@@ -259,7 +268,7 @@ pub(crate) struct Run<'r, S> {
 
 /// The receiver of progress, and the phases so far.
 pub(crate) struct Log<'r> {
-    watch: &'r mut dyn Watch,
+    watch: &'r mut dyn PhaseListener,
     phases: Vec<Phase>,
     open: Option<Open>,
 }
@@ -279,7 +288,7 @@ impl Log<'_> {
     }
 }
 
-impl<S: Stage> Run<'_, S> {
+impl<S: WorkloadStage> Run<'_, S> {
     pub(crate) fn fs(&self) -> &S::Fs {
         self.stage.fs()
     }
@@ -287,7 +296,7 @@ impl<S: Stage> Run<'_, S> {
     /// Begins a phase of `total` steps.
     pub(crate) fn begin(&mut self, name: impl Into<String>, total: u64) {
         let name = name.into();
-        self.log.watch.begins(&name);
+        self.log.watch.phase_start(&name);
         let start = self.stage.runtime().now();
         self.log.open = Some(Open { name, start, operations: 0, bytes: 0, made: 0, total });
     }

@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{Bytes, create};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Netnews {
         (self.files + self.unbatch) * (MEAN_AT_START + 600) + self.directories * 8192
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -100,7 +100,10 @@ impl Netnews {
     }
 
     /// Makes the groups' directories, [`FAN_OUT`] in a directory above them.
-    async fn make_groups<S: Stage>(&self, run: &Run<'_, S>) -> Result<Vec<Ino>, WorkloadError> {
+    async fn make_groups<S: WorkloadStage>(
+        &self,
+        run: &Run<'_, S>,
+    ) -> Result<Vec<Ino>, WorkloadError> {
         let fs = run.fs();
         let new = NewNode::directory(0o755);
         let mut groups = Vec::with_capacity(self.directories as usize);
@@ -109,15 +112,15 @@ impl Netnews {
             let doing = || format!("making the directory of group {group}");
             if group.is_multiple_of(FAN_OUT) {
                 let name = format!("hierarchy{}", group / FAN_OUT);
-                above = fs.make(fs.root(), name.as_bytes(), &new).await.doing(doing)?.ino;
+                above = fs.create(fs.root(), name.as_bytes(), &new).await.doing(doing)?.ino;
             }
             let name = format!("group{group}");
-            groups.push(fs.make(above, name.as_bytes(), &new).await.doing(doing)?.ino);
+            groups.push(fs.create(above, name.as_bytes(), &new).await.doing(doing)?.ino);
         }
         Ok(groups)
     }
 
-    async fn add<S: Stage>(
+    async fn add<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         groups: &[Ino],

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, size};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// Files in a directory at most.
 const PER_DIRECTORY: u64 = 100;
@@ -61,7 +61,7 @@ impl Overwrite {
         )
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -103,7 +103,7 @@ impl Overwrite {
         (random.random_range(0..groups) * GROUP + within).min(count - 1)
     }
 
-    async fn fill<S: Stage>(
+    async fn fill<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         data: &Bytes,
@@ -122,7 +122,7 @@ impl Overwrite {
             let number = all.len() as u64;
             if number.is_multiple_of(PER_DIRECTORY) {
                 let (root, name) = (run.fs().root(), format!("d{}", number / PER_DIRECTORY));
-                let made = run.fs().make(root, name.as_bytes(), &NewNode::directory(0o755)).await;
+                let made = run.fs().create(root, name.as_bytes(), &NewNode::directory(0o755)).await;
                 dir = made.doing(|| format!("making /{name}"))?.ino;
             }
             let name = format!("f{number}");

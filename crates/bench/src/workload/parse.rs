@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SshBuild, Tpcb, Tree, Workload,
+    CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources, SshBuild,
+    Tpcb, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -19,6 +20,9 @@ tree:PATH
     a directory of the host copied in, read back and compared, removed
 tree:seed=N[,files=N]
     the same with a tree generated from a seed, alike on every machine (default 4000 files)
+sources[:processes=N][,copies=N][,files=N]
+    copies of a source tree unpacked, looked through, read, copied and removed, with cold caches (default
+    one process, 4 copies of 12000 files)
 ssh-build[:compute=yes|no]
     the sources of a program unpacked, configured and built
 netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
@@ -36,7 +40,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         ssh-build, netnews, overwrite and tpcb"
+         sources, ssh-build, netnews, overwrite and tpcb"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -77,9 +81,10 @@ impl FromStr for Workload {
                 "tree needs a directory, or a seed: tree:/usr/include, tree:seed=1".into(),
             )),
             "tree" if rest.starts_with("seed=") => generated(rest).map(Workload::Tree),
-            "tree" => {
-                Tree::new(rest).map(Workload::Tree).map_err(|e| ParseError::Tree(e.to_string()))
-            }
+            "tree" => SourceTree::new(rest)
+                .map(Workload::Tree)
+                .map_err(|e| ParseError::Tree(e.to_string())),
+            "sources" => sources(rest).map(Workload::Sources),
             "ssh-build" => ssh_build(rest).map(Workload::SshBuild),
             "netnews" => netnews(rest).map(Workload::Netnews),
             "overwrite" => overwrite(rest).map(Workload::Overwrite),
@@ -87,6 +92,24 @@ impl FromStr for Workload {
             _ => Err(ParseError::Unknown(name.to_string())),
         }
     }
+}
+
+fn sources(rest: &str) -> Result<Sources, ParseError> {
+    let mut out = Sources::PAPER;
+    for (key, value) in parameters(rest) {
+        let to = match key {
+            "processes" => &mut out.processes,
+            "copies" => &mut out.copies,
+            "files" => &mut out.files,
+            _ => return Err(unknown("sources", key, "processes, copies, files")),
+        };
+        *to = number(key, value, 1)?;
+    }
+    if out.processes > out.copies || out.copies > 100 || out.files > 100_000 {
+        let most = "100 copies of 100,000 files, and no more processes than copies";
+        return Err(bad("processes, copies or files", Some(rest), most));
+    }
+    Ok(out)
 }
 
 fn ssh_build(rest: &str) -> Result<SshBuild, ParseError> {
@@ -186,7 +209,7 @@ fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
     Ok(out)
 }
 
-fn generated(rest: &str) -> Result<Tree, ParseError> {
+fn generated(rest: &str) -> Result<SourceTree, ParseError> {
     /// So many files are generated within a second or two, and fit into memory.
     const FILES_MAX: u64 = 50_000;
     let mut out = Generated { seed: 1, files: Generated::FILES };
@@ -200,7 +223,7 @@ fn generated(rest: &str) -> Result<Tree, ParseError> {
     if out.files > FILES_MAX {
         return Err(bad("files", Some(&out.files.to_string()), "50,000 at most"));
     }
-    Tree::generated(out).map_err(|e| ParseError::Tree(e.to_string()))
+    SourceTree::generated(out).map_err(|e| ParseError::Tree(e.to_string()))
 }
 
 fn micro(rest: &str) -> Result<Micro, ParseError> {
@@ -328,6 +351,8 @@ mod tests {
             "postmark:files=5,transactions=6,directories=0,min=1,max=2,block=3,buffered=no",
             "tree:seed=3",
             "tree:seed=3,files=40",
+            "sources",
+            "sources:processes=2,copies=3,files=40",
             "ssh-build",
             "ssh-build:compute=no",
             "netnews",
@@ -362,6 +387,7 @@ mod tests {
         assert!(refused("overwrite:size=1k").contains("a block or more"));
         assert!(refused("overwrite:heat=1").contains("no parameter 'heat'; it has full"));
         assert!(refused("tpcb:commit=0").contains("no value for commit"));
+        assert!(refused("sources:processes=5").contains("no more processes than copies"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, size};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl PostMark {
         (self.files + self.transactions / 8) * (self.size_max / 2 + 4096)
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -109,12 +109,12 @@ impl PostMark {
         Ok(())
     }
 
-    async fn directories<S: Stage>(&self, run: &Run<'_, S>) -> FsResult<Vec<Ino>> {
+    async fn directories<S: WorkloadStage>(&self, run: &Run<'_, S>) -> FsResult<Vec<Ino>> {
         let fs = run.fs();
         let mut all = Vec::new();
         for d in 0..self.directories {
             let name = format!("s{d}");
-            let made = fs.make(fs.root(), name.as_bytes(), &NewNode::directory(0o755)).await?;
+            let made = fs.create(fs.root(), name.as_bytes(), &NewNode::directory(0o755)).await?;
             all.push(made.ino);
         }
         if all.is_empty() {

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{Bytes, create, random_size, read};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl SshBuild {
         24 << 20
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -102,13 +102,13 @@ impl SshBuild {
     }
 
     /// Lets the processor compute for so many microseconds.
-    async fn compute<S: Stage>(&self, run: &Run<'_, S>, micros: u64) {
+    async fn compute<S: WorkloadStage>(&self, run: &Run<'_, S>, micros: u64) {
         if self.compute {
             run.stage.runtime().sleep(Duration::from_micros(micros)).await;
         }
     }
 
-    async fn unpack<S: Stage>(
+    async fn unpack<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         random: &mut Pcg64Mcg,
@@ -119,7 +119,8 @@ impl SshBuild {
         let root = run.fs().root();
         let mut sources = Vec::new();
         for (directory, files) in DIRECTORIES {
-            let made = run.fs().make(root, directory.as_bytes(), &NewNode::directory(0o755)).await;
+            let made =
+                run.fs().create(root, directory.as_bytes(), &NewNode::directory(0o755)).await;
             let dir = made.doing(|| format!("making {directory}"))?.ino;
             for n in 0..files {
                 let (name, size) = (format!("source{n}.c"), random_size(random, &SIZES, 100));
@@ -136,7 +137,7 @@ impl SshBuild {
     }
 
     /// Writes, compiles, links, runs and removes each of the small programs.
-    async fn configure<S: Stage>(
+    async fn configure<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         random: &mut Pcg64Mcg,
@@ -172,7 +173,7 @@ impl SshBuild {
     }
 
     /// Compiles the sources in order, then links the libraries and programs.
-    async fn build<S: Stage>(
+    async fn build<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         bytes: &Bytes,
@@ -222,7 +223,7 @@ fn create_in<'a>(dir: Ino, name: &'static [u8], text: &'a [u8]) -> NewFile<'a> {
 }
 
 impl NewFile<'_> {
-    async fn run<S: Stage>(&self, run: &mut Run<'_, S>) -> Result<Ino, WorkloadError> {
+    async fn run<S: WorkloadStage>(&self, run: &mut Run<'_, S>) -> Result<Ino, WorkloadError> {
         let made = create(run.fs(), self.dir, self.name, self.text, UNIT).await;
         run.log.made(1);
         let made = made.doing(|| format!("making {}", String::from_utf8_lossy(self.name)))?;

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, size};
-use super::{Doing, Run, Stage, WorkloadError};
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// Bytes of a page.
 const PAGE: u64 = 8192;
@@ -66,7 +66,7 @@ impl Tpcb {
         self.accounts + LOG + (self.warm + self.transactions) * HISTORY
     }
 
-    pub(super) async fn run<S: Stage>(
+    pub(super) async fn run<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         seed: u64,
@@ -90,7 +90,7 @@ impl Tpcb {
         Ok(())
     }
 
-    async fn load<S: Stage>(
+    async fn load<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
         data: &Bytes,
@@ -106,7 +106,7 @@ impl Tpcb {
             (b"log", LOG),
         ];
         for (name, bytes) in tables {
-            let made = run.fs().make(root, name, &NewNode::file(0o644)).await;
+            let made = run.fs().create(root, name, &NewNode::file(0o644)).await;
             let ino = made.doing(|| format!("making {}", name.escape_ascii()))?.ino;
             for at in (0..bytes).step_by(LOG as usize) {
                 let piece = data.get((bytes - at).min(LOG));

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use ordo_runtime::Executor;
 use ordo_vfs::host::HostDir;
-use ordo_vfs::tree::{self, CompareOptions, Comparison, Copied, CopyOptions, Limits, Totals};
+use ordo_vfs::tree::{self, CompareOptions, Comparison, Copied, CopyOptions, Totals, WalkLimits};
 use ordo_vfs::{FileSystem, Ino, NewNode};
 
 use super::files::size;
-use super::{Doing, Generated, Run, Stage, WorkloadError};
+use super::{Doing, Generated, Run, WorkloadError, WorkloadStage};
 
 /// The directory to which the tree is copied.
 const PLACE: &[u8] = b"tree";
@@ -26,43 +26,43 @@ pub enum Source {
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct SourceTree {
     /// The source.
     pub source: Source,
     /// The counts of the tree.
     pub totals: Totals,
 }
 
-impl Tree {
+impl SourceTree {
     /// The tree at `path`, with its counts.
     ///
     /// # Errors
     /// [`WorkloadError::Source`] if it cannot be read.
-    pub fn new(path: impl Into<PathBuf>) -> Result<Tree, WorkloadError> {
+    pub fn new(path: impl Into<PathBuf>) -> Result<SourceTree, WorkloadError> {
         let path = path.into();
         let host = HostDir::open(&path).map_err(WorkloadError::Source)?;
-        let measured = tree::measure(&host, host.root(), Limits::default());
+        let measured = tree::measure(&host, host.root(), WalkLimits::default());
         let totals = Executor::simulated(0)
             .block_on(measured)
             .expect("a directory of the host never waits")
             .map_err(WorkloadError::Source)?;
-        Ok(Tree { source: Source::Host(path), totals })
+        Ok(SourceTree { source: Source::Host(path), totals })
     }
 
     /// A generated tree, with its counts.
     ///
     /// # Errors
     /// [`WorkloadError::Source`] if it has too many files for a directory's link count.
-    pub fn generated(from: Generated) -> Result<Tree, WorkloadError> {
+    pub fn generated(from: Generated) -> Result<SourceTree, WorkloadError> {
         let measured = async {
             let fs = from.make().await?;
-            tree::measure(&fs, fs.root(), Limits::default()).await
+            tree::measure(&fs, fs.root(), WalkLimits::default()).await
         };
         let totals = Executor::simulated(0)
             .block_on(measured)
             .expect("a tree in memory never waits")
             .map_err(WorkloadError::Source)?;
-        Ok(Tree { source: Source::Seed(from), totals })
+        Ok(SourceTree { source: Source::Seed(from), totals })
     }
 
     pub(super) fn describe(&self) -> String {
@@ -85,7 +85,10 @@ impl Tree {
         self.totals.bytes + self.totals.entries * 4096
     }
 
-    pub(super) async fn run<S: Stage>(&self, run: &mut Run<'_, S>) -> Result<(), WorkloadError> {
+    pub(super) async fn run<S: WorkloadStage>(
+        &self,
+        run: &mut Run<'_, S>,
+    ) -> Result<(), WorkloadError> {
         match &self.source {
             Source::Host(path) => {
                 let host = HostDir::open(path).map_err(WorkloadError::Source)?;
@@ -98,14 +101,14 @@ impl Tree {
         }
     }
 
-    async fn run_from<S: Stage, T: FileSystem>(
+    async fn run_from<S: WorkloadStage, T: FileSystem>(
         &self,
         run: &mut Run<'_, S>,
         source: &T,
     ) -> Result<(), WorkloadError> {
         // The root itself is not used, since a file system may keep a file of its own there.
         let root = run.fs().root();
-        let place = run.fs().make(root, PLACE, &NewNode::directory(0o755)).await;
+        let place = run.fs().create(root, PLACE, &NewNode::directory(0o755)).await;
         let place = place.doing(|| "making a directory for the tree".into())?.ino;
         let copied = self.copy_in(run, source, place).await?;
         run.drop_caches().await?;
@@ -118,14 +121,14 @@ impl Tree {
             removed += 1;
             log.reached(removed, 0);
         };
-        let done = tree::remove_below(fs, place, Limits::default(), each).await;
+        let done = tree::remove_below(fs, place, WalkLimits::default(), each).await;
         done.doing(|| "removing the tree".into())?;
         fs.rmdir(root, PLACE).await.doing(|| "removing the tree's directory".into())?;
         run.end();
         Ok(())
     }
 
-    async fn copy_in<S: Stage, T: FileSystem>(
+    async fn copy_in<S: WorkloadStage, T: FileSystem>(
         &self,
         run: &mut Run<'_, S>,
         source: &T,
@@ -142,7 +145,7 @@ impl Tree {
         Ok(copied)
     }
 
-    async fn compare<S: Stage, T: FileSystem>(
+    async fn compare<S: WorkloadStage, T: FileSystem>(
         &self,
         run: &mut Run<'_, S>,
         source: &T,
@@ -165,7 +168,7 @@ impl Tree {
     }
 }
 
-impl fmt::Display for Tree {
+impl fmt::Display for SourceTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Source::Host(path) => write!(f, "tree:{}", path.display()),

@@ -70,9 +70,9 @@ impl<F: FileSystem + Clone> Client<F> {
         let (dir, other, a, b) = (self.dir(), self.dir(), self.name(), self.name());
         let fs = self.fs.clone();
         let done = match self.rng.random_range(0..15) {
-            0..=2 => fs.make(dir, &a, &NewNode::file(0o644)).await.map(|_| ()),
+            0..=2 => fs.create(dir, &a, &NewNode::file(0o644)).await.map(|_| ()),
             3 => {
-                let made = fs.make(dir, &a, &NewNode::directory(0o755)).await;
+                let made = fs.create(dir, &a, &NewNode::directory(0o755)).await;
                 made.map(|d| self.dirs.borrow_mut().push(d.ino))
             }
             4..=5 => fs.unlink(dir, &a).await,

@@ -7,64 +7,64 @@
 //! latencies follow from the makers' rates at queue depth 1, and the command time from those at depth 32 and more.
 //! Flush and FUA costs are typical of measurements, since no data sheet gives them.
 //!
-//! A test holds every model to the figures that [`Expected`] lists.
+//! A test holds every model to the figures that [`ExpectedTimes`] lists.
 
 use super::spec::{HddSpec, NetworkSpec, SsdSpec, Zones};
-use super::{Kind, Model};
+use super::{Model, ModelKind};
 
 /// Every model, in the order in which they are listed to a user.
 pub static ALL: &[Model] = &[
     Model {
         name: "cheetah",
         description: "Seagate Cheetah 9LP ST39102, 9.1 GB, 10,025 rpm, SCSI (1998)",
-        kind: Kind::Hdd(CHEETAH_9LP),
+        kind: ModelKind::Hdd(CHEETAH_9LP),
     },
     Model {
         name: "viking",
         description: "Quantum Viking, 4.5 GB, 7,200 rpm, SCSI (1997)",
-        kind: Kind::Hdd(VIKING),
+        kind: ModelKind::Hdd(VIKING),
     },
     Model {
         name: "ibm-9lzx",
         description: "IBM Ultrastar 9LZX, 9.1 GB, 10,020 rpm, SCSI (1999)",
-        kind: Kind::Hdd(ULTRASTAR_9LZX),
+        kind: ModelKind::Hdd(ULTRASTAR_9LZX),
     },
     Model {
         name: "st34310a",
         description: "Seagate ST-34310A, 4.3 GB, 5,400 rpm, ATA (1999)",
-        kind: Kind::Hdd(ST34310A),
+        kind: ModelKind::Hdd(ST34310A),
     },
     Model {
         name: "hdd-4tb",
         description: "a 4 TB 7,200 rpm SATA disk of today, write cache on",
-        kind: Kind::Hdd(HDD_4TB),
+        kind: ModelKind::Hdd(HDD_4TB),
     },
     Model {
         name: "sata-ssd",
         description: "a 1 TB SATA solid-state disk without power-loss protection",
-        kind: Kind::Ssd(SATA_SSD),
+        kind: ModelKind::Ssd(SATA_SSD),
     },
     Model {
         name: "nvme",
         description: "a 1 TB NVMe solid-state disk (PCIe 4) without power-loss protection",
-        kind: Kind::Ssd(NVME),
+        kind: ModelKind::Ssd(NVME),
     },
     Model {
         name: "network-volume",
         description: "a cloud's block volume: 3,000 requests a second, 125 MB/s, durable when acknowledged",
-        kind: Kind::Network(NETWORK_VOLUME),
+        kind: ModelKind::Network(NETWORK_VOLUME),
     },
     Model {
         name: "nvram",
         description: "a card of battery-backed memory: ten microseconds a request, never lost",
-        kind: Kind::Ssd(NVRAM),
+        kind: ModelKind::Ssd(NVRAM),
     },
     RAM,
 ];
 
 /// Memory alone: requests take no time.
 pub const RAM: Model =
-    Model { name: "ram", description: "memory: requests take no time", kind: Kind::Ram };
+    Model { name: "ram", description: "memory: requests take no time", kind: ModelKind::Ram };
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///
@@ -256,7 +256,7 @@ pub const NVRAM: SsdSpec = SsdSpec {
 
 /// The figures that a hard disk's model must meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedTimes {
     /// The model's name.
     pub name: &'static str,
     /// Mean seek of random reads, in milliseconds.
@@ -277,32 +277,32 @@ pub struct Sequential {
 }
 
 /// The figures that the hard disks must meet.
-pub const EXPECTED: &[Expected] = &[
-    Expected {
+pub const EXPECTED: &[ExpectedTimes] = &[
+    ExpectedTimes {
         name: "cheetah",
         seek_average_ms: 5.4,
         latency_ms: 2.99,
         sequential: Sequential { outer: 18.5, inner: 12.2 },
     },
-    Expected {
+    ExpectedTimes {
         name: "viking",
         seek_average_ms: 8.0,
         latency_ms: 4.17,
         sequential: Sequential { outer: 12.7, inner: 7.5 },
     },
-    Expected {
+    ExpectedTimes {
         name: "ibm-9lzx",
         seek_average_ms: 5.3,
         latency_ms: 2.99,
         sequential: Sequential { outer: 23.0, inner: 16.5 },
     },
-    Expected {
+    ExpectedTimes {
         name: "st34310a",
         seek_average_ms: 9.0,
         latency_ms: 5.56,
         sequential: Sequential { outer: 15.0, inner: 9.0 },
     },
-    Expected {
+    ExpectedTimes {
         name: "hdd-4tb",
         seek_average_ms: 8.5,
         latency_ms: 4.16,

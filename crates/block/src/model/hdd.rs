@@ -351,11 +351,11 @@ impl Hdd {
     /// The time at which read-ahead reaches `end`; it then continues from there.
     fn reach(&mut self, mut ahead: Ahead, end: u64) -> u64 {
         let finish = ahead.since + self.transfer(ahead.next, end - ahead.next) as u64;
-        let room = self.spec.segment_bytes / 512;
+        let capacity = self.spec.segment_bytes / 512;
         ahead.next = end;
         ahead.since = finish;
-        ahead.limit = (end + room).min(self.sectors.max(end));
-        ahead.start = ahead.start.max(end.saturating_sub(room));
+        ahead.limit = (end + capacity).min(self.sectors.max(end));
+        ahead.start = ahead.start.max(end.saturating_sub(capacity));
         self.ahead = Some(ahead);
         self.rest_at(end - 1);
         finish
@@ -413,17 +413,17 @@ impl Hdd {
             let service = self.media(self.media_start(arrival), first, count, true);
             return Service { start, ..service };
         }
-        let mut room_at = arrival;
+        let mut capacity_at = arrival;
         while !self.dirty.is_empty() && self.dirty_bytes + count * 512 > self.spec.write_cache_bytes
         {
             self.destage_one();
-            room_at = room_at.max(self.free_at);
+            capacity_at = capacity_at.max(self.free_at);
         }
-        if let Some((old, _)) = self.dirty.insert(first, (count, room_at)) {
+        if let Some((old, _)) = self.dirty.insert(first, (count, capacity_at)) {
             self.dirty_bytes -= old * 512;
         }
         self.dirty_bytes += count * 512;
-        let finish = room_at + self.overhead + self.interface(count);
+        let finish = capacity_at + self.overhead + self.interface(count);
         Service { start: arrival, finish, cache_hit: true, ..Service::default() }
     }
 
@@ -479,8 +479,8 @@ fn even_zones(spec: &HddSpec, outer: u32, inner: u32) -> Vec<(u32, u32)> {
     const ZONES: u32 = 16;
     let per_track: Vec<u32> =
         (0..ZONES).map(|i| outer - (outer - inner) * i / (ZONES - 1)).collect();
-    let tracks: u64 = per_track.iter().map(|n| u64::from(*n) * u64::from(spec.heads)).sum();
-    let cylinders = spec.sectors.div_ceil(tracks) as u32;
+    let track_count: u64 = per_track.iter().map(|n| u64::from(*n) * u64::from(spec.heads)).sum();
+    let cylinders = spec.sectors.div_ceil(track_count) as u32;
     per_track.into_iter().map(|n| (cylinders, n)).collect()
 }
 

@@ -36,7 +36,7 @@ use ssd::{Network, Ssd};
 
 /// The kind of a disk, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ModelKind {
     /// Memory: requests take no time.
     Ram,
     /// A hard disk.
@@ -55,7 +55,7 @@ pub struct Model {
     /// One line for a list of models.
     pub description: &'static str,
     /// The kind of disk, with its parameters.
-    pub kind: Kind,
+    pub kind: ModelKind,
 }
 
 impl Model {
@@ -67,19 +67,19 @@ impl Model {
     /// The disk's capacity in bytes; 0 where it has none of its own.
     pub fn bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Ram => 0,
-            Kind::Hdd(spec) => spec.sectors * 512,
-            Kind::Ssd(spec) => spec.bytes,
-            Kind::Network(spec) => spec.bytes,
+            ModelKind::Ram => 0,
+            ModelKind::Hdd(spec) => spec.sectors * 512,
+            ModelKind::Ssd(spec) => spec.bytes,
+            ModelKind::Network(spec) => spec.bytes,
         }
     }
 
     /// Whether a completed write may be lost in a power failure.
     pub fn volatile_cache(&self) -> bool {
         match &self.kind {
-            Kind::Ram | Kind::Network(_) => false,
-            Kind::Hdd(spec) => spec.write_cache_bytes > 0,
-            Kind::Ssd(spec) => spec.cache_bytes > 0,
+            ModelKind::Ram | ModelKind::Network(_) => false,
+            ModelKind::Hdd(spec) => spec.write_cache_bytes > 0,
+            ModelKind::Ssd(spec) => spec.cache_bytes > 0,
         }
     }
 }
@@ -154,10 +154,10 @@ impl<D: BlockDevice> Modeled<D> {
     /// Wraps `inner` with the timing of `model`.
     pub fn new(runtime: &Runtime, model: &Model, inner: D) -> Modeled<D> {
         let timing = match model.kind {
-            Kind::Ram => Timing::Ram,
-            Kind::Hdd(spec) => Timing::Hdd(Arm::new(runtime, Hdd::new(spec))),
-            Kind::Ssd(spec) => Timing::Ssd(RefCell::new(Ssd::new(spec))),
-            Kind::Network(spec) => Timing::Network(RefCell::new(Network::new(spec))),
+            ModelKind::Ram => Timing::Ram,
+            ModelKind::Hdd(spec) => Timing::Hdd(Arm::new(runtime, Hdd::new(spec))),
+            ModelKind::Ssd(spec) => Timing::Ssd(RefCell::new(Ssd::new(spec))),
+            ModelKind::Network(spec) => Timing::Network(RefCell::new(Network::new(spec))),
         };
         let (runtime, counts) = (runtime.clone(), RefCell::default());
         Modeled { inner, runtime, model: *model, timing, counts }

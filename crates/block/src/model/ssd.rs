@@ -97,14 +97,14 @@ impl Ssd {
         let link = at_rate(len, self.spec.write_mb_s);
         let sent = take(&mut self.write_link, start, link);
         self.drain(sent);
-        let room = self.spec.cache_bytes.saturating_sub(len) as f64;
-        let room_at = self.cached_at.max(sent) + self.drain_time(room);
-        self.drain(room_at);
+        let capacity = self.spec.cache_bytes.saturating_sub(len) as f64;
+        let capacity_at = self.cached_at.max(sent) + self.drain_time(capacity);
+        self.drain(capacity_at);
         self.cached += len as f64;
         let finish = if through {
-            room_at + us(self.spec.program_us)
+            capacity_at + us(self.spec.program_us)
         } else {
-            room_at + us(self.spec.cached_write_us)
+            capacity_at + us(self.spec.cached_write_us)
         };
         Service { start: arrival, finish, transfer: link, ..Service::default() }
     }

@@ -13,7 +13,7 @@ use crate::ram::RamDisk;
 
 fn hdd_spec(name: &str) -> HddSpec {
     match Model::by_name(name).unwrap().kind {
-        Kind::Hdd(spec) => spec,
+        ModelKind::Hdd(spec) => spec,
         _ => panic!("{name} is no hard disk"),
     }
 }
@@ -196,7 +196,7 @@ fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
     let lost = 65_536.0 / (65_536.0 / 21.7e6 + 60.0 / 10_025.0 + 0.001) / 1e6;
     within("cheetah", rate, lost, 0.15);
     let cached = Model {
-        kind: Kind::Hdd(HddSpec { write_cache_bytes: 1 << 20, ..hdd_spec("cheetah") }),
+        kind: ModelKind::Hdd(HddSpec { write_cache_bytes: 1 << 20, ..hdd_spec("cheetah") }),
         ..*Model::by_name("cheetah").unwrap()
     };
     assert!(cached.volatile_cache());

@@ -6,7 +6,7 @@ use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFREG, IFSOCK, IFWHT};
 
 use super::groups::Unfit;
-use super::state::{Known, Live, Run};
+use super::state::{Known, LfsRun, Live};
 use super::{LfsCheckError, LfsFinding};
 use crate::terms::Slot;
 
@@ -39,7 +39,7 @@ fn is_type(kind: u16) -> bool {
     [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK, IFWHT].contains(&kind)
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Looks at every inode in use by the IFILE, and claims its blocks.
     pub(super) async fn check_blocks(&mut self) -> Result<(), LfsCheckError> {
         for ino in IFILE_INO + 1..self.inode_count() {

@@ -3,9 +3,9 @@
 use ordo_format::lfs::{NO_ADDRESS, ROOT_INO};
 
 use super::LfsFinding;
-use super::state::Run;
+use super::state::LfsRun;
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Follows the list. Every free inode must be on it once, and no other inode.
     pub(super) fn check_free_list(&mut self) {
         let count = self.inode_count();

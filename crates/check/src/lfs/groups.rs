@@ -6,7 +6,7 @@ use ordo_format::ufs2::inode::IFREG;
 use rustc_hash::FxHashMap;
 
 use super::LfsFinding;
-use super::state::Run;
+use super::state::LfsRun;
 
 /// The contents of regular files on the data device.
 pub(super) struct Contents {
@@ -67,7 +67,7 @@ pub(super) enum Unfit {
     Twice,
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// The data device's claims, where an inode's contents are on it.
     pub(super) fn contents_of(&mut self, inode: &LfsInode) -> Option<&mut Contents> {
         let is_contents = inode.kind() == IFREG && inode.inumber != ordo_format::lfs::IFILE_INO;

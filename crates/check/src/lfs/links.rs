@@ -6,17 +6,17 @@ use ordo_format::lfs::ROOT_INO;
 use ordo_format::lfs::dir::{self, CHUNK, DirHeader, type_of_mode};
 use ordo_format::ufs2::inode::IFDIR;
 
-use super::state::Run;
+use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Gives inodes without a name one, or clears them, and corrects link counts.
     pub(super) async fn check_links(&mut self) -> Result<(), LfsCheckError> {
         if self.inodes.get(&ROOT_INO).is_none_or(|k| k.inode.kind() != IFDIR) {
             return Ok(());
         }
         self.break_loops().await?;
-        for ino in self.nameless() {
+        for ino in self.orphans() {
             let (size, nlink) = (self.inodes[&ino].inode.size, self.inodes[&ino].inode.nlink);
             if nlink <= 0 {
                 self.report.add(LfsFinding::Orphan { ino });
@@ -32,7 +32,7 @@ impl Run<'_> {
         self.check_counts().await
     }
 
-    fn nameless(&self) -> Vec<u64> {
+    fn orphans(&self) -> Vec<u64> {
         let named = |ino: u64, links: i64, is_dir: bool, parent: Option<u64>| match is_dir {
             true => ino == ROOT_INO || parent.is_some(),
             false => links > 0,

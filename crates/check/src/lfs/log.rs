@@ -11,7 +11,7 @@ use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::summary::flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NO_ADDRESS, PsegBlock, Summary, SummaryError, lbn};
 
-use super::state::Run;
+use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding, LogBehind};
 
 /// A partial segment that counts.
@@ -35,7 +35,7 @@ pub(super) struct Log {
     pieces: Vec<Piece>,
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Follows the log for as long as it is whole.
     pub(super) async fn read_log(&mut self) -> Result<(), LfsCheckError> {
         let (mut at, mut next, mut serial) = (self.sb.offset, self.sb.nextseg, self.sb.serial);

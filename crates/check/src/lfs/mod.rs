@@ -45,7 +45,7 @@ pub use finding::LfsFinding;
 pub use report::{LfsCheckError, LfsReport, LogBehind};
 
 use crate::Repair;
-use state::Run;
+use state::LfsRun;
 
 /// Checks and repairs the LFS on a device.
 pub struct LfsChecker {
@@ -93,7 +93,7 @@ impl LfsChecker {
     /// is in the report.
     pub async fn run(&self) -> Result<LfsReport, LfsCheckError> {
         let found = superblock::find(&self.device, self.data.is_some()).await?;
-        let mut run = Run::open(&self.device, found, self.data).await?;
+        let mut run = LfsRun::open(&self.device, found, self.data).await?;
         run.check_superblock();
         if !run.report.was_clean {
             run.read_log().await?;

@@ -7,7 +7,7 @@ use ordo_format::lfs::{NDADDR, NIADDR, NO_ADDRESS, ROOT_INO, lbn};
 use ordo_format::ufs2::inode::IFDIR;
 
 use super::blocks::Target;
-use super::state::Run;
+use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
 
 /// A chunk of a directory: the directory, the chunk's place in it in bytes, its block, and its place in the block in
@@ -24,7 +24,7 @@ fn printable(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Truncates a directory to whole chunks, and before the first block that is missing or cannot be its own.
     /// Returns false where nothing is left.
     pub(super) async fn fit_directory(
@@ -165,12 +165,12 @@ impl Run<'_> {
         let parent = found.iter().find(|(.., n)| n == b"..").map_or(ROOT_INO, |(ino, ..)| *ino);
         let mut entries: Vec<(u64, u8, &[u8])> =
             vec![(at.ino, DT_DIR, b"."), (parent, DT_DIR, b"..")];
-        let mut room = CHUNK - 2 * dir::entry_size(width, 2);
+        let mut space = CHUNK - 2 * dir::entry_size(width, 2);
         for (ino, kind, name) in found.iter().filter(|(.., n)| n != b"." && n != b"..") {
             let size = dir::entry_size(width, name.len());
             // An entry that does not fit any more loses its name here, and gets another one later.
-            if size <= room {
-                room -= size;
+            if size <= space {
+                space -= size;
                 entries.push((*ino, *kind, name));
             }
         }

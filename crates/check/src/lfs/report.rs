@@ -8,7 +8,7 @@ use ordo_format::lfs::SuperblockError;
 use serde::Serialize;
 
 use crate::lfs::LfsFinding;
-use crate::{Repair, Severity, Work};
+use crate::{CheckWork, Repair, Severity};
 
 /// The log behind the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ pub struct LfsReport {
     /// Findings that no repair removes.
     pub unrepairable: u64,
     /// The work of the check.
-    pub work: Work,
+    pub work: CheckWork,
     /// Files, directories and others in use, including the IFILE.
     pub files: u64,
     /// Fragments in use by files.
@@ -72,7 +72,7 @@ impl LfsReport {
             rolled_forward: false,
             repaired: false,
             unrepairable: 0,
-            work: Work::default(),
+            work: CheckWork::default(),
             files: 0,
             used_fragments: 0,
             free_fragments: 0,

@@ -4,7 +4,7 @@ use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_PAD};
 
 use super::LfsFinding;
-use super::state::Run;
+use super::state::LfsRun;
 
 /// The sums over segments, in fragments.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Sums {
     nclean: i64,
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Checks the live bytes of each segment, the clean segments, and the totals. After rolling forward, differences
     /// follow from that and are no findings.
     pub(super) fn check_segments(&mut self) {
@@ -41,17 +41,17 @@ impl Run<'_> {
             ("nclean", sb.nclean.into(), sums.nclean),
         ];
         let skew = if sb.s0addr < label { label } else { 0 };
-        let room = sb.dsize as i64 - skew;
+        let space = sb.dsize as i64 - skew;
         for (field, stored, right) in totals.into_iter().filter(|(_, s, r)| s != r) {
             self.accounting(LfsFinding::Total { field, stored, right });
         }
         (self.sb.dmeta, self.sb.avail) = (sums.dmeta as i32, sums.avail);
         self.sb.nclean = sums.nclean as u32;
-        let (least, most) = (room - sums.most_used, room - sums.least_used);
+        let (least, most) = (space - sums.most_used, space - sums.least_used);
         let stored = self.sb.bfree;
         if !(least..=most).contains(&stored) {
             self.accounting(LfsFinding::FreeFragments { stored, least, most });
-            self.sb.bfree = room - (sums.most_used + sums.least_used) / 2;
+            self.sb.bfree = space - (sums.most_used + sums.least_used) / 2;
         }
         self.report.free_fragments = self.sb.bfree;
         if self.report.rolled_forward {

@@ -14,7 +14,7 @@ use super::groups::Contents;
 use super::log::Log;
 use super::superblock::Found;
 use super::{LfsCheckError, LfsReport};
-use crate::Work;
+use crate::CheckWork;
 use crate::io::Io;
 
 /// The IFILE's contents.
@@ -47,7 +47,7 @@ pub(super) struct Known {
     pub dotdot: Option<(u64, i64, usize)>,
 }
 
-pub(super) struct Run<'d> {
+pub(super) struct LfsRun<'d> {
     pub io: Io<'d>,
     pub sb: Superblock,
     pub sb_changed: bool,
@@ -67,13 +67,13 @@ pub(super) struct Run<'d> {
     pub relist: bool,
 }
 
-impl<'d> Run<'d> {
+impl<'d> LfsRun<'d> {
     /// Reads the IFILE.
     pub async fn open(
         device: &'d Device,
         found: Found,
         data: Option<DataShape>,
-    ) -> Result<Run<'d>, LfsCheckError> {
+    ) -> Result<LfsRun<'d>, LfsCheckError> {
         let Found { sb, damaged } = found;
         if let Some(shape) = data
             && (sb.group_table_blocks() != shape.table_blocks()
@@ -85,8 +85,8 @@ impl<'d> Run<'d> {
         }
         let mut report = LfsReport::new();
         report.was_clean = sb.pflags & ordo_format::lfs::superblock::PF_CLEAN != 0;
-        let mut run = Run {
-            io: Io::new(device, sb.fsize as usize, Work::default()),
+        let mut run = LfsRun {
+            io: Io::new(device, sb.fsize as usize, CheckWork::default()),
             used: vec![0; (sb.size as usize).div_ceil(64)],
             live: vec![0; sb.nseg as usize],
             sb,

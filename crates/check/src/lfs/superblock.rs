@@ -3,7 +3,7 @@
 use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError};
 
-use super::state::Run;
+use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
 
 /// The newest checkpoint, and the fault of the other superblock with its place in bytes.
@@ -86,7 +86,7 @@ async fn search(
     Err(LfsCheckError::NoSuperblock(*error))
 }
 
-impl Run<'_> {
+impl LfsRun<'_> {
     /// Checks the superblock's fields against each other.
     pub(super) fn check_superblock(&mut self) {
         if let Some((at, error)) = self.damaged.take() {

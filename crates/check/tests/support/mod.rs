@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_check::{CheckError, Checker, Finding, Options, Repair, Report};
+use ordo_check::{CheckError, Checker, Finding, FsckOptions, Repair, Report};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_format::Endian;
@@ -18,11 +18,11 @@ use ordo_vfs::{FileSystem, FileType, NewNode, XattrMode};
 
 /// Checks a disk.
 pub fn check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
-    check_with(disk, Options { repair, ..Options::default() })
+    check_with(disk, FsckOptions { repair, ..FsckOptions::default() })
 }
 
 /// Checks a disk with other options.
-pub fn check_with(disk: &Rc<RamDisk>, options: Options) -> Result<Report, CheckError> {
+pub fn check_with(disk: &Rc<RamDisk>, options: FsckOptions) -> Result<Report, CheckError> {
     let executor = ordo_runtime::Executor::simulated(1);
     executor.block_on(Checker::new(disk.clone(), options).run()).unwrap()
 }
@@ -95,31 +95,31 @@ pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes
         let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
         let root = fs.root();
         let file = NewNode::file(0o644);
-        let small = fs.make(root, b"small", &file).await.unwrap().ino;
+        let small = fs.create(root, b"small", &file).await.unwrap().ino;
         fs.write(small, 0, &[7; 3000]).await.unwrap();
-        let large = fs.make(root, b"large", &file).await.unwrap().ino;
+        let large = fs.create(root, b"large", &file).await.unwrap().ino;
         fs.write(large, 0, &vec![8; 20 * block as usize]).await.unwrap();
-        let huge = fs.make(root, b"huge", &file).await.unwrap().ino;
+        let huge = fs.create(root, b"huge", &file).await.unwrap().ino;
         for lbn in [0, 12, 12 + pointers, 12 + pointers + pointers * pointers + 5] {
             fs.write(huge, lbn * block, b"here").await.unwrap();
         }
-        let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
-        let sub = fs.make(dir, b"sub", &NewNode::directory(0o755)).await.unwrap().ino;
-        let inner = fs.make(sub, b"inner", &file).await.unwrap().ino;
+        let dir = fs.create(root, b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
+        let sub = fs.create(dir, b"sub", &NewNode::directory(0o755)).await.unwrap().ino;
+        let inner = fs.create(sub, b"inner", &file).await.unwrap().ino;
         fs.write(inner, 0, b"inner").await.unwrap();
-        let short = fs.make(root, b"short", &NewNode::symlink(b"small")).await.unwrap().ino;
-        let long = fs.make(root, b"long", &NewNode::symlink(&[b'x'; 500])).await.unwrap().ino;
+        let short = fs.create(root, b"short", &NewNode::symlink(b"small")).await.unwrap().ino;
+        let long = fs.create(root, b"long", &NewNode::symlink(&[b'x'; 500])).await.unwrap().ino;
         let special = |file_type| NewNode { file_type, rdev: 0x105, ..NewNode::file(0o600) };
-        let device = fs.make(root, b"device", &special(FileType::BlockDevice)).await.unwrap().ino;
-        let fifo = fs.make(root, b"fifo", &special(FileType::Fifo)).await.unwrap().ino;
-        let attrs = fs.make(root, b"attrs", &file).await.unwrap().ino;
+        let device = fs.create(root, b"device", &special(FileType::BlockDevice)).await.unwrap().ino;
+        let fifo = fs.create(root, b"fifo", &special(FileType::Fifo)).await.unwrap().ino;
+        let attrs = fs.create(root, b"attrs", &file).await.unwrap().ino;
         fs.setxattr(attrs, b"user.one", &[1; 100], XattrMode::Create).await.unwrap();
         fs.setxattr(attrs, b"user.two", &[2; 100], XattrMode::Create).await.unwrap();
-        let twice = fs.make(root, b"twice", &file).await.unwrap().ino;
+        let twice = fs.create(root, b"twice", &file).await.unwrap().ino;
         fs.write(twice, 0, b"twice").await.unwrap();
         fs.link(twice, dir, b"again").await.unwrap();
-        let empty = fs.make(root, b"empty", &file).await.unwrap().ino;
-        let wide = fs.make(root, b"wide", &NewNode::directory(0o755)).await.unwrap().ino;
+        let empty = fs.create(root, b"empty", &file).await.unwrap().ino;
+        let wide = fs.create(root, b"wide", &NewNode::directory(0o755)).await.unwrap().ino;
         for i in 0..600 {
             fs.link(twice, wide, format!("a-name-of-twenty-{i:04}").as_bytes()).await.unwrap();
         }
@@ -151,7 +151,7 @@ pub fn add_deep_directory(disk: &Rc<RamDisk>) -> u32 {
     let rt = executor.runtime();
     let made = executor.block_on(async {
         let fs = mount::mount(&rt, disk.clone(), NoOrder, &MountOptions::default()).await.unwrap();
-        let dir = fs.make(fs.root(), b"deep", &NewNode::directory(0o755)).await.unwrap().ino;
+        let dir = fs.create(fs.root(), b"deep", &NewNode::directory(0o755)).await.unwrap().ino;
         let twice = fs.lookup(fs.root(), b"twice").await.unwrap().ino;
         for i in 0..500 {
             let name = format!("{i}-{}", "n".repeat(240));

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use ordo_bench::crash::Doing;
+use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
-use ordo_crash::{Geometry, Manner, Model as DiskModel, Rule};
+use ordo_crash::{CrashModel as DiskModel, FsGeometry, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
 
@@ -25,13 +25,13 @@ fn crashed(text: &str) -> Result<AnySystem, String> {
     }
 }
 
-fn geometries(text: &str) -> Result<Vec<Geometry>, String> {
+fn geometries(text: &str) -> Result<Vec<FsGeometry>, String> {
     if text == "all" {
-        return Ok(Geometry::all());
+        return Ok(FsGeometry::all());
     }
-    let found = text.split(',').map(|name| Geometry::by_name(name).ok_or(name));
+    let found = text.split(',').map(|name| FsGeometry::by_name(name).ok_or(name));
     found.collect::<Result<_, _>>().map_err(|name| {
-        let all: Vec<_> = Geometry::all().into_iter().map(|g| g.name).collect();
+        let all: Vec<_> = FsGeometry::all().into_iter().map(|g| g.name).collect();
         format!("no geometry is called '{name}'; there are {}, and all", all.join(", "))
     })
 }
@@ -51,15 +51,15 @@ fn shard(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-fn rule(text: &str) -> Result<Rule, String> {
-    text.parse::<Rule>().map_err(|e| e.to_string())
+fn rule(text: &str) -> Result<StateRule, String> {
+    text.parse::<StateRule>().map_err(|e| e.to_string())
 }
 
 /// The workload of a crash exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrashWorkload {
     /// Clients with random operations. With distant blocks, these fit the geometry's block size.
-    Random(Manner),
+    Random(ScriptManner),
     /// A small database. Its seed is that of the run.
     Database(Database),
     /// A workload of the comparison.
@@ -68,16 +68,16 @@ pub enum CrashWorkload {
 
 impl CrashWorkload {
     /// The work of a run with this seed.
-    pub fn doing(&self, seed: u64, geometry: &Geometry) -> Doing {
+    pub fn doing(&self, seed: u64, geometry: &FsGeometry) -> CrashWork {
         match self {
             CrashWorkload::Random(manner) => {
                 let far = if manner.far == 0 { 0 } else { geometry.block_size };
-                Doing::Script(Manner { far, ..*manner }.script(seed))
+                CrashWork::Script(ScriptManner { far, ..*manner }.script(seed))
             }
             CrashWorkload::Database(database) => {
-                Doing::Database(Database { seed, ..database.clone() })
+                CrashWork::Database(Database { seed, ..database.clone() })
             }
-            CrashWorkload::Bench(workload) => Doing::Bench(workload.clone(), seed),
+            CrashWorkload::Bench(workload) => CrashWork::Bench(workload.clone(), seed),
         }
     }
 }
@@ -86,7 +86,7 @@ impl CrashWorkload {
 impl fmt::Display for CrashWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CrashWorkload::Random(Manner { clients, steps, names, far, fsync, pause }) => {
+            CrashWorkload::Random(ScriptManner { clients, steps, names, far, fsync, pause }) => {
                 write!(f, "random:clients={clients},steps={steps}")?;
                 let more = [("names", *names), ("fsync", u16::from(*fsync)), ("pause", *pause)];
                 let more = more.into_iter().filter(|(_, n)| *n > 0);
@@ -126,10 +126,10 @@ fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Resu
     number.ok_or_else(|| format!("'{text}': {wrong}"))
 }
 
-fn random(rest: &str) -> Result<Manner, String> {
+fn random(rest: &str) -> Result<ScriptManner, String> {
     let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
                  fsync=PERCENT and pause=MS (60000)";
-    let mut manner = Manner::default();
+    let mut manner = ScriptManner::default();
     for (key, value) in pairs(rest) {
         let number = |range| within(value, range, wrong);
         match key {
@@ -166,7 +166,7 @@ fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
 }
 
 /// Shapes of file systems. The alias makes a list one value for the argument parser.
-pub type Geometries = Vec<Geometry>;
+pub type Geometries = Vec<FsGeometry>;
 
 /// `ordo crash`.
 #[derive(Args, Debug)]
@@ -199,7 +199,7 @@ Examples:
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
   ordo crash --workload postmark:files=20,transactions=50 --size 4m
   ordo crash --fs ffs-none --hold-to ffs-sync      shrinks and explains a failure
-  ordo crash --fs lffs-wafs-2sync --lives 10       recover, go on, crash again
+  ordo crash --fs lffs-wafs-2sync --cycles 10      recover, go on, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
   ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, small groups
@@ -239,8 +239,8 @@ pub struct Crash {
     pub runs: u64,
     /// Crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one before
     /// has left.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub lives: u32,
+    #[arg(long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cycles: u32,
     /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
@@ -261,7 +261,7 @@ pub struct Crash {
     pub real_ages: bool,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
-    pub rule: Vec<Rule>,
+    pub rule: Vec<StateRule>,
     /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
     /// groups. An LFS has 100 segments of 8 blocks; -full: other files take all but the size of such an FFS;
     /// -groups: a segment has as many blocks as a group.
@@ -333,7 +333,7 @@ pub struct ProgramArgs {
     pub syscalls: bool,
     /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
     #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
-    pub fail: Vec<ordo_live::Rule>,
+    pub fail: Vec<ordo_live::WriteRule>,
     /// Interval of another program's fsyncs of its own file, in milliseconds, by which names are committed
     /// meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50)]
@@ -363,10 +363,10 @@ fn sector(text: &str) -> Result<usize, String> {
     }
 }
 
-fn fail(text: &str) -> Result<ordo_live::Rule, String> {
+fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {
     // Users may name the write for which an fsync waits.
     let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
-    format!("fail {words}").parse().map_err(|e: ordo_live::rules::RuleError| e.to_string())
+    format!("fail {words}").parse().map_err(|e: ordo_live::rules::WriteRuleError| e.to_string())
 }
 
 /// The default number of states of a run.
@@ -390,7 +390,7 @@ impl Crash {
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
-            let is_name = ordo_program::System::parse(word).is_ok() || crashed(word).is_ok();
+            let is_name = ordo_program::ProgramSystem::parse(word).is_ok() || crashed(word).is_ok();
             match out.last_mut() {
                 Some(last) if !is_name && last.contains(':') => *last += &format!(",{word}"),
                 _ => out.push(word.clone()),
@@ -400,17 +400,17 @@ impl Crash {
     }
 
     /// The shapes of the file systems.
-    pub fn geometries(&self) -> Vec<Geometry> {
+    pub fn geometries(&self) -> Vec<FsGeometry> {
         let asked = match (self.block_size, &self.geometry) {
             (Some(block), _) => {
                 let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-                let frag = self.frag_size.map_or(Geometry::smallest_fragment(size(block)), size);
-                vec![Geometry::of(size(block), frag)]
+                let frag = self.frag_size.map_or(FsGeometry::smallest_fragment(size(block)), size);
+                vec![FsGeometry::of(size(block), frag)]
             }
             (None, Some(list)) => list.clone(),
-            (None, None) => vec![Geometry::default()],
+            (None, None) => vec![FsGeometry::default()],
         };
-        let sized = |g: Geometry| match self.size {
+        let sized = |g: FsGeometry| match self.size {
             Some(bytes) => g.sized(bytes),
             None => g,
         };

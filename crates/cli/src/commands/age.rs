@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use ordo_bench::age::{self, Aged, Layout, Options, Profile};
+use ordo_bench::age::{self, Aged, ChurnOptions, FileLayout, Profile};
 use ordo_block::Device;
 use ordo_block::ram::RamDisk;
 use ordo_report::number::parse_bytes;
@@ -18,6 +18,7 @@ use ordo_vfs::host::HostDir;
 
 use crate::args::system;
 use crate::image::{self, real_time};
+use crate::pair::Named;
 use crate::text::put;
 
 /// Ages a file system.
@@ -44,10 +45,10 @@ pub struct Age {
     #[arg(long, value_name = "NAME|FILE", default_value = "agrawal")]
     pub profile: String,
     /// The share of the space that is in use while files come and go.
-    #[arg(long, value_name = "PERCENT", default_value = "76%", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "76%", value_parser = ChurnOptions::utilisation)]
     pub util: f64,
     /// How many times the whole space is written.
-    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = overwrites)]
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = ChurnOptions::overwrites)]
     pub overwrites: f64,
     /// Seed of all random choices. The same seed gives the same output.
     #[arg(long, default_value_t = 1)]
@@ -61,21 +62,6 @@ pub struct Age {
     /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
-    match number {
-        Ok(percent) if (1.0..=99.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(format!("'{text}' is no share of the space: 1% to 99%")),
-    }
-}
-
-fn overwrites(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(times) if (0.0..=1e6).contains(&times) => Ok(times),
-        _ => Err(format!("'{text}' is no number of times: 0 to 1000000")),
-    }
 }
 
 /// A file system that was aged.
@@ -100,8 +86,12 @@ struct Rows {
 
 pub fn run(args: &Age) -> Result<()> {
     let profile = Profile::find(&args.profile)?;
-    let options =
-        Options { profile, utilisation: args.util, overwrites: args.overwrites, seed: args.seed };
+    let options = ChurnOptions {
+        profile,
+        utilisation: args.util,
+        overwrites: args.overwrites,
+        seed: args.seed,
+    };
     let row = |system: String, aged: Aged| Row {
         system,
         profile: options.profile.name.clone(),
@@ -136,16 +126,18 @@ async fn with_bar<F: FileSystem>(
     quiet: bool,
     name: &str,
     fs: &F,
-    options: &Options,
+    options: &ChurnOptions,
 ) -> Result<Aged> {
     let bar = Progress::new(quiet);
     bar.begin(name, "ageing", 0);
-    let aged = age::age(fs, options, &mut |done, total| bar.reach(done >> 20, total >> 20)).await;
+    let aged =
+        age::age(fs, fs.root(), options, &mut |done, total| bar.reach(done >> 20, total >> 20))
+            .await;
     bar.finish();
     Ok(aged?)
 }
 
-fn in_memory(args: &Age, system: System, options: &Options) -> Result<Aged> {
+fn in_memory(args: &Age, system: System, options: &ChurnOptions) -> Result<Aged> {
     let executor = Executor::simulated(args.seed);
     let rt = executor.runtime();
     executor.block_on(async {
@@ -165,7 +157,7 @@ fn in_memory(args: &Age, system: System, options: &Options) -> Result<Aged> {
 /// The name of the directory that is made in a directory of the host.
 const IN_DIRECTORY: &str = "ordo-age";
 
-fn in_place(args: &Age, target: &Path, options: &Options) -> Result<Aged> {
+fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
     if target.is_dir() {
         let place = target.join(IN_DIRECTORY);
         if let Err(error) = std::fs::create_dir(&place) {
@@ -177,7 +169,7 @@ fn in_place(args: &Age, target: &Path, options: &Options) -> Result<Aged> {
         });
     }
     real_time(async |runtime| {
-        let mounted = image::open(&runtime, target).await?;
+        let mounted = image::open(&runtime, Named::new(target, None)).await?;
         let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
         image::close(target, mounted).await?;
         aged
@@ -204,7 +196,8 @@ fn as_text(args: &Age, profile: &Profile, rows: &[Row]) -> String {
         right("score, fresh"),
         right("aged"),
     ]);
-    let score = |layout: &Layout| layout.score().map_or("-".into(), |score| format!("{score:.3}"));
+    let score =
+        |layout: &FileLayout| layout.score().map_or("-".into(), |score| format!("{score:.3}"));
     for Row { system, aged, .. } in rows {
         table.row([
             system.clone(),

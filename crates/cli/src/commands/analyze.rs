@@ -17,7 +17,7 @@ use ordo_annotate::store::is_trace;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
-use ordo_sba::{Counts, Watch};
+use ordo_sba::{TrafficCounts, Watch};
 
 use super::calls::waits;
 use super::traffic::{top_files, whole};
@@ -168,7 +168,7 @@ pub(super) fn tables(a: &Analysis) -> String {
         if total.bytes == 0 {
             continue;
         }
-        let mut row = |name: &str, c: &Counts| {
+        let mut row = |name: &str, c: &TrafficCounts| {
             table.row([
                 name.to_string(),
                 number::count(c.requests),
@@ -231,7 +231,7 @@ fn rest(a: &Analysis) -> String {
     if a.stats.without_contents > 0 {
         row("writes without contents, named by place", number::count(a.stats.without_contents));
     }
-    row("copies without a transaction", number::count(a.strays));
+    row("copies without a transaction", number::count(a.orphan_blocks));
     table.to_string()
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::{self, PhaseRow, Row};
-use ordo_bench::workload::{Phase, Stage, Watch, Workload};
+use ordo_bench::compare::{self, ComparisonRow, PhaseRow};
+use ordo_bench::workload::{Phase, PhaseListener, Workload, WorkloadStage};
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -32,7 +32,7 @@ pub fn run(args: &Bench) -> Result<()> {
     put(args.output.as_deref(), &text)
 }
 
-fn as_text(workload: &Workload, row: &Row) -> String {
+fn as_text(workload: &Workload, row: &ComparisonRow) -> String {
     let mut out =
         format!("{}\non {}, {}, {}\n\n", workload.describe(), row.system, row.disk, row.cpu);
     let phases: Vec<&Phase> = row.phases.iter().map(|p| &p.phase).collect();
@@ -92,7 +92,7 @@ struct OnHost {
     fs: HostDir,
 }
 
-impl Stage for OnHost {
+impl WorkloadStage for OnHost {
     type Fs = HostDir;
     fn fs(&self) -> &HostDir {
         &self.fs
@@ -153,8 +153,8 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
 
 struct HostBar(Progress);
 
-impl Watch for HostBar {
-    fn begins(&mut self, name: &str) {
+impl PhaseListener for HostBar {
+    fn phase_start(&mut self, name: &str) {
         self.0.begin("bench", name, 1);
     }
     fn progress(&mut self, _name: &str, done: u64, total: u64) {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use ordo_annotate::calls::{Call, Waited, find_inodes, find_waits};
-use ordo_annotate::rows::Block;
+use ordo_annotate::calls::{StoredCall, Waited, find_inodes, find_waits};
+use ordo_annotate::rows::BlockRow;
 use ordo_program::calls::{READS, TRACED, parse};
 use ordo_pseudo::Recording;
 use ordo_report::number;
@@ -51,8 +51,8 @@ impl Calls {
         &self,
         dir: &Path,
         recording: &Recording,
-        rows: &[Block],
-    ) -> Result<Vec<Call>> {
+        rows: &[BlockRow],
+    ) -> Result<Vec<StoredCall>> {
         let text = std::fs::read(self.log.path()).context("reading the system calls")?;
         let (instant, time) = recording.clock;
         let (then, wall) = self.clocks;
@@ -62,9 +62,9 @@ impl Calls {
         let clock = |at: i64| u64::try_from(at + shift).unwrap_or(0);
         let rooted = |path: String| format!("/{path}");
         let calls = parse(&String::from_utf8_lossy(&text), &dir.to_string_lossy());
-        let mut calls: Vec<Call> = calls
+        let mut calls: Vec<StoredCall> = calls
             .into_iter()
-            .map(|call| Call {
+            .map(|call| StoredCall {
                 process: call.pid.into(),
                 path: call.file.map(rooted),
                 other_path: call.other.map(rooted),

@@ -1,17 +1,19 @@
 //! `ordo compare`.
 
+mod explanation;
 mod page;
-mod story;
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::{self, Follow, Row, Rows, Setup};
-use ordo_bench::workload::{PostMark, Tree, Workload};
+use ordo_bench::age;
+use ordo_bench::compare::{self, ComparisonRow, ComparisonSetup, Follow, Rows};
+use ordo_bench::workload::{PostMark, SourceTree, Workload};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
-use ordo_systems::{Cleaning, SoftOptions, System};
+use ordo_systems::{Cleaning, DualOptions, SoftOptions, System};
 
 use crate::args::{Chosen, Compare, Machine};
 use crate::text::put;
@@ -51,7 +53,7 @@ impl Bar {
 }
 
 impl Follow for Bar {
-    fn begins(&mut self, system: &str, phase: &str) {
+    fn phase_start(&mut self, system: &str, phase: &str) {
         self.total = 1;
         self.progress.begin(system, phase, 1);
     }
@@ -64,11 +66,11 @@ impl Follow for Bar {
 ///
 /// # Errors
 /// A size is out of range.
-pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
+pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
     let small = |what: &str, bytes: u64| {
         u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
     };
-    Ok(Setup {
+    Ok(ComparisonSetup {
         disk: machine.disk,
         log_disk: machine.log_disk,
         cpu: machine.cpu,
@@ -82,9 +84,11 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<Setup> {
             ..SoftOptions::default()
         },
         cleaning: Cleaning::default(),
+        dual: DualOptions::default(),
         write_order: (true, true),
         seed: machine.seed,
         recovery,
+        ageing: None,
     })
 }
 
@@ -98,15 +102,18 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
         true => all(),
         false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),
     };
-    let setup = setup(&args.machine, !args.no_recovery)?;
+    let ageing =
+        args.aged.clone().map(|ageing| age::ChurnOptions { seed: args.machine.seed, ..ageing });
+    let setup = ComparisonSetup { ageing, ..setup(&args.machine, !args.no_recovery)? };
     let mut bar = Bar::new(args.quiet);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ComparisonRow> = Vec::new();
     for workload in &workloads {
-        for Chosen { system, name, cleaning } in &systems {
-            let setup = Setup { cleaning: cleaning.unwrap_or_default(), ..setup.clone() };
+        for Chosen { system, name, cleaning, dual } in &systems {
+            let (cleaning, dual) = (cleaning.unwrap_or_default(), dual.unwrap_or_default());
+            let setup = ComparisonSetup { cleaning, dual, ..setup.clone() };
             let row = compare::run(*system, workload, &setup, &mut bar);
             let row = row.with_context(|| format!("{workload} on {name}"))?;
-            rows.push(Row { system: name.clone(), ..row });
+            rows.push(ComparisonRow { system: name.clone(), ..row });
         }
     }
     bar.finish();
@@ -123,13 +130,13 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
 
 /// A tree of this machine, if it has a useful one, and PostMark.
 fn default_workloads() -> Vec<Workload> {
-    let useful = |tree: &Tree| {
+    let useful = |tree: &SourceTree| {
         TREE_ENTRIES.contains(&tree.totals.entries) && tree.totals.bytes <= TREE_BYTES_MAX
     };
     let tree = TREES
         .iter()
         .filter(|path| Path::new(path).is_dir())
-        .filter_map(|path| Tree::new(*path).ok())
+        .filter_map(|path| SourceTree::new(*path).ok())
         .find(useful);
     let mut out: Vec<Workload> = tree.map(Workload::Tree).into_iter().collect();
     out.push(Workload::PostMark(PostMark::SOFT_UPDATES));
@@ -137,7 +144,7 @@ fn default_workloads() -> Vec<Workload> {
 }
 
 /// A description of the simulated machine.
-fn machine(setup: &Setup) -> String {
+fn machine(setup: &ComparisonSetup) -> String {
     format!(
         "{}\nProcessor {}, {} of cache, FFS with blocks of {} and fragments of {}.\nTime is simulated.",
         setup.disk.description,
@@ -148,23 +155,33 @@ fn machine(setup: &Setup) -> String {
     )
 }
 
-fn as_text(workloads: &[Workload], rows: &[Row], setup: &Setup, wide: bool) -> String {
+fn as_text(
+    workloads: &[Workload],
+    rows: &[ComparisonRow],
+    setup: &ComparisonSetup,
+    wide: bool,
+) -> String {
     let mut out = machine(setup) + "\n";
+    if let Some(ageing) = &setup.ageing {
+        let (full, times) = ((1000.0 * ageing.utilisation).round() / 10.0, ageing.overwrites);
+        let name = &ageing.profile.name;
+        let _ = writeln!(out, "Aged by {name}: {full} % full, the space written {times} times.");
+    }
     for (i, workload) in workloads.iter().enumerate() {
         out.push_str(&format!("[{}] {}\n", i + 1, workload.describe()));
         if !wide {
             let name = workload.to_string();
-            let rows: Vec<&Row> = rows.iter().filter(|r| r.workload == name).collect();
-            out.push_str(&format!("\n{}\n", story::summary(&rows)));
+            let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
+            out.push_str(&format!("\n{}\n", explanation::summary(&rows)));
         }
     }
     if wide {
         out.push('\n');
-        out.push_str(&story::table(workloads, rows).to_string());
+        out.push_str(&explanation::table(workloads, rows).to_string());
     }
     out.push('\n');
-    for sentence in story::sentences(workloads, rows, setup) {
-        out.push_str(&story::wrapped(&sentence));
+    for sentence in explanation::sentences(workloads, rows, setup) {
+        out.push_str(&explanation::wrapped(&sentence));
     }
     out
 }

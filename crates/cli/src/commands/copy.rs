@@ -12,11 +12,12 @@ use ordo_report::{json, number, progress::Progress};
 use ordo_runtime::Runtime;
 use ordo_systems::{FORMATS, MakeOptions};
 use ordo_vfs::host::HostDir;
-use ordo_vfs::tree::{self, Copied, CopyOptions, Limits, Totals};
+use ordo_vfs::tree::{self, Copied, CopyOptions, Totals, WalkLimits};
 use ordo_vfs::{Attr, FileSystem, FileType, Ino, path};
 
 use crate::args::{Cp, Export, Import};
 use crate::image::{self, real_time};
+use crate::pair::Named;
 use crate::text::put;
 
 /// One end of a copy.
@@ -108,7 +109,7 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         Place::Image { image, path } => {
-            let mounted = image::open(&rt, image).await?;
+            let mounted = image::open(&rt, Named::new(image, args.meta_device.as_ref())).await?;
             let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
             image::close(image, mounted).await?;
             done
@@ -168,7 +169,12 @@ async fn copy_from_all<G: FileSystem>(
                         image.display()
                     );
                 }
-                let source = image::open_to_read(runtime, image).await?;
+                // The option is about the destination where both are images.
+                let metadata = match to {
+                    Place::Image { .. } => None,
+                    Place::Host(_) => args.meta_device.as_ref(),
+                };
+                let source = image::open_to_read(runtime, Named::new(image, metadata)).await?;
                 let attr = path::lookup(&source, path).await?;
                 let full = PathBuf::from(OsStr::from_bytes(path));
                 copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
@@ -214,7 +220,7 @@ async fn copy_one<F: FileSystem, G: FileSystem>(
 
 async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
     Ok(match what.file_type {
-        FileType::Directory => tree::measure(fs, what.ino, Limits::default()).await?,
+        FileType::Directory => tree::measure(fs, what.ino, WalkLimits::default()).await?,
         _ => Totals { entries: 1, bytes: what.size, ..Totals::default() },
     })
 }
@@ -224,11 +230,18 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         let host = HostDir::open(&args.dir)?;
         let bar = Progress::new(args.quiet);
         bar.begin("import", "counting", 1);
-        let totals = tree::measure(&host, host.root(), Limits::default()).await?;
+        let totals = tree::measure(&host, host.root(), WalkLimits::default()).await?;
         if !args.image.exists() {
+            if args.meta_device.is_some() {
+                bail!(
+                    "{}: does not exist; ordo mkfs --fs dualfs --meta-device makes a pair",
+                    args.image.display()
+                );
+            }
             make_image(&rt, args, &totals).await?;
         }
-        let mounted = image::open(&rt, &args.image).await?;
+        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let mounted = image::open(&rt, named).await?;
         let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
         let target = (mounted.fs(), into.ino);
@@ -264,14 +277,15 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let fs = image::open_to_read(&rt, &args.image).await?;
+        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let fs = image::open_to_read(&rt, named).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {
             bail!("{}: not a directory; ordo cp copies files", args.from);
         }
         let bar = Progress::new(args.quiet);
         bar.begin("export", "counting", 1);
-        let totals = tree::measure(&fs, from.ino, Limits::default()).await?;
+        let totals = tree::measure(&fs, from.ino, WalkLimits::default()).await?;
         std::fs::create_dir_all(&args.dir).with_context(|| args.dir.display().to_string())?;
         let host = HostDir::open(&args.dir)?;
         bar.begin("export", &args.image.display().to_string(), totals.entries);

@@ -1,21 +1,21 @@
 //! `ordo crash`.
 
+mod explanation;
 mod fleet;
 mod mutants;
 mod program;
 mod save;
-mod story;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use ordo_bench::crash::{Subject, subject};
-use ordo_crash::campaign::{Plan, Results, merge};
-use ordo_crash::fleet::Lived;
-use ordo_crash::life::Lives;
-use ordo_crash::{Budget, Config, Geometry, Model, Rule};
+use ordo_bench::crash::{CrashSubject, subject};
+use ordo_crash::campaign::{CampaignPlan, Results, merge};
+use ordo_crash::cycle::CrashCycles;
+use ordo_crash::fleet::CycleResult;
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, StateRule};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 use ordo_systems::{AnySystem, System};
@@ -72,7 +72,7 @@ fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitC
     if let Some(path) = output {
         write_whole(path, &json(results)?)?;
     }
-    let text = if as_json { json(results)? } else { story::text(results) };
+    let text = if as_json { json(results)? } else { explanation::text(results) };
     put(None, &text)?;
     let broken = results.rows.iter().any(|r| r.counts.promise_broken > 0);
     Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
@@ -86,22 +86,22 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-fn plan(args: &Crash, systems: &[AnySystem]) -> Plan {
-    Plan {
+fn plan(args: &Crash, systems: &[AnySystem]) -> CampaignPlan {
+    CampaignPlan {
         systems: systems.iter().map(|s| s.name().to_string()).collect(),
         held_to: args.hold_to.map(|s| s.name().to_string()),
         models: args.model.clone(),
         workload: args.workload.to_string(),
         seed: args.seed,
         runs: args.runs,
-        lives: args.lives,
+        cycles: args.cycles,
         states: args.states(),
         tree_every: args.tree_every,
         usable_every: args.usable_every,
         recovery_depth: args.recovery_depth,
         recovery_every: args.recovery_every,
         rules: args.rule.iter().map(ToString::to_string).collect(),
-        bytes: args.size.unwrap_or(Geometry::default().bytes),
+        bytes: args.size.unwrap_or(FsGeometry::default().bytes),
         geometries: args.geometries(),
         real_ages: args.real_ages,
         shard: args.shard.0,
@@ -122,9 +122,9 @@ fn budget(args: &Crash) -> Budget {
     }
 }
 
-fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
-    let fails = |rule: &Rule| match rule {
-        Rule::Fail(kind, number) => Some((kind.clone(), *number)),
+fn config(seed: u64, model: CrashModel, rules: &[StateRule], real_ages: bool) -> Config {
+    let fails = |rule: &StateRule| match rule {
+        StateRule::Fail(kind, number) => Some((kind.clone(), *number)),
         _ => None,
     };
     let config =
@@ -134,9 +134,9 @@ fn config(seed: u64, model: Model, rules: &[Rule], real_ages: bool) -> Config {
 
 /// The systems of the arguments, or all of Ordo's; an error where the arguments contradict each other.
 fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
-    if args.lives > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
+    if args.cycles > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
-            "--lives goes with --workload random: another workload begins on an empty file system"
+            "--cycles goes with --workload random: another workload begins on an empty file system"
         );
     }
     let systems = match args.systems() {
@@ -176,8 +176,8 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
 }
 
 /// The shape and the disk, in words. The default shape is left out.
-fn on(geometry: &Geometry, model: Model) -> String {
-    match *geometry == Geometry::default().sized(geometry.bytes) {
+fn on(geometry: &FsGeometry, model: CrashModel) -> String {
+    match *geometry == FsGeometry::default().sized(geometry.bytes) {
         true => model.name().into(),
         false => format!("{}, {}", geometry.name, model.name()),
     }
@@ -194,18 +194,18 @@ struct Campaign<'a> {
     /// Whether a failure was saved.
     saved: bool,
     /// The results of each crash cycle, where they are kept separately.
-    lived: Option<Vec<Lived>>,
+    lived: Option<Vec<CycleResult>>,
 }
 
 impl<'a> Campaign<'a> {
     fn new(args: &'a Crash, progress: Progress, results: Results) -> Campaign<'a> {
         let mut budget = budget(args);
-        budget.states = args.states().div_ceil(args.lives as usize);
+        budget.states = args.states().div_ceil(args.cycles as usize);
         Campaign { args, progress, budget, results, judged: 0, saved: false, lived: None }
     }
 
     /// Explores the remaining runs of one system on one disk.
-    fn row(&mut self, at: usize, plan: &Plan) -> Result<()> {
+    fn row(&mut self, at: usize, plan: &CampaignPlan) -> Result<()> {
         let args = self.args;
         let row = self.results.rows[at].clone();
         let system = AnySystem::by_name(&row.system).context("a system of the plan")?;
@@ -227,28 +227,28 @@ impl<'a> Campaign<'a> {
     fn run(
         &mut self,
         at: usize,
-        (system, subject): (AnySystem, &dyn Subject),
+        (system, subject): (AnySystem, &dyn CrashSubject),
         seed: u64,
         (done, total): (u64, u64),
     ) -> Result<()> {
         let (args, model) = (self.args, self.results.rows[at].model);
-        let total = total * u64::from(args.lives);
-        let mut lives = Lives::new(args.lives, seed, None);
-        while let Some((life_seed, disks)) = lives.begin() {
-            let doing = args.workload.doing(life_seed, &self.results.rows[at].geometry);
-            let config = Config { disks, ..config(life_seed, model, &args.rule, args.real_ages) };
+        let total = total * u64::from(args.cycles);
+        let mut cycles = CrashCycles::new(args.cycles, seed, None);
+        while let Some((cycle_seed, disks)) = cycles.begin() {
+            let doing = args.workload.doing(cycle_seed, &self.results.rows[at].geometry);
+            let config = Config { disks, ..config(cycle_seed, model, &args.rule, args.real_ages) };
             let run = subject.record(&doing, &config);
             let on = on(&self.results.rows[at].geometry, model);
             let run = run.with_context(|| format!("{} ({on}), seed {seed}", system.name()))?;
             let parts = (&*self.budget.judged, self.budget.states as u64);
-            let step = done * u64::from(args.lives) + u64::from(lives.begun()) - 1;
-            let explore = || subject.explore(&run, life_seed, &self.budget);
+            let step = done * u64::from(args.cycles) + u64::from(cycles.begun()) - 1;
+            let explore = || subject.explore(&run, cycle_seed, &self.budget);
             let mut outcome = self.progress.follow((step, total), parts, explore);
-            let before = lives.before().to_vec();
-            lives.end(&mut outcome, || subject.end(&run, life_seed));
+            let before = cycles.before().to_vec();
+            cycles.end(&mut outcome, || subject.end(&run, cycle_seed));
             self.results.rows[at].add(seed, &outcome);
             if let Some(lived) = &mut self.lived {
-                lived.push(Lived::new(seed, &outcome));
+                lived.push(CycleResult::new(seed, &outcome));
             }
             self.judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {

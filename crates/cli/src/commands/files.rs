@@ -4,11 +4,12 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 use ordo_report::json;
-use ordo_vfs::tree::{Limits, Visit, Walk};
+use ordo_vfs::tree::{Visit, Walk, WalkLimits};
 use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, name, path};
 
 use crate::args::{Cat, Ls};
 use crate::image::{self, real_time};
+use crate::pair::Named;
 use crate::text::{date, mode, put, type_name};
 
 /// Bytes read at a time.
@@ -97,7 +98,8 @@ impl Line {
 
 pub fn ls(args: &Ls) -> Result<()> {
     real_time(async |rt| {
-        let fs = image::open_to_read(&rt, &args.image).await?;
+        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let fs = image::open_to_read(&rt, named).await?;
         let attr = path::lookup(&fs, args.path.as_bytes()).await?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         let mut lines = Vec::new();
@@ -111,7 +113,7 @@ pub fn ls(args: &Ls) -> Result<()> {
         if attr.file_type != FileType::Directory {
             show(Line::new(&fs, args.path.clone().into_bytes(), attr).await?)?;
         } else if args.recursive {
-            let mut walk = Walk::new(&fs, attr.ino, Limits::default()).await?;
+            let mut walk = Walk::new(&fs, attr.ino, WalkLimits::default()).await?;
             while let Some(visit) = walk.next().await? {
                 if let Visit::Enter(entry) = visit {
                     show(Line::new(&fs, entry.path, entry.attr).await?)?;
@@ -146,7 +148,8 @@ async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
 
 pub fn cat(args: &Cat) -> Result<()> {
     real_time(async |rt| {
-        let fs = image::open_to_read(&rt, &args.image).await?;
+        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let fs = image::open_to_read(&rt, named).await?;
         let mut out = std::io::stdout().lock();
         let mut buf = vec![0; CHUNK];
         for path in &args.paths {

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::file::{Access, FileDisk};
-use ordo_block::overlay::Overlay;
-use ordo_block::{BlockDevice, Device};
+use ordo_block::BlockDevice;
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_check::Repair;
 use ordo_report::progress::Progress;
 use ordo_runtime::Runtime;
@@ -15,6 +14,7 @@ use ordo_systems::{CheckOptions, CheckReport, FORMATS, format_of};
 
 use crate::args::Fsck;
 use crate::image::{self, real_time, when_free};
+use crate::pair::{Named, erased};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
@@ -29,22 +29,23 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
 }
 
 async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn CheckReport>> {
-    let name = || args.image.display().to_string();
-    let access = if repair == Repair::No { Access::ReadOnly } else { Access::ReadWrite };
-    let mut disks: Vec<Device> = Vec::new();
-    for path in std::iter::once(&args.image).chain(&args.journal) {
-        let disk = when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?;
-        disks.push(match repair {
-            // A replay changes only the overlay; the image stays unchanged.
-            Repair::No => Overlay::new(disk).erase(),
-            _ => disk.erase(),
-        });
-    }
+    let named = Named::new(&args.image, args.meta_device.as_ref());
+    let name = || named.words();
+    let access = if repair == Repair::No { FileAccess::ReadOnly } else { FileAccess::ReadWrite };
+    let mut files = named.open_when_free(rt, access).await?;
+    // The user may have named the place of the superblock.
     let format = match args.superblock {
-        // The user has named the place of the superblock.
         Some(_) => FORMATS[0],
-        None => format_of(&disks[0]).await.with_context(name)?,
+        None => {
+            let image = files.last().expect("the image is open").clone().erase();
+            format_of(&image).await.with_context(name)?
+        }
     };
+    if let Some(path) = &args.journal {
+        files.push(Rc::new(when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?));
+    }
+    // Without a repair, a replay changes only what is in memory; the image stays unchanged.
+    let disks = erased(files, repair == Repair::No);
     if args.superblock.is_none() {
         let in_memory = !(args.yes || args.preen);
         let said = image::replay_log(rt, format, &disks, &args.image, in_memory).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use ordo_live::infer::{EXPERIMENTS, Effort, infer};
-use ordo_live::kernel::System;
+use ordo_live::kernel::LiveSystem;
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
@@ -58,7 +58,7 @@ pub fn run(args: &Infer) -> Result<()> {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
         bail!("no experiment is called '{name}'; there are {}", all.join(", "));
     }
-    let system = System {
+    let system = LiveSystem {
         name: args.fs.clone(),
         mkfs: args.mkfs.split_whitespace().map(str::to_owned).collect(),
         options: args.mount_opts.clone(),

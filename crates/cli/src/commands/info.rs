@@ -1,17 +1,19 @@
 //! `ordo info`.
 
+use std::io::Write;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_block::BlockDevice;
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_report::json;
 use ordo_runtime::Runtime;
 use ordo_systems::ShowOptions;
 
 use crate::args::Info;
 use crate::image::real_time;
-use crate::partition::{self, Partition};
+use crate::pair::{Named, Other};
+use crate::partition::{self, PartitionRow};
 use crate::text::put;
 
 pub fn run(args: &Info) -> Result<()> {
@@ -21,7 +23,7 @@ pub fn run(args: &Info) -> Result<()> {
 
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
-    let disk = Rc::new(FileDisk::open(runtime, &args.image, Access::ReadOnly)?);
+    let disk = Rc::new(FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?);
     let partitions = partition::list(&disk.clone().erase()).await.with_context(name)?;
     if !partitions.is_empty() && args.partition.is_none() {
         return match args.json {
@@ -31,13 +33,35 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     }
     let part = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
     let disk = part.erase();
+    let named = Named::new(&args.image, args.meta_device.as_ref());
     let format = ordo_systems::format_of(&disk).await.with_context(name)?;
-    let options = ShowOptions { image: name(), groups: args.groups, json: args.json };
-    format.show(&disk, &options).await.with_context(name)
+    let mut options = ShowOptions { image: name(), groups: args.groups, ..ShowOptions::default() };
+    options.json = args.json;
+    match named.other(runtime, &disk).await {
+        Ok(None) => format.show(&[disk], &options).await.with_context(name),
+        Ok(Some(Other { path, is_first })) => {
+            let other = FileDisk::open(runtime, &path, FileAccess::ReadOnly)?.erase();
+            let other_name = path.display().to_string();
+            let (disks, metadata, image) = match is_first {
+                true => ([other, disk], other_name, name()),
+                false => ([disk, other], name(), other_name),
+            };
+            let both = format!("{image}, metadata device {metadata}");
+            (options.metadata, options.image) = (Some(metadata), image);
+            format.show(&disks, &options).await.context(both)
+        }
+        Err(error) if named.metadata.is_some() => Err(error),
+        // One half can be shown without the other.
+        Err(error) => {
+            let text = format.show(&[disk], &options).await.with_context(name)?;
+            let _ = writeln!(std::io::stderr(), "ordo: {error:#}");
+            Ok(text)
+        }
+    }
 }
 
 /// The table of a disk's partitions.
-fn table(partitions: &[Partition]) -> String {
+fn table(partitions: &[PartitionRow]) -> String {
     let mut out =
         format!("{:<5} {:>14} {:>14}  {:<16} label\n", "part", "first byte", "bytes", "what");
     for p in partitions {

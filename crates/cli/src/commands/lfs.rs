@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::{BlockDevice, Device};
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
@@ -85,7 +85,12 @@ pub fn run(args: &Lfs) -> Result<()> {
     }
 }
 
-async fn open(rt: &Runtime, image: &Path, part: Option<&str>, access: Access) -> Result<Device> {
+async fn open(
+    rt: &Runtime,
+    image: &Path,
+    part: Option<&str>,
+    access: FileAccess,
+) -> Result<Device> {
     let disk = when_free(rt, || Ok(FileDisk::open(rt, image, access)?)).await?;
     Ok(partition::take(Rc::new(disk), part).await?.erase())
 }
@@ -93,7 +98,7 @@ async fn open(rt: &Runtime, image: &Path, part: Option<&str>, access: Access) ->
 async fn show(rt: &Runtime, args: &Map) -> Result<String> {
     let name = || args.image.display().to_string();
     let part = args.partition.as_deref();
-    let disk = open(rt, &args.image, part, Access::ReadOnly).await.with_context(name)?;
+    let disk = open(rt, &args.image, part, FileAccess::ReadOnly).await.with_context(name)?;
     let map = segments::map(&disk).await.with_context(name)?;
     Ok(match (args.svg, args.json) {
         (true, _) => map.svg(),
@@ -105,7 +110,7 @@ async fn show(rt: &Runtime, args: &Map) -> Result<String> {
 async fn move_live(rt: &Runtime, args: &Clean) -> Result<String> {
     let name = || args.image.display().to_string();
     let part = args.partition.as_deref();
-    let disk = open(rt, &args.image, part, Access::ReadWrite).await.with_context(name)?;
+    let disk = open(rt, &args.image, part, FileAccess::ReadWrite).await.with_context(name)?;
     let cleaned = segments::clean(rt, disk, args.below).await.with_context(name)?;
     Ok(match args.json {
         true => json(&cleaned)?,

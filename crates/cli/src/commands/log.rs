@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use ordo_block::BlockDevice;
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_report::number::parse_bytes;
 use ordo_report::{json, number};
 use ordo_runtime::{Duration, Runtime};
 use ordo_wafs::{
-    Lsn, MkfsOptions, MountOptions, Reader, Record, Wafs, mkfs, mount::find_superblock,
+    Lsn, MkfsOptions, MountOptions, Reader, Wafs, WafsRecord, mkfs, mount::find_superblock,
 };
 
 use crate::image::real_time;
@@ -164,16 +164,16 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-async fn open(runtime: &Runtime, path: &Path, access: Access) -> Result<Wafs> {
+async fn open(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Wafs> {
     let disk = FileDisk::open(runtime, path, access)?;
-    let read_only = access != Access::ReadWrite;
+    let read_only = access != FileAccess::ReadWrite;
     let options = MountOptions { cluster: 64 << 10, read_only, ..MountOptions::default() };
     Ok(Wafs::mount(runtime, disk, &options).await?)
 }
 
 async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
     let disk = match (args.log.exists(), args.size) {
-        (true, _) => FileDisk::open(runtime, &args.log, Access::ReadWrite)?,
+        (true, _) => FileDisk::open(runtime, &args.log, FileAccess::ReadWrite)?,
         (false, Some(size)) => FileDisk::create(runtime, &args.log, size)?,
         (false, None) => bail!("does not exist; give --size to create it"),
     };
@@ -184,14 +184,14 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
     let options =
         MkfsOptions { label: args.label.clone(), seed: args.seed, ..MkfsOptions::default() };
     let sb = mkfs(&disk, &options, runtime.wall_time().0).await?;
-    let room = number::bytes(sb.sectors * sb.payload() as u64);
-    put(None, &format!("{}: a log with space for {room}\n", args.log.display()))
+    let bytes_max = number::bytes(sb.sectors * sb.payload() as u64);
+    put(None, &format!("{}: a log with space for {bytes_max}\n", args.log.display()))
 }
 
 /// Appends a record. Where it does not fit, removes old ones if that is allowed.
 async fn append_one(log: &Wafs, record: &[u8], wrap: bool) -> Result<Lsn> {
     let need = record.len() as u64 + 8;
-    if wrap && need > log.room() && need < log.capacity() / 2 {
+    if wrap && need > log.free_space() && need < log.capacity() / 2 {
         log.force(log.end()).await?;
         // Removes a quarter of the log at a time, since the superblock should be written seldom.
         let keep_from = log.start() + need.max(log.capacity() / 4);
@@ -208,7 +208,7 @@ async fn append_one(log: &Wafs, record: &[u8], wrap: bool) -> Result<Lsn> {
 }
 
 async fn append(runtime: &Runtime, args: &Append) -> Result<()> {
-    let log = open(runtime, &args.log, Access::ReadWrite).await?;
+    let log = open(runtime, &args.log, FileAccess::ReadWrite).await?;
     let mut input = std::io::stdin().lock();
     let mut out = std::io::stdout().lock();
     let mut line = Vec::new();
@@ -247,8 +247,8 @@ struct Line {
 }
 
 impl Line {
-    fn of(record: Record) -> Line {
-        let Record { lsn, end, bytes, .. } = record;
+    fn of(record: WafsRecord) -> Line {
+        let WafsRecord { lsn, end, bytes, .. } = record;
         match String::from_utf8(bytes) {
             Ok(text) => Line { lsn, end, text: Some(text), hex: None },
             Err(e) => {
@@ -260,12 +260,12 @@ impl Line {
 }
 
 async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
-    let disk = FileDisk::open(runtime, &args.log, Access::ReadOnly)?.erase();
+    let disk = FileDisk::open(runtime, &args.log, FileAccess::ReadOnly)?.erase();
     // Up to a known place the log can be read, whatever the state of the rest.
     let sb = find_superblock(&disk).await?;
     let log = match args.to {
         Some(_) => None,
-        None => Some(open(runtime, &args.log, Access::ReadOnly).await?),
+        None => Some(open(runtime, &args.log, FileAccess::ReadOnly).await?),
     };
     let from = args.from.unwrap_or(sb.start);
     if let Some(log) = log.as_ref().filter(|log| from < log.end()) {
@@ -291,7 +291,7 @@ async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
 }
 
 async fn follow(runtime: &Runtime, args: &Follow) -> Result<()> {
-    let log = open(runtime, &args.log, Access::Watch).await?;
+    let log = open(runtime, &args.log, FileAccess::Watch).await?;
     let mut reader = log.reader(args.from.unwrap_or(log.end()));
     let mut out = std::io::stdout().lock();
     let mut left = args.count.unwrap_or(usize::MAX);
@@ -328,15 +328,15 @@ struct Stats {
     start: Lsn,
     end: Lsn,
     records: u64,
-    room: u64,
+    bytes_max: u64,
     epoch: u32,
     made: i64,
-    mended_sectors: u64,
+    repaired_sectors: u64,
     incomplete_bytes: u64,
 }
 
 async fn stat(runtime: &Runtime, args: &Stat) -> Result<()> {
-    let log = open(runtime, &args.log, Access::ReadOnly).await?;
+    let log = open(runtime, &args.log, FileAccess::ReadOnly).await?;
     let sb = log.superblock();
     let label = sb.label.split(|b| *b == 0).next().unwrap_or_default();
     let stats = Stats {
@@ -347,10 +347,10 @@ async fn stat(runtime: &Runtime, args: &Stat) -> Result<()> {
         start: log.start(),
         end: log.end(),
         records: log.mounted().records,
-        room: log.room(),
+        bytes_max: log.free_space(),
         epoch: sb.epoch,
         made: sb.made,
-        mended_sectors: log.mounted().mended,
+        repaired_sectors: log.mounted().repaired,
         incomplete_bytes: log.mounted().incomplete,
     };
     if args.json {
@@ -362,18 +362,18 @@ async fn stat(runtime: &Runtime, args: &Stat) -> Result<()> {
         number::count(stats.records),
         stats.start,
         stats.end,
-        number::bytes(stats.room),
+        number::bytes(stats.bytes_max),
         number::bytes(stats.capacity),
         stats.epoch,
     );
-    if stats.mended_sectors > 0 {
-        text.push_str(&format!("{} sectors with a flipped bit\n", stats.mended_sectors));
+    if stats.repaired_sectors > 0 {
+        text.push_str(&format!("{} sectors with a flipped bit\n", stats.repaired_sectors));
     }
     put(None, &text)
 }
 
 async fn truncate(runtime: &Runtime, args: &Truncate) -> Result<()> {
-    let log = open(runtime, &args.log, Access::ReadWrite).await?;
+    let log = open(runtime, &args.log, FileAccess::ReadWrite).await?;
     if args.lsn != log.end() {
         log.read(args.lsn).await?;
     }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use ordo_block::file::{Access, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
-use ordo_systems::{MadeReport, MakeOptions, probe};
+use ordo_systems::{MadeReport, MakeOptions, metadata_size, probe};
 
 use crate::args::{Made, Mkfs};
 use crate::image::real_time;
@@ -18,16 +18,15 @@ pub fn run(args: &Mkfs) -> Result<()> {
     let image = args.image.display().to_string();
     let text = match args.json {
         true => report.json(&image)?,
-        false => report.text(&image) + &log_line(args),
+        false => report.text(&image) + &log_line(args) + &metadata_line(args),
     };
     put(None, &text)
 }
 
-/// Opens the device, if it has nothing that would be lost.
-async fn open(runtime: &Runtime, args: &Mkfs) -> Result<Device> {
-    let path = &args.image;
-    let disk = match (path.exists(), args.size) {
-        (true, _) => FileDisk::open(runtime, path, Access::ReadWrite)?,
+/// Opens the device, if it has nothing that would be lost; `size`: of an image that is created.
+async fn open(runtime: &Runtime, path: &Path, size: Option<u64>, args: &Mkfs) -> Result<Device> {
+    let disk = match (path.exists(), size) {
+        (true, _) => FileDisk::open(runtime, path, FileAccess::ReadWrite)?,
         (false, Some(size)) => FileDisk::create(runtime, path, size)?,
         (false, None) => {
             bail!("{}: does not exist; give --size to create it", path.display())
@@ -80,16 +79,30 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         Made::System(system) => system.format(),
     };
     if let Made::System(system) = args.fs
-        && system.journal().is_none()
-        && system.devices(0, 4096).len() > 1
+        && system.is_apart()
+        && args.meta_device.is_none()
     {
         bail!(
-            "{} takes two disks; --fs {} makes both devices on one",
+            "{} takes two disks: name the metadata device with --meta-device; --fs {} makes both \
+             devices on one",
             system.name(),
             format.name()
         );
     }
-    let mut disks = vec![open(runtime, args).await?];
+    if args.meta_device.is_some() && !format.has_pairs() {
+        bail!("--meta-device does not go with {}", format.noun());
+    }
+    let mut disks = vec![open(runtime, &args.image, args.size, args).await?];
+    let mut options = options;
+    if let Some(path) = &args.meta_device {
+        let created = !path.exists();
+        let metadata = open_metadata(runtime, path, &disks[0], args).await?;
+        disks.insert(0, metadata);
+        if created {
+            // Its size is that of the image.
+            options.metadata = None;
+        }
+    }
     if options.log == Some(LogPlace::Other) {
         let Some(place) = &args.journal else {
             bail!("this system has its log on a second device: name it with --journal");
@@ -98,6 +111,23 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     }
     let made = format.make(runtime, &disks, &options).await;
     made.with_context(|| args.image.display().to_string())
+}
+
+/// Opens the metadata device of a pair, or creates it: as large as --meta says, or a tenth of the data device.
+async fn open_metadata(
+    runtime: &Runtime,
+    path: &Path,
+    data: &Device,
+    args: &Mkfs,
+) -> Result<Device> {
+    let same = |path: &Path| path.canonicalize().ok();
+    if path.exists() && same(path) == same(&args.image) {
+        bail!("{}: cannot be both devices; --meta makes both on one disk", path.display());
+    }
+    let block = args.block_size.and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = args.size.unwrap_or_else(|| data.geometry().bytes);
+    let size = metadata_size(args.meta, bytes, block);
+    open(runtime, path, Some(size), args).await
 }
 
 /// Opens the device of a log, if it has no file system.
@@ -111,7 +141,7 @@ async fn open_log(
     let journaled = Journaled { log_bytes: options.log_bytes, ..usual };
     let bytes = options.size.unwrap_or_else(|| disk.geometry().bytes);
     let log = match place.exists() {
-        true => FileDisk::open(runtime, place, Access::ReadWrite)?,
+        true => FileDisk::open(runtime, place, FileAccess::ReadWrite)?,
         false => FileDisk::create(runtime, place, journaled.sizes(bytes, options.ffs_block()).1)?,
     };
     let log = log.erase();
@@ -121,6 +151,12 @@ async fn open_log(
             bail!("{}: holds {}; name another place for the log", place.display(), found.noun())
         }
     }
+}
+
+/// The metadata device, if it is another one.
+fn metadata_line(args: &Mkfs) -> String {
+    let device = args.meta_device.as_ref();
+    device.map_or_else(String::new, |path| format!("metadata device: {}\n", path.display()))
 }
 
 /// The place of the log, if there is one.

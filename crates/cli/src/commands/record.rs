@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_annotate::calls::{Call, waited};
+use ordo_annotate::calls::{StoredCall, waited};
 use ordo_annotate::{files, store};
 use ordo_block::model::Model;
-use ordo_live::kernel::{Mounted, System};
+use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_live::watching::{Into, take, watching};
-use ordo_live::{Rule, Seen, Wanted};
+use ordo_live::{Wanted, WatchedTraffic, WriteRule};
 use ordo_pseudo::nbd::{Address, Nbd};
-use ordo_pseudo::{Keep, Place, Recording, Session, Setup};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Session, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
@@ -41,7 +41,7 @@ struct How {
     /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
     /// first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
-    rules: Vec<Rule>,
+    rules: Vec<WriteRule>,
     /// Let requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so on, as in
     /// ordo compare. mkfs is not slowed down.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
@@ -52,14 +52,14 @@ struct How {
 }
 
 impl How {
-    fn setup(&self, place: Place) -> Setup {
+    fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
-            (Some(most), ..) => Keep::Last(most),
-            (None, false, Some(_)) => Keep::Contents,
-            (None, _, Some(_)) => Keep::Requests,
-            (None, _, None) => Keep::Last(1),
+            (Some(most), ..) => KeepRequests::Last(most),
+            (None, false, Some(_)) => KeepRequests::Contents,
+            (None, _, Some(_)) => KeepRequests::Requests,
+            (None, _, None) => KeepRequests::Last(1),
         };
-        Setup { disk: self.disk, ..Setup::new(place, keep) }
+        DeviceSetup { disk: self.disk, ..DeviceSetup::new(place, keep) }
     }
 
     fn wanted(&self) -> Wanted {
@@ -103,7 +103,12 @@ impl How {
     }
 
     /// Prints the analysis, and keeps the trace if that was asked for.
-    fn report(&self, recording: &Recording, seen: Option<&Seen>, calls: &[Call]) -> Result<()> {
+    fn report(
+        &self,
+        recording: &Recording,
+        seen: Option<&WatchedTraffic>,
+        calls: &[StoredCall],
+    ) -> Result<()> {
         let Some(seen) = seen else {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
             return self.keep(
@@ -130,9 +135,9 @@ impl How {
     fn keep(
         &self,
         recording: &Recording,
-        blocks: &[ordo_annotate::Block],
-        seen: Option<&Seen>,
-        calls: &[Call],
+        blocks: &[ordo_annotate::BlockRow],
+        seen: Option<&WatchedTraffic>,
+        calls: &[StoredCall],
     ) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         let none = ordo_annotate::Pieces::default();
@@ -247,7 +252,7 @@ pub struct Serve {
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
 pub fn run(args: &Run) -> Result<ExitCode> {
-    let system = System {
+    let system = LiveSystem {
         name: args.fs.clone(),
         mkfs: args.mkfs.split_whitespace().map(str::to_owned).collect(),
         options: args.mount_opts.clone(),
@@ -255,10 +260,10 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     };
     args.how.open()?;
     let signals = Signals::catch()?;
-    let mut setup = args.how.setup(Place::Memory(system.bytes));
+    let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let calls = if args.calls { Some(Calls::new()?) } else { None };
-    let mounted = Mounted::new(&system, args.how.wanted(), setup)?;
+    let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
     let control = mounted.control().to_string_lossy().into_owned();
     let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let dir = mounted.dir().to_owned();
@@ -284,7 +289,7 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
-    let mut setup = args.how.setup(Place::Path(args.device.clone()));
+    let mut setup = args.how.setup(Transport::Path(args.device.clone()));
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
     let session = Session::with(setup)?;
     session.start()?;
@@ -305,8 +310,8 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
 /// As `run`.
 pub fn serve(args: &Serve) -> Result<ExitCode> {
     let place = match (&args.device, args.size) {
-        (Some(path), _) => Place::Path(path.clone()),
-        (None, size) => Place::Memory(size.unwrap_or(0) / 4096 * 4096),
+        (Some(path), _) => Transport::Path(path.clone()),
+        (None, size) => Transport::Memory(size.unwrap_or(0) / 4096 * 4096),
     };
     let address = match (&args.socket, &args.tcp) {
         (Some(path), _) => Address::Unix(path.clone()),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_bench::reproduce::{self, ITEMS, Item, Row, UNMEASURED};
+use ordo_bench::reproduce::{self, ITEMS, Item, ReproductionRow, UNMEASURED};
 use ordo_report::json;
 use ordo_report::table::{Align, Table};
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub struct Reproduce {
 /// The output of `--json`.
 #[derive(Serialize)]
 struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<ReproductionRow>,
 }
 
 pub fn run(args: &Reproduce) -> Result<ExitCode> {
@@ -79,7 +79,7 @@ pub fn run(args: &Reproduce) -> Result<ExitCode> {
 }
 
 /// The rows of one item as a table.
-fn as_text(item: &Item, rows: &[Row]) -> String {
+fn as_text(item: &Item, rows: &[ReproductionRow]) -> String {
     let mut table = Table::new(&[
         ("system", Align::Left),
         ("quantity", Align::Left),
@@ -112,7 +112,7 @@ fn digits(value: f64) -> String {
 }
 
 /// For each paper, the number of comparisons in which the same system wins, and the median ratio.
-fn summary(rows: &[Row]) -> String {
+fn summary(rows: &[ReproductionRow]) -> String {
     let mut papers: Vec<&str> = rows.iter().map(|row| row.paper).collect();
     papers.dedup();
     let mut text = String::new();
@@ -120,7 +120,7 @@ fn summary(rows: &[Row]) -> String {
         let of_paper = || rows.iter().filter(|row| row.paper == paper);
         let compared: Vec<bool> = of_paper().filter_map(|row| row.same_winner).collect();
         let same = compared.iter().filter(|same| **same).count();
-        let mut ratios: Vec<f64> = of_paper().filter_map(Row::ratio).collect();
+        let mut ratios: Vec<f64> = of_paper().filter_map(ReproductionRow::ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let median = ratios.get(ratios.len() / 2).map_or_else(String::new, |r| format!("{r:.2}"));
         let all = compared.len();

@@ -14,7 +14,7 @@ use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
 use ordo_sba::Watch;
-use ordo_sba::analysis::Findings;
+use ordo_sba::analysis::WatchFindings;
 use ordo_trace::dm_log_writes;
 
 use super::analyze::Input;
@@ -148,7 +148,7 @@ fn import(args: &Import) -> Result<()> {
             ((rows::unnamed(trace), Vec::new()), "none")
         }
     };
-    let found = opened.watch.as_deref().map(Findings::of);
+    let found = opened.watch.as_deref().map(WatchFindings::of);
     let parts = store::Parts {
         trace,
         blocks: &blocks,
@@ -270,7 +270,11 @@ fn show_other(out: &mut impl Write, request: &Issued<'_>, as_json: bool) -> io::
     }
 }
 
-fn show(out: &mut impl Write, told: &ordo_sba::Told<'_>, as_json: bool) -> std::io::Result<()> {
+fn show(
+    out: &mut impl Write,
+    told: &ordo_sba::ClassifiedEvent<'_>,
+    as_json: bool,
+) -> std::io::Result<()> {
     let named = told.named;
     let op = match named.op {
         Operation::Read => "read",

@@ -12,8 +12,8 @@ use ordo_report::number::{self, parse_bytes};
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, page};
-use ordo_stp::change::{self, Change, Place};
-use ordo_stp::predict::{Doing, Input, Outcome, Predictor, Unchanged, Window};
+use ordo_stp::change::{self, JournalPlace, PlanChange};
+use ordo_stp::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
 use ordo_stp::real::Real;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub struct WhatIf {
 struct Changes {
     /// The journal lies elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
     #[arg(long, value_name = "PERCENT|BYTE", value_parser = place)]
-    journal_at: Option<Place>,
+    journal_at: Option<JournalPlace>,
     /// File data in the journal: not (ordered), always (data), or where it is not sequential (adaptive). ext3 and ext4.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
@@ -146,13 +146,15 @@ enum Cache {
     None,
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<JournalPlace, String> {
     match text.strip_suffix('%') {
         Some(part) => match part.parse::<f64>() {
-            Ok(part) if (0.0..=100.0).contains(&part) => Ok(Place::Part((part * 10.0) as u64)),
+            Ok(part) if (0.0..=100.0).contains(&part) => {
+                Ok(JournalPlace::Permille((part * 10.0) as u64))
+            }
             _ => Err(format!("'{text}' is no part of a disk: 0% to 100%")),
         },
-        None => parse_bytes(text).map(Place::Byte),
+        None => parse_bytes(text).map(JournalPlace::Byte),
     }
 }
 
@@ -165,7 +167,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Changes {
-    fn list(&self) -> Vec<Change> {
+    fn list(&self) -> Vec<PlanChange> {
         let home = match self.checkpoint_at {
             CheckpointAt::Sync => change::Home::Sync,
             CheckpointAt::Timer => change::Home::Timer,
@@ -181,14 +183,14 @@ impl Changes {
             Barriers::Fua => change::Barriers::Fua,
         });
         [
-            mode.map(Change::Mode),
-            self.differential.then_some(Change::Differential),
-            self.overlap.then_some(Change::Overlap),
-            barriers.map(Change::Barriers),
-            self.journal_at.map(Change::JournalAt),
-            self.disk.map(Change::Disk),
-            self.journal_device.map(Change::JournalDevice),
-            self.cache.map(|Cache::None| Change::CacheOff),
+            mode.map(PlanChange::Mode),
+            self.differential.then_some(PlanChange::Differential),
+            self.overlap.then_some(PlanChange::Overlap),
+            barriers.map(PlanChange::Barriers),
+            self.journal_at.map(PlanChange::JournalAt),
+            self.disk.map(PlanChange::Disk),
+            self.journal_device.map(PlanChange::JournalDevice),
+            self.cache.map(|Cache::None| PlanChange::CacheOff),
         ]
         .into_iter()
         .flatten()
@@ -218,7 +220,7 @@ struct First {
     error: f64,
     interval: (f64, f64),
     #[serde(flatten)]
-    told: Told,
+    told: TimeAndTraffic,
 }
 
 #[derive(Serialize)]
@@ -232,21 +234,21 @@ struct Row {
     /// Over the unchanged playback.
     ratio: f64,
     #[serde(flatten)]
-    told: Told,
+    told: TimeAndTraffic,
 }
 
 /// Where the time went, and what was sent.
 #[derive(Serialize)]
-struct Told {
+struct TimeAndTraffic {
     spent_seconds: BTreeMap<&'static str, f64>,
     requests: BTreeMap<&'static str, u64>,
     bytes: BTreeMap<&'static str, u64>,
 }
 
-impl Told {
-    fn of(outcome: &Outcome) -> Told {
+impl TimeAndTraffic {
+    fn of(outcome: &PredictedOutcome) -> TimeAndTraffic {
         let requests = &outcome.requests;
-        Told {
+        TimeAndTraffic {
             spent_seconds: outcome.spent.iter().map(|(what, s)| (what.key(), *s)).collect(),
             requests: requests.iter().map(|(role, (n, _))| (role.key(), *n)).collect(),
             bytes: requests.iter().map(|(role, (_, bytes))| (role.key(), *bytes)).collect(),
@@ -287,12 +289,12 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let changes = args.changes.list();
     let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
     let all = Some(&changes[..]).filter(|all| !all.is_empty());
-    let sets: Vec<&[Change]> = alone.chain(all).collect();
+    let sets: Vec<&[PlanChange]> = alone.chain(all).collect();
     let outcomes = match &args.device {
         _ if far => Vec::new(),
         Some(path) => on_device(args, path, &predictor, opened.start.bytes, sets)?,
         None => {
-            let named = |set: &[Change]| -> Result<(String, Outcome)> {
+            let named = |set: &[PlanChange]| -> Result<(String, PredictedOutcome)> {
                 Ok((change::name(set), predictor.changed(set, unchanged.error)?))
             };
             sets.into_iter().map(named).collect::<Result<_>>()?
@@ -321,16 +323,16 @@ fn on_device(
     path: &Path,
     predictor: &Predictor<'_>,
     bytes: u64,
-    sets: Vec<&[Change]>,
-) -> Result<Vec<(String, Outcome)>> {
+    sets: Vec<&[PlanChange]>,
+) -> Result<Vec<(String, PredictedOutcome)>> {
     let real = Real::open(path, bytes, args.force)?;
-    let sets: Vec<&[Change]> = std::iter::once(&[][..]).chain(sets).collect();
+    let sets: Vec<&[PlanChange]> = std::iter::once(&[][..]).chain(sets).collect();
     let progress = Progress::new(args.quiet);
     let begun = std::cell::Cell::new(None);
-    let follow = |doing: Doing| {
+    let follow = |doing: PredictPhase| {
         let (what, done, all) = match doing {
-            Doing::Preparing(done, all) => ("preparing", done, all),
-            Doing::Playing(done, all) => ("playing", done, all),
+            PredictPhase::Preparing(done, all) => ("preparing", done, all),
+            PredictPhase::Playing(done, all) => ("playing", done, all),
         };
         if begun.replace(Some(what)) != Some(what) {
             progress.begin(&path.display().to_string(), what, all);
@@ -349,7 +351,7 @@ fn made(path: &Path, window: &Window) -> Result<f64> {
     let mark = |text: &Option<String>, from: usize| {
         let Some(text) = text else { return Ok(None) };
         let at = all.iter().enumerate().skip(from).find(|(_, r)| {
-            r.op == ordo_trace::Op::Mark && opened.trace.data(r) == Some(text.as_bytes())
+            r.op == ordo_trace::RequestOp::Mark && opened.trace.data(r) == Some(text.as_bytes())
         });
         match at {
             Some((n, _)) => Ok(Some(n)),
@@ -369,7 +371,7 @@ fn made(path: &Path, window: &Window) -> Result<f64> {
 fn print(
     disk: Option<&'static Model>,
     system: &str,
-    (unchanged, outcomes): (&Unchanged, &[(String, Outcome)]),
+    (unchanged, outcomes): (&Unchanged, &[(String, PredictedOutcome)]),
     made: Option<f64>,
 ) -> Printed {
     // On a real device, the unchanged trace was played there too, and comes first.
@@ -386,7 +388,7 @@ fn print(
             interval: outcome.interval,
             error: measured.map(|measured| outcome.seconds / measured - 1.0),
             ratio: outcome.seconds / base,
-            told: Told::of(outcome),
+            told: TimeAndTraffic::of(outcome),
         }
     });
     Printed {
@@ -401,7 +403,7 @@ fn print(
             predicted_seconds: unchanged.predicted.seconds,
             error: unchanged.error,
             interval: unchanged.predicted.interval,
-            told: Told::of(&unchanged.predicted),
+            told: TimeAndTraffic::of(&unchanged.predicted),
         },
         rows: rows.collect(),
     }
@@ -461,7 +463,7 @@ fn table(printed: &Printed) -> String {
     text
 }
 
-fn where_it_goes(columns: &[(&str, &Told)]) -> String {
+fn where_it_goes(columns: &[(&str, &TimeAndTraffic)]) -> String {
     let mut table = Table::new(&[("", Align::Left)]);
     columns.iter().for_each(|(name, _)| table.column(name, Align::Right));
     let mut keys: Vec<&str> =
@@ -483,7 +485,11 @@ fn where_it_goes(columns: &[(&str, &Told)]) -> String {
 }
 
 /// The page: the table, and the timelines one above the other on one scale.
-fn timelines(printed: &Printed, unchanged: &Unchanged, outcomes: &[(String, Outcome)]) -> String {
+fn timelines(
+    printed: &Printed,
+    unchanged: &Unchanged,
+    outcomes: &[(String, PredictedOutcome)],
+) -> String {
     let mut runs = Vec::new();
     if printed.played_on.is_none() {
         runs.push(("unchanged", &unchanged.predicted));

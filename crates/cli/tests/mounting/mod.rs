@@ -203,11 +203,11 @@ impl Disk {
 pub fn wait_until_gone(process: u32) {
     let start = Instant::now();
     // An ended child stays a zombie until its parent waits for it. Before that it may still hold its files.
-    let is_there = |stat: String| {
+    let is_running = |stat: String| {
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         !matches!(state, Some('Z' | 'X') | None)
     };
-    while std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(is_there) {
+    while std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(is_running) {
         assert!(start.elapsed() < Duration::from_secs(30), "process {process} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }

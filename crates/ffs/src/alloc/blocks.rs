@@ -3,12 +3,12 @@
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
 use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
-use ordo_ordering::{Deferred, OrderingPolicy, What};
+use ordo_ordering::{DeferredFree, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
 use super::group_order;
-use crate::books::Books;
+use crate::allocation::AllocationSummary;
 use crate::group::GroupChange;
 use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
@@ -39,19 +39,19 @@ impl<P: OrderingPolicy> Ffs<P> {
             Some(previous) => self.sb.frag_group(previous) + 1,
             None => own.wrapping_add((lbn / per_group) as u32),
         };
-        let books = self.books.borrow();
-        let average = books.total.nbfree / i64::from(self.sb.ncg);
+        let allocation = self.allocation.borrow();
+        let average = allocation.total.nbfree / i64::from(self.sb.ncg);
         let cg = (0..self.sb.ncg)
             .map(|i| (u64::from(start) + u64::from(i)) % u64::from(self.sb.ncg))
-            .find(|cg| i64::from(books.groups[*cg as usize].nbfree) >= average);
+            .find(|cg| i64::from(allocation.groups[*cg as usize].nbfree) >= average);
         cg.map_or(0, |cg| self.sb.cg_data(cg as u32))
     }
 
     /// Whether `frags` more fragments can be used without the reserve.
     fn may_use(&self, frags: u32) -> bool {
-        let books = self.books.borrow();
-        let free = books.free_frags(&self.sb);
-        let kept = if self.use_reserve { 0 } else { Books::reserve(&self.sb) };
+        let allocation = self.allocation.borrow();
+        let free = allocation.free_frags(&self.sb);
+        let kept = if self.use_reserve { 0 } else { AllocationSummary::reserve(&self.sb) };
         free >= kept + u64::from(frags)
     }
 
@@ -60,11 +60,11 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
-        wish: u64,
+        preferred: u64,
         frags: u32,
     ) -> FsResult<u64> {
         loop {
-            let found = self.allocate_once(op, ip, wish, frags).await;
+            let found = self.allocate_once(op, ip, preferred, frags).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
             // Deferred frees may free enough.
             if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
@@ -77,20 +77,24 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         op: &mut FfsOp<'_, P>,
         ip: &FfsInode,
-        wish: u64,
+        preferred: u64,
         frags: u32,
     ) -> FsResult<u64> {
         let no_space = || FsError::with_detail(Errno::NoSpace, "no free blocks");
         if !self.may_use(frags) {
             return Err(no_space());
         }
-        let wish = if self.sb.has_frags(wish, 1) { wish } else { 0 };
-        let start = if wish == 0 { self.sb.ino_group(ip.ino()) } else { self.sb.frag_group(wish) };
+        let preferred = if self.sb.has_frags(preferred, 1) { preferred } else { 0 };
+        let start = if preferred == 0 {
+            self.sb.ino_group(ip.ino())
+        } else {
+            self.sb.frag_group(preferred)
+        };
         for cg in group_order(start, self.sb.ncg) {
             if !self.group_has(cg, frags) {
                 continue;
             }
-            let within = (cg == start && wish != 0).then(|| self.sb.frag_in_group(wish));
+            let within = (cg == start && preferred != 0).then(|| self.sb.frag_in_group(preferred));
             if let Some(address) = self.allocate_in(op, cg, within, frags).await? {
                 return Ok(address);
             }
@@ -100,7 +104,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Whether a group may have the space, according to the summary.
     fn group_has(&self, cg: u32, frags: u32) -> bool {
-        let counts = &self.books.borrow().groups[cg as usize];
+        let counts = &self.allocation.borrow().groups[cg as usize];
         counts.nbfree > 0 || (frags < self.frag() && counts.nffree >= frags.cast_signed())
     }
 
@@ -108,13 +112,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         op: &mut FfsOp<'_, P>,
         cg: u32,
-        wish: Option<u32>,
+        preferred: Option<u32>,
         frags: u32,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
         let mut change;
         let (choice, address, admitted) = loop {
-            let Some(choice) = self.choose(cg, &buf.read(), wish, frags)? else { return Ok(None) };
+            let Some(choice) = self.choose(cg, &buf.read(), preferred, frags)? else {
+                return Ok(None);
+            };
             let address = self.sb.cg_base(cg) + u64::from(choice.first);
             if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
                 return Err(
@@ -160,7 +166,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         &self,
         cg: u32,
         bytes: &[u8],
-        wish: Option<u32>,
+        preferred: Option<u32>,
         frags: u32,
     ) -> FsResult<Option<Choice>> {
         let header = Group::decode(bytes, self.endian);
@@ -172,7 +178,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             // The smallest run that suffices, so that larger ones stay whole.
             let size = (frags..frag).find(|n| header.frsum[*n as usize] > 0);
             if let Some(size) = size {
-                let from = wish.unwrap_or(header.frotor) / frag;
+                let from = preferred.unwrap_or(header.frotor) / frag;
                 let found = find_run(map, from, header.ndblk, frag, size);
                 return match found {
                     Some(first) => Ok(Some(Choice { first, block: false })),
@@ -188,7 +194,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         if header.cs.nbfree <= 0 {
             return Ok(None);
         }
-        let from = wish.unwrap_or(header.rotor) / frag;
+        let from = preferred.unwrap_or(header.rotor) / frag;
         match find_block(map, from, blocks, frag) {
             Some(blk) => Ok(Some(Choice { first: blk * frag, block: true })),
             None => Err(self.group_corrupt(cg, "nbfree counts a free block, but there is none")),
@@ -208,7 +214,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 "fragment {address} is to be freed, but cannot belong to a file; run a check (fsck)"
             )));
         }
-        match op.defer(Deferred::FreeBlock { address, frags }) {
+        match op.defer(DeferredFree::FreeBlock { address, frags }) {
             Some(_) => self.free_now(op, address, frags).await,
             None => Ok(()),
         }
@@ -276,18 +282,18 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// The number of fragments to allocate for a run that must move. It is the number needed or, while free
     /// space is not fragmented, a whole block, whose rest is freed again so that the run can grow there.
     pub(crate) fn fragments_to_ask(&self, needed: u32) -> u32 {
-        let mut books = self.books.borrow_mut();
-        let broken = books.total.nffree.max(0).cast_unsigned();
+        let mut allocation = self.allocation.borrow_mut();
+        let broken = allocation.total.nffree.max(0).cast_unsigned();
         let size = self.sb.dsize.max(0).cast_unsigned();
         let minfree = self.sb.minfree.max(0).cast_unsigned() as u64;
-        if books.optim == OPT_TIME {
+        if allocation.optim == OPT_TIME {
             if broken >= size * minfree.saturating_sub(2) / 100 && minfree >= 2 {
-                books.optim = OPT_SPACE;
+                allocation.optim = OPT_SPACE;
             }
             self.frag()
         } else {
             if minfree >= 5 && broken <= size * minfree / 200 {
-                books.optim = OPT_TIME;
+                allocation.optim = OPT_TIME;
             }
             needed
         }

@@ -67,10 +67,11 @@ impl<P: OrderingPolicy> Ffs<P> {
             Some(lbn) => Some(self.lookup(ip, lbn).await?).filter(|address| *address != 0),
             None => None,
         };
-        let wish = previous.map_or(old, |p| p + u64::from(self.frag()));
+        let preferred = previous.map_or(old, |p| p + u64::from(self.frag()));
         let places = buffers.iter().filter_map(|b| b.address()).map(|byte| byte >> self.sb.fshift);
         let _held = self.groups_of(places).await?;
-        let Some(new) = self.allocate_run(op, self.sb.frag_group(old), wish, count).await? else {
+        let Some(new) = self.allocate_run(op, self.sb.frag_group(old), preferred, count).await?
+        else {
             return Ok(());
         };
         let frags = self.frag();
@@ -86,17 +87,18 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Marks `count` contiguous blocks of one group as used, near `wish` if that is in the group.
+    /// Marks `count` contiguous blocks of one group as used, near `preferred` if that is in the group.
     async fn allocate_run(
         &self,
         op: &mut FfsOp<'_, P>,
         cg: u32,
-        wish: u64,
+        preferred: u64,
         count: u32,
     ) -> FsResult<Option<u64>> {
         let frags = self.frag();
         let buf = self.group(cg).await?;
-        let near = (self.sb.frag_group(wish) == cg).then(|| self.sb.frag_in_group(wish) / frags);
+        let near =
+            (self.sb.frag_group(preferred) == cg).then(|| self.sb.frag_in_group(preferred) / frags);
         let find = |bytes: &[u8]| {
             let header = Group::decode(bytes, self.endian);
             let layout = header.layout(&self.sb);

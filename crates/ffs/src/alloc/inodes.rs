@@ -1,9 +1,9 @@
 //! Allocation of inodes: files near their directory, directories spread over the groups.
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::bitmap::{is_set, next_clear};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
-use ordo_ordering::{Deferred, OrderingPolicy, What};
+use ordo_ordering::{DeferredFree, OrderingPolicy, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
@@ -42,12 +42,12 @@ impl<P: OrderingPolicy> Ffs<P> {
             self.sb.ino_group(parent.ino())
         };
         for cg in group_order(start, self.sb.ncg) {
-            if self.books.borrow().groups[cg as usize].nifree <= 0 {
+            if self.allocation.borrow().groups[cg as usize].nifree <= 0 {
                 continue;
             }
             if let Some(ino) = self.allocate_inode_in(op, cg, is_directory).await? {
-                let mut books = self.books.borrow_mut();
-                let row = &mut books.directories_in_a_row[cg as usize];
+                let mut allocation = self.allocation.borrow_mut();
+                let row = &mut allocation.directories_in_a_row[cg as usize];
                 *row = if is_directory { row.saturating_add(1) } else { row.saturating_sub(1) };
                 return Ok(ino);
             }
@@ -148,17 +148,17 @@ impl<P: OrderingPolicy> Ffs<P> {
         ready: u32,
     ) -> FsResult<Option<BufRef>> {
         let first = self.sb.cg_first_inode(cg) + u64::from(ready);
-        if self.books.borrow().inodes_prepared[cg as usize] > ready {
+        if self.allocation.borrow().inodes_prepared[cg as usize] > ready {
             return self.inode_buffer(first).await.map(Some);
         }
         let (address, _) = self.sb.inode_block(first);
         let byte = self.sb.byte_of(address);
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
-        let buf = self.cache.get_new(key, Some(byte), len, Class::Metadata).await;
+        let buf = self.cache.get_new(key, Some(byte), len, BufferClass::Metadata).await;
         let what = What::InitInodeBlock { first };
         let admitted = op.admit(&what).await.map_err(io_error)?;
         let others = Group::decode(&group.read(), self.endian).initediblk != ready;
-        if others || self.books.borrow().inodes_prepared[cg as usize] > ready {
+        if others || self.allocation.borrow().inodes_prepared[cg as usize] > ready {
             return Ok(None);
         }
         op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
@@ -169,7 +169,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 d.encode(inode, self.endian);
             }
         });
-        self.books.borrow_mut().inodes_prepared[cg as usize] = ready + self.sb.inopb;
+        self.allocation.borrow_mut().inodes_prepared[cg as usize] = ready + self.sb.inopb;
         op.soon(&buf);
         Ok(Some(buf))
     }
@@ -179,19 +179,19 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Marks an inode as free, at once or when the ordering allows it.
-    pub(crate) async fn release_inode(
+    pub(crate) async fn free_inode_when_safe(
         &self,
         op: &mut FfsOp<'_, P>,
         ino: u64,
         is_directory: bool,
     ) -> FsResult<()> {
-        match op.defer(Deferred::FreeInode { ino, directory: is_directory }) {
-            Some(_) => self.release_inode_now(op, ino, is_directory).await,
+        match op.defer(DeferredFree::FreeInode { ino, directory: is_directory }) {
+            Some(_) => self.free_inode_now(op, ino, is_directory).await,
             None => Ok(()),
         }
     }
 
-    pub(crate) async fn release_inode_now(
+    pub(crate) async fn free_inode_now(
         &self,
         op: &mut FfsOp<'_, P>,
         ino: u64,
@@ -200,7 +200,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let cg = self.sb.ino_group(ino);
         let index = (ino - self.sb.cg_first_inode(cg)) as u32;
         let buf = self.group(cg).await?;
-        let change = GroupChange::new(cg, What::ReleaseInode { ino });
+        let change = GroupChange::new(cg, What::FreeInode { ino });
         let admitted = self.admit_group(op, &change).await?;
         let at = Group::decode(&buf.read(), self.endian).iusedoff as usize + (index / 8) as usize;
         let changed = self.edit_group(op, &buf, at..at + 1, admitted, |group| {
@@ -216,35 +216,40 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// crowded.
     fn directory_group(&self, parent: &FfsInode) -> u32 {
         let sb = &self.sb;
-        let books = self.books.borrow();
+        let allocation = self.allocation.borrow();
         let ncg = i64::from(sb.ncg);
         let average = |total: i64| total / ncg;
-        let (inodes, blocks, directories) =
-            (average(books.total.nifree), average(books.total.nbfree), average(books.total.ndir));
+        let (inodes, blocks, directories) = (
+            average(allocation.total.nifree),
+            average(allocation.total.nbfree),
+            average(allocation.total.ndir),
+        );
         let around = |start: u32| {
             (0..sb.ncg).map(move |i| ((u64::from(start) + u64::from(i)) % ncg as u64) as u32)
         };
         let own = sb.ino_group(parent.ino());
-        let roomy = |cg: &u32| {
-            let g = &books.groups[*cg as usize];
+        let has_space = |cg: &u32| {
+            let g = &allocation.groups[*cg as usize];
             i64::from(g.nifree) >= inodes && i64::from(g.nbfree) >= blocks
         };
         if parent.ino() == ROOT_INO {
             let start = self.cache.runtime().random_below(u64::from(sb.ncg)) as u32;
             // Of the groups with space, one with the fewest directories.
-            let best = around(start).filter(roomy).min_by_key(|cg| books.groups[*cg as usize].ndir);
+            let best = around(start)
+                .filter(has_space)
+                .min_by_key(|cg| allocation.groups[*cg as usize].ndir);
             return best.unwrap_or(own);
         }
         let most_directories = (directories + i64::from(sb.ipg) / 16).min(i64::from(sb.ipg));
         let row_max = self.directories_in_a_row_max(directories, blocks);
         let fits = |cg: &u32| {
-            let g = &books.groups[*cg as usize];
+            let g = &allocation.groups[*cg as usize];
             i64::from(g.ndir) < most_directories
                 && i64::from(g.nifree) >= inodes - inodes / 4
                 && i64::from(g.nbfree) >= blocks - blocks / 4
-                && i64::from(books.directories_in_a_row[*cg as usize]) < row_max
+                && i64::from(allocation.directories_in_a_row[*cg as usize]) < row_max
         };
-        let enough_inodes = |cg: &u32| i64::from(books.groups[*cg as usize].nifree) >= inodes;
+        let enough_inodes = |cg: &u32| i64::from(allocation.groups[*cg as usize].nifree) >= inodes;
         around(own).find(fits).or_else(|| around(own).find(enough_inodes)).unwrap_or(own)
     }
 

@@ -6,7 +6,7 @@ use ordo_format::ufs2::{Dinode, Group, MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::{MkfsError, MkfsOptions, Plan, SUPERBLOCK_AT, usable};
+use super::{MkfsError, MkfsOptions, MkfsPlan, SUPERBLOCK_AT, usable};
 
 /// Bytes that stay unused in the block of a group header.
 const HEADER_SLACK: u64 = 8;
@@ -21,7 +21,7 @@ const MAX_TRANSFER: u32 = 1 << 20;
 ///
 /// # Errors
 /// Illegal sizes, or a device that is too small or too large.
-pub fn plan(options: &MkfsOptions, geometry: &Geometry, now: i64) -> Result<Plan, MkfsError> {
+pub fn plan(options: &MkfsOptions, geometry: &Geometry, now: i64) -> Result<MkfsPlan, MkfsError> {
     check_options(options, geometry)?;
     let bytes = usable(options, geometry)?;
     let mut sb = sizes(options);
@@ -39,7 +39,7 @@ pub fn plan(options: &MkfsOptions, geometry: &Geometry, now: i64) -> Result<Plan
     sb.ncg = u32::try_from(size.div_ceil(fpg)).map_err(|_| MkfsError::TooLarge { size: bytes })?;
     finish(&mut sb, options, bytes, now)?;
     let density = per_inode * u64::from(options.frag_size);
-    Ok(Plan { superblock: sb, density_changed: (per_inode != wanted).then_some(density) })
+    Ok(MkfsPlan { superblock: sb, density_changed: (per_inode != wanted).then_some(density) })
 }
 
 fn check_options(options: &MkfsOptions, geometry: &Geometry) -> Result<(), MkfsError> {

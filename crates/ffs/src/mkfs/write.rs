@@ -9,7 +9,7 @@ use ordo_format::{dualfs, lfs};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::{MkfsError, MkfsOptions, MkfsReport, Plan, SUPERBLOCK_AT};
+use super::{MkfsError, MkfsOptions, MkfsPlan, MkfsReport, SUPERBLOCK_AT};
 
 /// Bytes at the end of the boot area that help to find the superblock's copies (FreeBSD's `struct fsrecovery`).
 const RECOVERY_SIZE: usize = 20;
@@ -32,7 +32,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(device: &'a Device, options: &'a MkfsOptions, plan: Plan) -> Writer<'a> {
+    pub(super) fn new(device: &'a Device, options: &'a MkfsOptions, plan: MkfsPlan) -> Writer<'a> {
         Writer {
             device,
             options,

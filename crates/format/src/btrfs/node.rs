@@ -54,8 +54,8 @@ impl<'a> Node<'a> {
         }
         let header = Header::decode(bytes, LE);
         let each = if header.level == 0 { Item::SIZE } else { KeyPointer::SIZE };
-        let room = (g.node_size - Header::SIZE) / each;
-        let sane = header.level < LEVELS && header.nritems as usize <= room;
+        let capacity = (g.node_size - Header::SIZE) / each;
+        let sane = header.level < LEVELS && header.nritems as usize <= capacity;
         let right = sane && (!g.crc32c || crc_is_right(bytes));
         right.then_some(Node { header, bytes })
     }

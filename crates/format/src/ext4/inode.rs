@@ -155,8 +155,8 @@ impl ExtentHeader {
             return None;
         }
         let head = ExtentHeader::decode(node, Endian::Little);
-        let room = (node.len() - ExtentHeader::SIZE) / Extent::SIZE;
-        let fits = usize::from(head.entries) <= room && head.depth <= ExtentHeader::DEPTH_MAX;
+        let capacity = (node.len() - ExtentHeader::SIZE) / Extent::SIZE;
+        let fits = usize::from(head.entries) <= capacity && head.depth <= ExtentHeader::DEPTH_MAX;
         (head.magic == ExtentHeader::MAGIC && fits).then_some(head)
     }
 }

@@ -321,8 +321,8 @@ impl Summary {
             return Err(SummaryError::SumSum { stored: head.sumsum, computed });
         }
         let inode_blocks = inode_blocks(sb, &head, bytes)?;
-        let room = size - inode_blocks.len() * sb.width.pointer_size();
-        let files = files(sb, &head, &bytes[..room])?;
+        let capacity = size - inode_blocks.len() * sb.width.pointer_size();
+        let files = files(sb, &head, &bytes[..capacity])?;
         Ok(Summary { head, files, inode_blocks })
     }
 
@@ -400,8 +400,8 @@ impl Summary {
     fn verify_seal(&self, sb: &Superblock, bytes: &[u8]) -> Result<(), SummaryError> {
         let frags = (bytes.len() / sb.fsize as usize) as u32;
         let at = self.seal_at(sb.width);
-        let room = sb.sumsize as usize - self.inode_blocks.len() * sb.width.pointer_size();
-        if at + Seal::SIZE > room {
+        let capacity = sb.sumsize as usize - self.inode_blocks.len() * sb.width.pointer_size();
+        if at + Seal::SIZE > capacity {
             return Err(SummaryError::NoSeal { frags });
         }
         let seal = Seal::decode(&bytes[at..], LE);
@@ -429,9 +429,9 @@ impl Summary {
         let (width, size) = (sb.width, sb.sumsize as usize);
         let bytes = bytes.get_mut(..len).ok_or(SummaryError::TooShort { have: 0 })?;
         let (nfinfo, ninos) = (self.files.len() as u16, self.head.ninos);
-        let room = size - (self.inode_blocks.len() * width.pointer_size()).min(size);
+        let capacity = size - (self.inode_blocks.len() * width.pointer_size()).min(size);
         let seal = if sealed { self.seal_at(width) + Seal::SIZE } else { 0 };
-        if self.finfo_end(width).max(seal) > room {
+        if self.finfo_end(width).max(seal) > capacity {
             return Err(SummaryError::TooMany { nfinfo, ninos, bytes: size });
         }
         bytes[..size].fill(0);

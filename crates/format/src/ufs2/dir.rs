@@ -225,7 +225,7 @@ fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, u
 }
 
 /// The first entry of a validated chunk with `bytes` to spare: its place, its needed bytes, and its length.
-pub fn first_with_room(
+pub fn first_with_space(
     chunk: &[u8],
     endian: Endian,
     bytes: usize,
@@ -234,7 +234,7 @@ pub fn first_with_room(
 }
 
 /// The largest spare space of any entry in a validated chunk, in bytes.
-pub fn most_room(chunk: &[u8], endian: Endian) -> usize {
+pub fn most_space(chunk: &[u8], endian: Endian) -> usize {
     frames(chunk, endian).map(|(_, needs, reclen)| reclen - needs).max().unwrap_or(0)
 }
 

@@ -346,8 +346,8 @@ impl Tree {
     /// The children of an inner block, as blocks of its group.
     pub fn children(self, g: &Geometry, bytes: &[u8]) -> Vec<u32> {
         let (head, each) = (g.short_head(), self.key() + 4);
-        let Some(room) = bytes.len().checked_sub(head) else { return Vec::new() };
-        let (most, count) = (room / each, usize::from(BIG.get_u16(bytes, 6)));
+        let Some(capacity) = bytes.len().checked_sub(head) else { return Vec::new() };
+        let (most, count) = (capacity / each, usize::from(BIG.get_u16(bytes, 6)));
         let from = head + most * self.key();
         let list = bytes.get(from..from + count.min(most) * 4).unwrap_or_default();
         list.chunks_exact(4).map(|raw| BIG.get_u32(raw, 0)).collect()
@@ -476,8 +476,8 @@ pub fn root_children(root: &[u8]) -> Vec<u64> {
 /// The records in a leaf of a file's tree, or the children in an inner block.
 pub fn long_records<'a>(g: &Geometry, bytes: &'a [u8]) -> (u16, &'a [u8]) {
     let (head, level) = (g.long_head(), level(bytes));
-    let Some(room) = bytes.len().checked_sub(head) else { return (level, &[]) };
-    let (most, count) = (room / 16, usize::from(BIG.get_u16(bytes, 6)));
+    let Some(capacity) = bytes.len().checked_sub(head) else { return (level, &[]) };
+    let (most, count) = (capacity / 16, usize::from(BIG.get_u16(bytes, 6)));
     let count = count.min(most);
     match level {
         0 => (0, &bytes[head..head + count * 16]),

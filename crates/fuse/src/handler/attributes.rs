@@ -199,11 +199,11 @@ impl<F: FileSystem> Handler<F> {
 }
 
 /// Replies with a value, or, where the caller gave no space, with its length.
-fn sized(value: &[u8], room: u32, out: &mut Out<'_>) -> Handled {
-    if room == 0 {
+fn sized(value: &[u8], capacity: u32, out: &mut Out<'_>) -> Handled {
+    if capacity == 0 {
         out.u32(value.len() as u32);
         out.u32(0);
-    } else if value.len() > room as usize {
+    } else if value.len() > capacity as usize {
         return Err(Errno::Range.into());
     } else {
         out.bytes(value);

@@ -28,12 +28,12 @@ impl<F: FileSystem> Handler<F> {
         const ENTRY_OUT: usize = 128;
         let (dir, cookie, size) = (self.ino(r.node), Cookie(r.u64(8)), r.u32(16) as usize);
         let mut entries = Vec::new();
-        let mut room = size;
+        let mut capacity = size;
         let mut each = |e: DirEntry<'_>| {
             let needs = (ENTRY_OUT + 24 + e.name.len()).next_multiple_of(8);
-            let fits = needs <= room;
+            let fits = needs <= capacity;
             if fits {
-                room -= needs;
+                capacity -= needs;
                 let name = e.name.to_vec();
                 entries.push(Entry { ino: e.ino, next: e.next, kind: e.file_type, name });
             }
@@ -54,8 +54,8 @@ impl<F: FileSystem> Handler<F> {
                 }
                 _ => list.zeroes(ENTRY_OUT),
             }
-            let room = list.dirent(entry.ino.0, entry.next.0, entry.kind, &entry.name);
-            assert!(room, "sizes were added up");
+            let capacity = list.dirent(entry.ino.0, entry.next.0, entry.kind, &entry.name);
+            assert!(capacity, "sizes were added up");
         }
         let len = list.len();
         out.advance(len);

@@ -81,7 +81,7 @@ impl<F: FileSystem> Handler<F> {
         };
         self.drop_set_id_for(r, ino).await?;
         if clear {
-            self.fs.clear(ino, offset, len).await.map_err(|e| self.fail(e))?;
+            self.fs.punch_hole(ino, offset, len).await.map_err(|e| self.fail(e))?;
         }
         if allocate {
             self.fs.allocate(ino, offset, len).await.map_err(|e| self.fail(e))?;

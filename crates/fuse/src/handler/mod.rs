@@ -29,7 +29,7 @@ const VALID_SECONDS: u64 = 1 << 24;
 
 /// Options of serving a file system.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct HandlerOptions {
     /// Whether the kernel caches writes and sends them later.
     pub write_back: bool,
     /// Whether directories are read without attributes, so that the kernel asks for those it wants.
@@ -79,7 +79,7 @@ pub type Tell = Rc<dyn Fn(&str)>;
 /// The handler, which carries requests out on a file system.
 pub struct Handler<F> {
     fs: F,
-    options: Options,
+    options: HandlerOptions,
     known: Known,
     tell: Tell,
     flags: Cell<InitFlags>,
@@ -93,7 +93,7 @@ const TOLD_MAX: u32 = 100;
 
 impl<F: FileSystem> Handler<F> {
     /// A handler for a mounted file system. `tell` reports damage and device failures.
-    pub fn new(fs: F, options: Options, tell: Tell) -> Handler<F> {
+    pub fn new(fs: F, options: HandlerOptions, tell: Tell) -> Handler<F> {
         Handler {
             fs,
             options,

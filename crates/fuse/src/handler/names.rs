@@ -47,7 +47,7 @@ impl<F: FileSystem> Handler<F> {
     }
 
     /// Creates a file whose mode and owner are the caller's to choose.
-    async fn make(
+    async fn create_node(
         &self,
         r: &Request<'_>,
         (name, umask): (&[u8], u32),
@@ -56,7 +56,7 @@ impl<F: FileSystem> Handler<F> {
     ) -> Handled {
         let dir = self.ino(r.node);
         let (new, acl) = self.dressed(r, new, umask).await?;
-        let made = self.fs.make(dir, name, &new).await.map_err(|e| self.fail(e))?;
+        let made = self.fs.create(dir, name, &new).await.map_err(|e| self.fail(e))?;
         self.inherit(dir, &made, acl).await?;
         self.changed().await?;
         self.entry(made, out).await
@@ -67,7 +67,7 @@ impl<F: FileSystem> Handler<F> {
         let dir = self.ino(r.node);
         let new = NewNode::file(r.u32(4) as u16 & 0o7777);
         let (new, acl) = self.dressed(r, new, r.u32(8)).await?;
-        let made = self.fs.make_unnamed(dir, &new).await.map_err(|e| self.fail(e))?;
+        let made = self.fs.tmpfile(dir, &new).await.map_err(|e| self.fail(e))?;
         self.know_opened(made.ino);
         self.inherit(dir, &made, acl).await?;
         out.entry_out(self.node(made.ino), &self.shown(made), VALID_SECONDS);
@@ -81,18 +81,18 @@ impl<F: FileSystem> Handler<F> {
         let file_type = FileType::from_mode(mode).unwrap_or(FileType::Regular);
         let rdev = rdev_from_kernel(r.u32(4));
         let new = NewNode { file_type, rdev, ..NewNode::file(mode & 0o7777) };
-        self.make(r, (r.name().0, r.u32(8)), new, out).await
+        self.create_node(r, (r.name().0, r.u32(8)), new, out).await
     }
 
     pub(super) async fn mkdir(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let new = NewNode::directory(r.u32(0) as u16 & 0o7777);
-        self.make(r, (r.name().0, r.u32(4)), new, out).await
+        self.create_node(r, (r.name().0, r.u32(4)), new, out).await
     }
 
     pub(super) async fn symlink(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (name, rest) = r.name();
         let (target, _) = split_name(rest);
-        self.make(r, (name, 0), NewNode::symlink(target), out).await
+        self.create_node(r, (name, 0), NewNode::symlink(target), out).await
     }
 
     pub(super) async fn link(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {

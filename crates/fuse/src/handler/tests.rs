@@ -6,7 +6,7 @@ use ordo_runtime::Executor;
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{FileSystem, Ino, NewNode, SetAttr, Timestamp};
 
-use super::{Answer, Handler, Options};
+use super::{Answer, Handler, HandlerOptions};
 use crate::wire::{self, IN_HEADER, Opcode, ROOT};
 
 fn message(opcode: Opcode, node: u64, body: &[&[u8]]) -> Vec<u8> {
@@ -31,7 +31,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let fs = Rc::new(ModelFs::new(ModelConfig::default(), Timestamp::default));
-        let handler = Handler::new(fs, Options::default(), Rc::new(|_| ()));
+        let handler = Handler::new(fs, HandlerOptions::default(), Rc::new(|_| ()));
         Bench { executor: Executor::simulated(1), handler }
     }
 
@@ -49,7 +49,7 @@ impl Bench {
     fn make(&self, name: &[u8]) -> Ino {
         let fs = self.handler.fs();
         let new = NewNode::file(0o644);
-        self.executor.block_on(fs.make(fs.root(), name, &new)).unwrap().unwrap().ino
+        self.executor.block_on(fs.create(fs.root(), name, &new)).unwrap().unwrap().ino
     }
 
     /// The node of a name, as the kernel is told.

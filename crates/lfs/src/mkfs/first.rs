@@ -61,7 +61,7 @@ impl Packer<'_> {
     }
 
     /// Whether the last partial segment has space for another block, in its segment and its summary.
-    fn has_room(&self, frags: i64, is_new_file: bool) -> bool {
+    fn has_free_space(&self, frags: i64, is_new_file: bool) -> bool {
         let Some(piece) = self.layout.pieces.last() else { return false };
         let (width, pointer) = (self.sb.width, self.sb.width.pointer_size());
         let blocks: usize = piece.files.iter().map(|f| f.blocks.len()).sum();
@@ -79,7 +79,7 @@ impl Packer<'_> {
     fn block(&mut self, ino: u64, lbn: i64, bytes: u32) -> Result<(), MkfsError> {
         let frags = i64::from(bytes / self.sb.fsize);
         let is_new = |p: &Piece| p.files.last().is_none_or(|f| f.ino != ino);
-        if !self.has_room(frags, self.layout.pieces.last().is_none_or(is_new)) {
+        if !self.has_free_space(frags, self.layout.pieces.last().is_none_or(is_new)) {
             self.begin()?;
         }
         let piece = self.layout.pieces.last_mut().expect("begun");
@@ -94,7 +94,7 @@ impl Packer<'_> {
 
     fn inodes(&mut self) -> Result<(), MkfsError> {
         let frags = i64::from(self.sb.ibsize / self.sb.fsize);
-        if !self.has_room(frags, false) {
+        if !self.has_free_space(frags, false) {
             self.begin()?;
         }
         let piece = self.layout.pieces.last_mut().expect("begun");

@@ -1,6 +1,6 @@
 //! Blocks of files: found, read, made.
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::lfs::{LE, NDADDR, NO_ADDRESS, UNWRITTEN, lbn};
 use ordo_ordering::{PointerTo, What};
 use ordo_ufs::{CHUNK, DirFormat, Fill, io_error};
@@ -11,8 +11,8 @@ use super::layout::{LogInode, LogLayout, LogOp};
 use super::store::{INODES, Store, decode, is_set};
 use super::tree::{Node, ancestors, span};
 
-fn class(is_directory: bool) -> Class {
-    if is_directory { Class::Directory } else { Class::Data }
+fn class(is_directory: bool) -> BufferClass {
+    if is_directory { BufferClass::Directory } else { BufferClass::Data }
 }
 
 impl Store {
@@ -29,7 +29,7 @@ impl Store {
                 data.count_inode(group, -1);
             }
         }
-        state.ifile.give_back(&state.sb, ino, next_version);
+        state.ifile.free_inode(&state.sb, ino, next_version);
         state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
         state.tombstones.contains(&ino)
     }
@@ -59,8 +59,18 @@ impl Store {
                 return Ok(Some(buf));
             }
             assert!(pointer > 0, "inode {ino}: block {number} was never written, nor is in memory");
-            let run = self.run_from(ino, number, pointer, ahead).await?;
             let inode = decode(&self.pin(ino).await?);
+            if self.reads_ahead() && !self.is_apart(&inode, signed) {
+                self.byte_of(ino, signed, pointer, self.bsize())?;
+                let found = self.fill_from_log((ino, signed), pointer, class(is_directory)).await?;
+                let now = self.pointer(ino, signed).await?.0;
+                if let Some(buf) = found.filter(|buf| buf.is_dirty() || now == pointer) {
+                    return Ok(Some(buf));
+                }
+                self.cache.forget(key).await;
+                continue;
+            }
+            let run = self.run_from(ino, number, pointer, ahead).await?;
             let byte = self.address_of(&inode, (ino, signed), pointer, run[0].1)?;
             self.cache.read_run(&run, byte, class(is_directory)).await.map_err(io_error)?;
             let bytes = run[0].1;
@@ -110,7 +120,7 @@ impl Store {
     }
 
     /// Whether a block of a file is there, and for how many blocks from it on that is known.
-    pub async fn is_there(&self, ino: u64, number: u64) -> FsResult<(bool, u64)> {
+    pub async fn is_mapped(&self, ino: u64, number: u64) -> FsResult<(bool, u64)> {
         let nindir = self.nindir();
         let Some((_, path)) = Node::of(number.cast_signed(), nindir) else {
             return Ok((false, 1));
@@ -211,7 +221,8 @@ impl LogLayout {
         for upper in above {
             if !is_set(store.pointer(ino, upper).await?.0) {
                 let key = BufKey::file(ino, upper);
-                let buf = store.cache.get_new(key, None, store.bsize(), Class::Metadata).await;
+                let buf =
+                    store.cache.get_new(key, None, store.bsize(), BufferClass::Metadata).await;
                 buf.write(|bytes| bytes.fill(0));
                 store.cache.mark_dirty(&buf);
                 self.point(op, ip, upper, (UNWRITTEN, &buf, PointerTo::Indirect)).await?;

@@ -1,6 +1,6 @@
 //! Space: what writing takes at most, and what is kept for whom.
 //!
-//! Clean segments run out in an order ([`Purpose`]): new blocks are refused first, then changes that take no blocks,
+//! Clean segments run out in an order ([`SpacePurpose`]): new blocks are refused first, then changes that take no blocks,
 //! then deletes. What is left behind them is enough for checkpoints, so that none ever lacks space. The cleaner works as
 //! soon as new blocks would be refused. Live bytes have a limit below the size of the log ([`LogState::limit`]): the dead
 //! space that is left by it is what the cleaner lives on.
@@ -35,7 +35,7 @@ const CHANGED_INODES: i64 = 4;
 
 /// What space is wanted for, the last one to be refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
+pub enum SpacePurpose {
     /// Checkpoints: of all that is dirty, and of nothing new.
     Checkpoint,
     /// Operations that give space back in the end.
@@ -48,32 +48,32 @@ pub enum Purpose {
 
 /// The size of what is to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct ReservedExtent {
     /// Fragments of contents, indirect blocks and blocks of inodes.
     pub frags: i64,
     /// The number of these blocks.
     pub blocks: i64,
 }
 
-impl Extent {
+impl ReservedExtent {
     /// The extent of whole blocks and of so many inodes, these packed.
-    pub fn of(state: &LogState, blocks: i64, inodes: i64) -> Extent {
+    pub fn of(state: &LogState, blocks: i64, inodes: i64) -> ReservedExtent {
         let sb = &state.sb;
         let inode_blocks = (inodes.max(0) as u64).div_ceil(sb.inopb.into()).cast_signed();
         let frags = blocks * sb.block_frags() + inode_blocks * i64::from(sb.ibsize / sb.fsize);
-        Extent { frags, blocks: blocks + inode_blocks }
+        ReservedExtent { frags, blocks: blocks + inode_blocks }
     }
 
     /// Both together.
-    pub fn and(self, other: Extent) -> Extent {
-        Extent { frags: self.frags + other.frags, blocks: self.blocks + other.blocks }
+    pub fn and(self, other: ReservedExtent) -> ReservedExtent {
+        ReservedExtent { frags: self.frags + other.frags, blocks: self.blocks + other.blocks }
     }
 }
 
 impl LogState {
     /// Fragments that something of this extent takes at most, with summaries and, at a checkpoint, the whole IFILE. No
     /// partial segment has more than `bytes_max` bytes.
-    pub fn bound(&self, extent: Extent, is_checkpoint: bool) -> i64 {
+    pub fn bound(&self, extent: ReservedExtent, is_checkpoint: bool) -> i64 {
         let sb = &self.sb;
         let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
         let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
@@ -89,20 +89,20 @@ impl LogState {
 
     /// Fragments that a checkpoint of nothing but the IFILE takes at most.
     pub fn checkpoint_frags(&self) -> i64 {
-        self.bound(Extent::default(), true)
+        self.bound(ReservedExtent::default(), true)
     }
 
     /// Fragments that are kept from a purpose.
-    pub fn kept_from(&self, purpose: Purpose) -> i64 {
+    pub fn kept_from(&self, purpose: SpacePurpose) -> i64 {
         let (segment, checkpoint) = (i64::from(self.sb.fsbpseg), self.checkpoint_frags());
         let step = STEP_SEGMENTS * segment + checkpoint;
         // What becomes empty in one checkpoint can be used after the second one.
         let least = 2 * checkpoint;
         match purpose {
-            Purpose::Checkpoint => least,
-            Purpose::Delete => least + CLEANING_SEGMENTS * segment + checkpoint,
-            Purpose::Change => self.kept_from(Purpose::Delete) + step,
-            Purpose::Growth => self.kept_from(Purpose::Change) + step,
+            SpacePurpose::Checkpoint => least,
+            SpacePurpose::Delete => least + CLEANING_SEGMENTS * segment + checkpoint,
+            SpacePurpose::Change => self.kept_from(SpacePurpose::Delete) + step,
+            SpacePurpose::Growth => self.kept_from(SpacePurpose::Change) + step,
         }
     }
 
@@ -116,7 +116,7 @@ impl LogState {
         let (count, segment) = (i64::from(self.sb.nseg), i64::from(self.sb.fsbpseg));
         let all = self.capacity_of_all();
         let dead = (count / DEAD_SHARE).max(DEAD_SEGMENTS) * segment;
-        let kept = self.kept_from(Purpose::Growth) + STEP_SEGMENTS * segment + dead;
+        let kept = self.kept_from(SpacePurpose::Growth) + STEP_SEGMENTS * segment + dead;
         let kept = kept.max(i64::from(self.sb.minfreeseg) * segment);
         (all - kept).max(0).cast_unsigned() * u64::from(self.sb.fsize)
     }
@@ -125,15 +125,15 @@ impl LogState {
 impl Store {
     /// The extent of everything dirty with the indirect blocks and inodes that change with it, at most: worked out from
     /// the number of bytes alone.
-    fn dirty_at_most(&self, state: &LogState) -> Extent {
+    fn dirty_at_most(&self, state: &LogState) -> ReservedExtent {
         let bytes = self.cache.stats().dirty_bytes as u64;
         let blocks = bytes.div_ceil(self.shape.bsize.into()).cast_signed();
         let inodes = (bytes / ordo_format::lfs::LfsInode::SIZE as u64).cast_signed();
-        Extent::of(state, (1 + LEVELS) * blocks, blocks + inodes)
+        ReservedExtent::of(state, (1 + LEVELS) * blocks, blocks + inodes)
     }
 
     /// The same, counted.
-    fn dirty_counted(&self, state: &LogState) -> Extent {
+    fn dirty_counted(&self, state: &LogState) -> ReservedExtent {
         let (nindir, mut blocks, mut inodes) = (self.nindir(), BTreeSet::new(), BTreeSet::new());
         for buf in self.cache.all_dirty() {
             let BufKey { file, block } = buf.key();
@@ -152,7 +152,7 @@ impl Store {
                 blocks.extend(ancestors(&path, nindir).map(|node| (file, node.number())));
             }
         }
-        Extent::of(state, blocks.len() as i64, inodes.len() as i64)
+        ReservedExtent::of(state, blocks.len() as i64, inodes.len() as i64)
     }
 
     /// The blocks of a file whose length on the device a new size of the file changes.
@@ -165,8 +165,8 @@ impl Store {
         for size in [inode.size, inode.spare].into_iter().filter(|size| *size > 0) {
             let last = (size - 1) / u64::from(self.shape.bsize);
             let bytes = |size: u64| self.shape.block_bytes(last, size);
-            let is_there = last < NDADDR as u64 && inode.db[last as usize] > 0;
-            if is_there && bytes(inode.size) != bytes(inode.spare) {
+            let is_mapped = last < NDADDR as u64 && inode.db[last as usize] > 0;
+            if is_mapped && bytes(inode.size) != bytes(inode.spare) {
                 each(last.cast_signed());
             }
         }
@@ -174,15 +174,15 @@ impl Store {
 
     /// Whether there is less space than everything dirty takes, what operations under way and `more` blocks can add to it,
     /// and what is kept from a purpose; `spare` segments beside.
-    pub fn lacks(&self, purpose: Purpose, operations: u64, more: u64, spare: i64) -> bool {
+    pub fn lacks(&self, purpose: SpacePurpose, operations: u64, more: u64, spare: i64) -> bool {
         let state = self.state.borrow();
         let each = self.cache.gate().blocks_of_an_operation() + CHANGED_BLOCKS;
         let blocks = (operations * each + more).cast_signed();
         let inodes = CHANGED_INODES * (operations.cast_signed() + 1);
-        let added = Extent::of(&state, blocks, inodes);
+        let added = ReservedExtent::of(&state, blocks, inodes);
         let kept = state.kept_from(purpose) + spare * i64::from(self.shape.fsbpseg);
         let is_too_much =
-            |dirty: Extent| state.bound(dirty.and(added), true) + kept > state.space();
+            |dirty: ReservedExtent| state.bound(dirty.and(added), true) + kept > state.space();
         is_too_much(self.dirty_at_most(&state)) && is_too_much(self.dirty_counted(&state))
     }
 }

@@ -15,10 +15,10 @@ use ordo_runtime::sync::Mutex;
 use ordo_vfs::LocalFuture;
 
 use super::Shared;
-use super::budget::Purpose;
-use super::order::Keeper;
+use super::budget::SpacePurpose;
+use super::order::SpaceProvider;
 use super::rules::{CleanerPolicy, Cleaning};
-use super::writer::{Outcome, SegmentWriter};
+use super::writer::{SegmentWriter, WriteOutcome};
 
 /// Victims in one pass at most.
 const VICTIMS_MAX: usize = 64;
@@ -95,11 +95,11 @@ impl CleanerCounts {
 }
 
 /// What an operation wants space for at least. New blocks in it are looked at when they are taken.
-fn purpose(kind: OpKind) -> Purpose {
+fn purpose(kind: OpKind) -> SpacePurpose {
     match kind {
-        OpKind::Remove | OpKind::Free => Purpose::Delete,
-        OpKind::Make => Purpose::Growth,
-        _ => Purpose::Change,
+        OpKind::Remove | OpKind::Free => SpacePurpose::Delete,
+        OpKind::Make => SpacePurpose::Growth,
+        _ => SpacePurpose::Change,
     }
 }
 
@@ -138,17 +138,17 @@ impl Cleaner {
     }
 
     /// Whether there is less space than an operation for this purpose and those under way need, and `spare` segments.
-    fn lacks_space(&self, purpose: Purpose, spare: i64) -> bool {
+    fn lacks_space(&self, purpose: SpacePurpose, spare: i64) -> bool {
         let operations = self.store.cache.gate().operations() + 1;
         self.store.lacks(purpose, operations, 0, spare)
     }
 
-    fn fruitless(&self, purpose: Purpose) -> &Cell<Option<Fruitless>> {
-        &self.fruitless[Purpose::Growth as usize - (purpose as usize).max(1)]
+    fn fruitless(&self, purpose: SpacePurpose) -> &Cell<Option<Fruitless>> {
+        &self.fruitless[SpacePurpose::Growth as usize - (purpose as usize).max(1)]
     }
 
     /// Whether trying again could gain anything.
-    fn is_worth_trying(&self, purpose: Purpose) -> bool {
+    fn is_worth_trying(&self, purpose: SpacePurpose) -> bool {
         let state = self.store.state.borrow();
         let (bytes, frags) = (self.store.shape.ssize / 2, self.store.shape.fsbpseg / 2);
         self.fruitless(purpose).get().is_none_or(|then| {
@@ -159,8 +159,8 @@ impl Cleaner {
 
     /// The purposes for which an operation may begin to clean: new blocks have more than they need while there is
     /// anything to gain, whoever comes.
-    fn wanted(&self, purpose: Purpose) -> Option<Purpose> {
-        [Purpose::Growth, Purpose::Change, Purpose::Delete]
+    fn wanted(&self, purpose: SpacePurpose) -> Option<SpacePurpose> {
+        [SpacePurpose::Growth, SpacePurpose::Change, SpacePurpose::Delete]
             .into_iter()
             .filter(|wanted| *wanted >= purpose)
             .find(|wanted| self.lacks_space(*wanted, 0) && self.is_worth_trying(*wanted))
@@ -197,11 +197,11 @@ impl Cleaner {
         counts.read_bytes += chosen.len() as u64 * u64::from(self.store.shape.ssize);
         let state = self.store.state.borrow();
         for (segment, outcome) in &outcomes {
-            let is_left = *outcome == Outcome::Moved && state.seguse(*segment).nbytes > 0;
-            if *outcome == Outcome::Damaged || is_left {
+            let is_left = *outcome == WriteOutcome::Moved && state.seguse(*segment).nbytes > 0;
+            if *outcome == WriteOutcome::Damaged || is_left {
                 self.stubborn.borrow_mut().insert(*segment);
             }
-            if *outcome == Outcome::Moved {
+            if *outcome == WriteOutcome::Moved {
                 let seguse = chosen.iter().find(|(chosen, _)| chosen == segment);
                 counts.segments += 1;
                 counts.moved_bytes += seguse.map_or(0, |(_, seguse)| u64::from(seguse.nbytes));
@@ -209,7 +209,7 @@ impl Cleaner {
         }
         counts.passes += 1;
         self.counts.set(counts);
-        Ok(outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Moved))
+        Ok(outcomes.iter().any(|(_, outcome)| *outcome == WriteOutcome::Moved))
     }
 
     /// The victims of a pass, best first.
@@ -270,7 +270,7 @@ impl Cleaner {
     }
 
     /// Cleans until an operation for this purpose has its space and some segments more, or nothing is gained any more.
-    async fn clean_for(&self, purpose: Purpose) -> Result<(), BlockError> {
+    async fn clean_for(&self, purpose: SpacePurpose) -> Result<(), BlockError> {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
         let more = if self.cleaning.policy == CleanerPolicy::HotCold { MORE_BY_AGE } else { MORE };
         while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
@@ -291,12 +291,14 @@ impl Cleaner {
     }
 }
 
-impl Keeper for Cleaner {
+impl SpaceProvider for Cleaner {
     fn is_short(&self, kind: OpKind) -> bool {
-        let takes_blocks = purpose(kind) > Purpose::Delete;
+        let takes_blocks = purpose(kind) > SpacePurpose::Delete;
         self.wanted(purpose(kind)).is_some()
             || takes_blocks && self.store.awaits_frees()
-            || kind == OpKind::Make && self.lacks_inodes() && !self.lacks_space(Purpose::Growth, 0)
+            || kind == OpKind::Make
+                && self.lacks_inodes()
+                && !self.lacks_space(SpacePurpose::Growth, 0)
     }
 
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>> {
@@ -326,8 +328,8 @@ impl Keeper for Cleaner {
 
     fn refuses(&self, kind: OpKind) -> bool {
         let kept = match purpose(kind) {
-            Purpose::Delete | Purpose::Checkpoint => Purpose::Checkpoint,
-            Purpose::Change | Purpose::Growth => Purpose::Delete,
+            SpacePurpose::Delete | SpacePurpose::Checkpoint => SpacePurpose::Checkpoint,
+            SpacePurpose::Change | SpacePurpose::Growth => SpacePurpose::Delete,
         };
         self.lacks_space(kept, 0)
     }

@@ -90,7 +90,7 @@ impl LogLayout {
         if size > 0 {
             // A file never ends in a hole. A last block that stays whole is not read: a long file is cut in many steps.
             let last = (size - 1) / bsize;
-            let stays = size.is_multiple_of(bsize) && self.store.is_there(ip.ino(), last).await?.0;
+            let stays = size.is_multiple_of(bsize) && self.store.is_mapped(ip.ino(), last).await?.0;
             if !stays {
                 self.zero_behind(op, ip, last, (size - last * bsize) as usize).await?;
             }

@@ -13,8 +13,8 @@ use ordo_format::lfs::{
 
 use super::tree::{Node, ancestors};
 use crate::LfsError;
-use crate::disk::Disk;
-use crate::error::What;
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
 
 /// The IFILE.
 pub struct Ifile {
@@ -34,7 +34,7 @@ impl Ifile {
     ///
     /// # Errors
     /// It has a hole, or the device failed.
-    pub async fn read(disk: &Disk, inode: LfsInode) -> Result<Ifile, LfsError> {
+    pub async fn read(disk: &LogDisk, inode: LfsInode) -> Result<Ifile, LfsError> {
         let sb = &disk.sb;
         let (ino, nindir) = (inode.inumber, u64::from(sb.nindir));
         let mut ifile = Ifile {
@@ -50,14 +50,15 @@ impl Ifile {
             let mut addr = ifile.inode.pointer(path.slot);
             for (step, above) in ancestors(&path, nindir).enumerate() {
                 ifile.addresses.insert(above.number(), addr);
-                let block = disk.metadata(What::Block(ino, above.number()), addr, sb.bsize).await?;
+                let block =
+                    disk.metadata(LogDamage::Block(ino, above.number()), addr, sb.bsize).await?;
                 let at = path.offsets[step] * sb.width.pointer_size();
                 addr = sb.width.pointer(&block, at);
             }
             if matches!(addr, NO_ADDRESS | UNWRITTEN) {
                 return Err(hole);
             }
-            let block = disk.read(What::Block(ino, number), addr, sb.frag).await?;
+            let block = disk.read(LogDamage::Block(ino, number), addr, sb.frag).await?;
             ifile.bytes.extend_from_slice(&block);
             ifile.addresses.insert(number, addr);
         }
@@ -237,7 +238,7 @@ impl Ifile {
     }
 
     /// Frees an inode: its entry goes into the list, which is in order, with the version that comes next.
-    pub fn give_back(&mut self, sb: &Superblock, ino: u64, version: u32) {
+    pub fn free_inode(&mut self, sb: &Superblock, ino: u64, version: u32) {
         let next = self.free.range(ino..).next().copied().unwrap_or(0);
         if let Some(before) = self.free.range(..ino).next_back().copied() {
             self.change_entry(sb, before, |entry| entry.nextfree = ino);

@@ -4,17 +4,17 @@ use std::rc::Rc;
 
 use ordo_cache::{BufRef, Cache};
 use ordo_format::lfs::{IFILE_INO, LE, LfsInode, ROOT_INO, Width, inode::pointer_area};
-use ordo_ordering::{Admitted, Deferred, OpKind, What};
+use ordo_ordering::{Admitted, DeferredFree, OpKind, What};
 use ordo_ufs::{
     Fill, Inode, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
 };
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
 use super::Shared;
-use super::budget::Purpose;
+use super::budget::SpacePurpose;
 use super::cleaner::{Cleaner, CleanerCounts};
 use super::directory::LogDirectory;
-use super::order::{Keeper, LogOrder};
+use super::order::{LogOrder, SpaceProvider};
 use super::store::{decode, has_pointers, is_set};
 use super::writer::SegmentWriter;
 
@@ -159,6 +159,11 @@ impl LogLayout {
         (state.space().max(0) * 100 / free).min(100) as u8
     }
 
+    /// Blocks of metadata that were written anew because they were read, since the mount.
+    pub fn relocated(&self) -> u64 {
+        self.store.relocated()
+    }
+
     /// Checkpoints since the mount.
     pub fn checkpoints(&self) -> u64 {
         self.writer.checkpoints.get()
@@ -166,7 +171,7 @@ impl LogLayout {
 
     /// Whether so many blocks can be written anew.
     pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
-        !self.store.lacks(Purpose::Change, 0, blocks, 0)
+        !self.store.lacks(SpacePurpose::Change, 0, blocks, 0)
     }
 
     /// Finds space before something is made durable: a checkpoint takes some even where nothing is new.
@@ -193,7 +198,7 @@ impl LogLayout {
     pub(super) fn has_space(&self, blocks: u64) -> bool {
         let bytes = blocks * u64::from(self.store.shape.bsize);
         self.store.state.borrow().used() + bytes <= self.store.limit
-            && !self.store.lacks(Purpose::Growth, 0, blocks, 0)
+            && !self.store.lacks(SpacePurpose::Growth, 0, blocks, 0)
     }
 }
 
@@ -313,7 +318,7 @@ impl Layout for LogLayout {
     }
 
     async fn free_inode(&self, op: &mut LogOp<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
-        let what = What::ReleaseInode { ino };
+        let what = What::FreeInode { ino };
         let _admitted = op.admit(&what).await.map_err(io_error)?;
         let pin = self.store.pin(ino).await?;
         let inode = decode(&pin);
@@ -328,7 +333,11 @@ impl Layout for LogLayout {
 
     async fn read_block(&self, ip: &LogInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
         self.store.cache.gate().note_activity();
-        self.store.read_block(ip.ino(), lbn, ip.is_directory(), ahead).await
+        let found = self.store.read_block(ip.ino(), lbn, ip.is_directory(), ahead).await?;
+        if let Some(buf) = &found {
+            self.note_read(ip, lbn, Some(buf).filter(|_| ip.is_directory()));
+        }
+        Ok(found)
     }
 
     async fn make_block(
@@ -346,7 +355,7 @@ impl Layout for LogLayout {
         self.set_size(op, ip, size).await
     }
 
-    async fn take_out(
+    async fn punch_hole(
         &self,
         op: &mut LogOp<'_>,
         ip: &LogInode,
@@ -358,8 +367,8 @@ impl Layout for LogLayout {
         Ok(end)
     }
 
-    async fn is_there(&self, ip: &LogInode, lbn: u64) -> FsResult<(bool, u64)> {
-        self.store.is_there(ip.ino(), lbn).await
+    async fn is_mapped(&self, ip: &LogInode, lbn: u64) -> FsResult<(bool, u64)> {
+        self.store.is_mapped(ip.ino(), lbn).await
     }
 
     async fn address(&self, ip: &LogInode, lbn: u64) -> FsResult<Option<u64>> {
@@ -371,7 +380,7 @@ impl Layout for LogLayout {
         }))
     }
 
-    async fn give_back(&self, _op: &mut LogOp<'_>, step: Deferred) -> FsResult<()> {
+    async fn free_deferred(&self, _op: &mut LogOp<'_>, step: DeferredFree) -> FsResult<()> {
         unreachable!("nothing is put off here, but {step:?} was")
     }
 

@@ -9,6 +9,7 @@ mod directory;
 mod idle;
 mod ifile;
 mod layout;
+mod locality;
 mod mount;
 mod order;
 mod plan;

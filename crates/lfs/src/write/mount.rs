@@ -14,14 +14,14 @@ use super::LogFs;
 use super::cleaner::Cleaner;
 use super::contents::DataPart;
 use super::layout::LogLayout;
-use super::order::{Keeper, LogOrder};
-use super::recover::{Alone, Recovered, recover};
+use super::order::{LogOrder, SpaceProvider};
+use super::recover::{Alone, RecoveredLog, recover};
 use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
 use super::writer::{SegmentWriter, write_superblock};
-use crate::data::{DataSide, DualRules, kind_of};
-use crate::disk::Disk;
-use crate::error::What;
+use crate::data::{DataSide, DualRules, Locality, kind_of};
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
 use crate::{LfsError, superblock};
 
 /// Serial numbers that are left out after a crash: partial segments that did not count may lie behind the end of the
@@ -93,13 +93,14 @@ async fn mount_on(
     let found = superblock::find_kind(&device, kind_of(data.as_ref())).await?;
     refuse(&device, &found.sb)?;
     let rules = data.as_ref().map_or(DualRules::all(), |data| data.rules);
+    let locality = locality_of(data.as_ref(), options);
     let (data, places) = data.map(|data| (data.device, data.places)).unzip();
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
-    let disk = Disk::new(device.clone(), found.sb, data.clone());
+    let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let Recovered { mut state, alone, rolled } = recover(&disk, places).await?;
+    let RecoveredLog { mut state, alone, rolled } = recover(&disk, places).await?;
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
     }
@@ -111,22 +112,17 @@ async fn mount_on(
     devices.extend(data.iter().map(|data| data.device.clone()));
     let cache = Cache::over(runtime, devices, order.clone(), options.cache.clone());
     let data = data.map(|device| DataPart { device, base: cache.first_address(1) });
-    let store = Rc::new(Store::new(cache, device, state, data));
+    let store = Rc::new(Store::new(cache, device, state, data, locality));
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
     let contents_first = rules.contains(DualRules::CONTENTS);
-    let writer = SegmentWriter::new(
-        store.clone(),
-        options.rules,
-        next,
-        contents_first,
-        options.checkpoint_every,
-    );
+    let every = options.checkpoint_every;
+    let writer = SegmentWriter::new(store.clone(), options.rules, next, contents_first, every);
     let writer = Rc::new(writer);
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));
     let cleaner = Cleaner::new(store.clone(), writer.clone(), options.cleaning);
-    let keeper: Rc<dyn Keeper> = cleaner.clone();
-    order.set_keeper(Rc::downgrade(&keeper));
+    let space_provider: Rc<dyn SpaceProvider> = cleaner.clone();
+    order.set_space_provider(Rc::downgrade(&space_provider));
     let layout = LogLayout { store: store.clone(), writer: writer.clone(), cleaner };
     let (root, _) = layout.load_inode(ROOT_INO).await.map_err(failed)?;
     if root.mode & 0o170_000 != 0o040_000 {
@@ -154,6 +150,15 @@ async fn mount_on(
     Ok(fs)
 }
 
+/// How metadata is kept together: a mount that takes no changes writes nothing anew.
+fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
+    let mut locality = data.map_or(Locality::NONE, |data| data.locality);
+    if options.ufs.read_only {
+        locality.relocate = 0;
+    }
+    locality
+}
+
 /// Refuses what is not written.
 fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     let why = match () {
@@ -170,7 +175,7 @@ fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
 
 /// Puts a block that was written without its inode into the file, where the file is that version and long enough. The
 /// file keeps its time of change.
-async fn put_back(fs: &LogFs, disk: &Disk, block: &Alone) -> FsResult<()> {
+async fn put_back(fs: &LogFs, disk: &LogDisk, block: &Alone) -> FsResult<()> {
     let ino = Ino(block.ino);
     let attr = match fs.getattr(ino).await {
         Err(error) if error.errno == Errno::Stale => return Ok(()),
@@ -183,7 +188,7 @@ async fn put_back(fs: &LogFs, disk: &Disk, block: &Alone) -> FsResult<()> {
     {
         return Ok(());
     }
-    let what = What::Block(block.ino, block.number.cast_signed());
+    let what = LogDamage::Block(block.ino, block.number.cast_signed());
     let bytes = disk.read(what, block.addr, block.bytes / disk.sb.fsize).await?;
     let len = (attr.size - start).min(bytes.len() as u64) as usize;
     fs.write(ino, start, &bytes[..len]).await?;

@@ -10,7 +10,7 @@ use ordo_runtime::sync::Notify;
 use ordo_vfs::LocalFuture;
 
 /// Finds space for operations before they begin.
-pub trait Keeper {
+pub trait SpaceProvider {
     /// Whether the log may lack the space for an operation of this kind.
     fn is_short(&self, kind: OpKind) -> bool;
 
@@ -28,7 +28,7 @@ struct Turnstile {
     under_way: Cell<u32>,
     closed: Cell<bool>,
     changed: Notify,
-    keeper: RefCell<Option<Weak<dyn Keeper>>>,
+    space_provider: RefCell<Option<Weak<dyn SpaceProvider>>>,
     blocks_max: u64,
     /// Grows with each operation and with each block that is read.
     activity: Cell<u64>,
@@ -46,15 +46,15 @@ impl LogOrder {
             under_way: Cell::new(0),
             closed: Cell::new(false),
             changed,
-            keeper: RefCell::new(None),
+            space_provider: RefCell::new(None),
             blocks_max,
             activity: Cell::new(0),
         }))
     }
 
     /// Sets who finds space for operations.
-    pub fn set_keeper(&self, keeper: Weak<dyn Keeper>) {
-        *self.0.keeper.borrow_mut() = Some(keeper);
+    pub fn set_space_provider(&self, space_provider: Weak<dyn SpaceProvider>) {
+        *self.0.space_provider.borrow_mut() = Some(space_provider);
     }
 
     /// Blocks that one operation takes at most.
@@ -82,6 +82,11 @@ impl LogOrder {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }
 
+    /// Whether operations may begin.
+    pub fn is_open(&self) -> bool {
+        !self.0.closed.get()
+    }
+
     /// Waits until no operation is under way. None begins while the answer lives.
     pub async fn close(&self) -> Closed {
         while self.0.closed.get() {
@@ -95,8 +100,8 @@ impl LogOrder {
         closed
     }
 
-    fn keeper(&self) -> Option<Rc<dyn Keeper>> {
-        self.0.keeper.borrow().as_ref().and_then(Weak::upgrade)
+    fn space_provider(&self) -> Option<Rc<dyn SpaceProvider>> {
+        self.0.space_provider.borrow().as_ref().and_then(Weak::upgrade)
     }
 }
 
@@ -138,13 +143,15 @@ impl OrderingPolicy for LogOrder {
         let gate = cache.gate();
         gate.note_activity();
         loop {
-            let keeper = gate.keeper();
-            if let Some(keeper) = keeper.as_ref().filter(|keeper| keeper.is_short(kind)) {
-                keeper.provide(kind).await?;
+            let space_provider = gate.space_provider();
+            if let Some(space_provider) =
+                space_provider.as_ref().filter(|space_provider| space_provider.is_short(kind))
+            {
+                space_provider.provide(kind).await?;
             }
             // Others may have begun while this one waited, so that it is looked at again.
             if !gate.0.closed.get() {
-                if keeper.is_some_and(|keeper| keeper.refuses(kind)) {
+                if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
                     return Err(super::writer::full());
                 }
                 break;
@@ -165,8 +172,8 @@ impl OrderingPolicy for LogOrder {
         drop(op);
         let gate = cache.gate();
         gate.note_activity();
-        if let Some(keeper) = gate.keeper() {
-            keeper.operation_ended();
+        if let Some(space_provider) = gate.space_provider() {
+            space_provider.operation_ended();
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! A write-out in the making: which block goes where, in which partial segment.
 //!
 //! Everything gets its place first, and bytes are taken when all have one: where the IFILE is written, giving places
-//! changes it. Typical sequence: [`Plan::new`]; [`block`](Plan::block), [`inodes`](Plan::inodes) and
-//! [`ifile`](Plan::ifile); [`finish`](Plan::finish), then [`Pseg::bytes`] of each.
+//! changes it. Typical sequence: [`SegmentPlan::new`]; [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes) and
+//! [`ifile`](SegmentPlan::ifile); [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ pub struct Pseg {
 }
 
 /// A write-out in the making.
-pub struct Plan<'s> {
+pub struct SegmentPlan<'s> {
     pub state: &'s mut LogState,
     psegs: Vec<Pseg>,
     /// In nanoseconds since 1970.
@@ -69,10 +69,10 @@ pub struct Plan<'s> {
     was_new: Option<u64>,
 }
 
-impl<'s> Plan<'s> {
+impl<'s> SegmentPlan<'s> {
     /// Nothing yet. `now` is in nanoseconds since 1970.
-    pub fn new(state: &'s mut LogState, now: u64) -> Plan<'s> {
-        Plan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
+    pub fn new(state: &'s mut LogState, now: u64) -> SegmentPlan<'s> {
+        SegmentPlan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
     }
 
     /// What comes next was new at this time, in nanoseconds since 1970. `None`: now.
@@ -117,7 +117,7 @@ impl<'s> Plan<'s> {
 
     fn begin(&mut self) -> Result<(), Full> {
         let state = &mut *self.state;
-        if !state.has_room() && !state.advance() {
+        if !state.has_free_space() && !state.advance() {
             return Err(Full);
         }
         let segment = state.current();

@@ -14,9 +14,9 @@ use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
 use crate::data::DataPlaces;
-use crate::disk::Disk;
-use crate::error::What;
-use crate::log::{self, Log};
+use crate::disk::LogDisk;
+use crate::error::LogDamage;
+use crate::log::{self, LogScan};
 use crate::map;
 
 /// A block that was written without its inode after it.
@@ -30,7 +30,7 @@ pub struct Alone {
 }
 
 /// What came of the log.
-pub struct Recovered {
+pub struct RecoveredLog {
     pub state: LogState,
     /// Blocks that still have to be put into their files.
     pub alone: Vec<Alone>,
@@ -43,9 +43,9 @@ pub struct Recovered {
 /// # Errors
 /// The IFILE or an inode in the log cannot be right, or the device failed.
 pub async fn recover(
-    disk: &Disk,
+    disk: &LogDisk,
     places: Option<Box<dyn DataPlaces>>,
-) -> Result<Recovered, LfsError> {
+) -> Result<RecoveredLog, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
     let mut state = LogState::new(disk.sb.clone(), ifile, disk.device.geometry().max_request);
@@ -73,7 +73,7 @@ pub async fn recover(
     let sb = state.sb.clone();
     state.ifile.relist(&sb);
     let rolled = !log.psegs.is_empty() || log.incomplete > 0;
-    Ok(Recovered { state, alone, rolled })
+    Ok(RecoveredLog { state, alone, rolled })
 }
 
 /// Counts a partial segment in its segment.
@@ -100,14 +100,14 @@ fn count(state: &mut LogState, pseg: &log::PartialSegment) {
 type Moved = BTreeMap<u64, (i64, LfsInode)>;
 
 /// The last state of each inode in the log, and the blocks behind the last one of their file.
-async fn read_inodes(disk: &Disk, log: &Log) -> Result<(Moved, Vec<Alone>), LfsError> {
+async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>), LfsError> {
     let sb = &disk.sb;
     let mut moved = Moved::new();
     let mut alone: BTreeMap<u64, BTreeMap<u64, Alone>> = BTreeMap::new();
     for block in log.psegs.iter().flat_map(|pseg| &pseg.blocks) {
         match *block {
             PsegBlock::Inodes { addr } => {
-                let bytes = disk.read(What::Inode(0), addr, sb.ibsize / sb.fsize).await?;
+                let bytes = disk.read(LogDamage::Inode(0), addr, sb.ibsize / sb.fsize).await?;
                 for raw in bytes.chunks_exact(sb.width.inode_size()) {
                     let inode = LfsInode::read(sb.width, raw);
                     if inode.inumber > IFILE_INO {
@@ -131,7 +131,7 @@ async fn read_inodes(disk: &Disk, log: &Log) -> Result<(Moved, Vec<Alone>), LfsE
 
 /// An inode of the log takes the place of the checkpoint's.
 async fn take_inode(
-    disk: &Disk,
+    disk: &LogDisk,
     state: &mut LogState,
     contents: &mut Contents,
     (ino, addr): (u64, i64),
@@ -180,7 +180,7 @@ async fn take_inode(
             let version = inode.generation.saturating_add(1);
             if !was_free {
                 state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
-                state.ifile.give_back(&sb, ino, version);
+                state.ifile.free_inode(&sb, ino, version);
             } else {
                 let raise = |v: u32| v.max(version);
                 state.ifile.change_entry(&sb, ino, |entry| entry.version = raise(entry.version));
@@ -203,7 +203,7 @@ type Leaf = Option<(i64, u64, bool)>;
 
 /// Counts what differs between two states of a file.
 struct Diff<'a> {
-    disk: &'a Disk,
+    disk: &'a LogDisk,
     state: &'a mut LogState,
     contents: &'a mut Contents,
     ino: u64,
@@ -276,7 +276,7 @@ impl Diff<'_> {
         match data.shape.holds(addr) {
             true => Ok(addr),
             false => {
-                let (what, blocks) = (What::Block(self.ino, 0), data.shape.blocks);
+                let (what, blocks) = (LogDamage::Block(self.ino, 0), data.shape.blocks);
                 Err(LfsError::Contents { what, addr, blocks })
             }
         }
@@ -289,7 +289,7 @@ impl Diff<'_> {
         if addr <= 0 {
             return Ok(vec![NO_ADDRESS; count]);
         }
-        let block = self.disk.read(What::Block(self.ino, -1), addr, sb.frag).await?;
+        let block = self.disk.read(LogDamage::Block(self.ino, -1), addr, sb.frag).await?;
         let size = sb.width.pointer_size();
         Ok((0..count).map(|i| sb.width.pointer(&block, i * size)).collect())
     }

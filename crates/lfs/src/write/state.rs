@@ -39,6 +39,8 @@ pub struct LogState {
     pub begun: u32,
     /// Free inodes that the device may still have as files: the next write-out says that they are gone.
     pub tombstones: BTreeSet<u64>,
+    /// Segments into which a write-out is under way.
+    pub in_flight: BTreeSet<u64>,
     /// Bytes that one request to the device has at most.
     pub bytes_max: usize,
     /// What knows which blocks of the data device are free, where there is one.
@@ -62,6 +64,7 @@ impl LogState {
             clean_frags: 0,
             begun: 0,
             tombstones: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
             bytes_max,
             data: None,
         };
@@ -231,7 +234,7 @@ impl LogState {
     }
 
     /// Whether another partial segment fits into the current segment.
-    pub fn has_room(&self) -> bool {
+    pub fn has_free_space(&self) -> bool {
         let end = self.sb.segment_start(self.current() + 1);
         let least = self.sb.block_frags() + i64::from(self.sb.sumsize / self.sb.fsize);
         end - self.sb.offset > least

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 
 use ordo_block::Device;
-use ordo_cache::{BufKey, BufRef, Cache, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
 use ordo_format::lfs::{
     IFILE_INO, LE, LfsInode, NDADDR, NO_ADDRESS, Superblock, UNWRITTEN, Width, inode,
 };
@@ -15,16 +15,14 @@ use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::contents::DataPart;
+use super::locality::Relocated;
 use super::order::LogOrder;
 use super::state::{LogState, NANOS};
 use super::tree::{Node, ancestors};
+use crate::data::Locality;
 
 /// The cache's name for inodes' buffers: block n is inode n.
 pub const INODES: u64 = u64::MAX;
-/// The cache's name for blocks of inodes as they are on the device, by address and by how often that was written.
-const INODE_BLOCKS: u64 = u64::MAX - 1;
-/// The first bit of a block's number there that tells how often its segment was begun.
-const EPOCH_SHIFT: u32 = 40;
 /// The byte of an inode's first pointer.
 const POINTERS_AT: usize = 112;
 /// The byte of an inode's `spare` field.
@@ -43,6 +41,10 @@ pub struct Store {
     pub capacity: i64,
     /// The data device, where the log does not have the contents of regular files.
     pub data: Option<DataPart>,
+    /// How metadata is kept together and read.
+    pub locality: Locality,
+    /// Blocks that were written anew because they were read.
+    pub relocated: Relocated,
 }
 
 /// The inode in a buffer.
@@ -85,9 +87,12 @@ impl Store {
         device: Device,
         state: LogState,
         data: Option<DataPart>,
+        locality: Locality,
     ) -> Store {
+        let relocated = Relocated::default();
         let (shape, limit, capacity) = (state.sb.clone(), state.limit(), state.capacity_of_all());
-        Store { cache, device, state: RefCell::new(state), shape, limit, capacity, data }
+        let state = RefCell::new(state);
+        Store { cache, device, state, shape, limit, capacity, data, locality, relocated }
     }
 
     /// The time, in nanoseconds since 1970.
@@ -148,7 +153,7 @@ impl Store {
                 bytes.copy_from_slice(&raw);
             };
             let key = BufKey::file(INODES, ino.cast_signed());
-            let buf = self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, fill).await;
+            let buf = self.cache.get_filled(key, LfsInode::SIZE, BufferClass::Metadata, fill).await;
             if !is_stale {
                 return Ok(buf);
             }
@@ -163,10 +168,7 @@ impl Store {
         if !self.shape.is_log(addr, frags) {
             return Err(self.corrupt(ino, format_args!("its block is at {addr}")));
         }
-        let epoch = i64::from(self.state.borrow().epoch_of(addr));
-        let key = BufKey::file(INODE_BLOCKS, addr | epoch << EPOCH_SHIFT);
-        let (byte, len) = (self.shape.byte_of(addr), self.shape.ibsize as usize);
-        let block = self.cache.get(key, byte, len, Class::Metadata).await.map_err(io_error)?;
+        let block = self.log_block(addr).await?;
         let bytes = block.read();
         let at = inode::find(Width::Lfs64, &bytes, ino)
             .ok_or_else(|| self.corrupt(ino, format_args!("it is not in its block at {addr}")))?;
@@ -179,7 +181,7 @@ impl Store {
     /// The buffer of an inode that is not on the device.
     pub async fn fresh_inode(&self, ino: u64) -> BufRef {
         let key = BufKey::file(INODES, ino.cast_signed());
-        self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, |_| {}).await
+        self.cache.get_filled(key, LfsInode::SIZE, BufferClass::Metadata, |_| {}).await
     }
 
     /// An error about an inode.
@@ -203,8 +205,16 @@ impl Store {
             return Ok(buf);
         }
         assert!(pointer > 0, "inode {ino}: block {number} was never written and is not in memory");
+        let mut at = pointer;
+        while self.reads_ahead() {
+            self.byte_of(ino, number, at, self.bsize())?;
+            if let Some(buf) = self.fill_from_log((ino, number), at, BufferClass::Metadata).await? {
+                return Ok(buf);
+            }
+            at = self.peek_pointer(ino, number).filter(|at| *at > 0).unwrap_or(pointer);
+        }
         let byte = self.byte_of(ino, number, pointer, self.bsize())?;
-        self.cache.get(key, byte, self.bsize(), Class::Metadata).await.map_err(io_error)
+        self.cache.get(key, byte, self.bsize(), BufferClass::Metadata).await.map_err(io_error)
     }
 
     /// The pointer at an index of an indirect block.

@@ -13,7 +13,7 @@ use ordo_cache::{BufKey, BufRef};
 use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock, Summary};
 use ordo_vfs::{Errno, FsResult};
 
-use super::budget::Extent;
+use super::budget::ReservedExtent;
 use super::store::{INODES, Store, decode, has_pointers, is_set, slot};
 use super::tree::{Node, ancestors};
 
@@ -63,6 +63,8 @@ pub struct Work {
     pub held: BTreeMap<BufKey, BufRef>,
     /// Blocks of the IFILE.
     pub ifile: Vec<i64>,
+    /// When a file was changed last: the number of its last buffer, the oldest being 0.
+    changed: BTreeMap<u64, usize>,
 }
 
 impl Work {
@@ -70,6 +72,16 @@ impl Work {
     fn take(&mut self, ino: u64, number: i64, level: usize, content: Content) {
         let file = self.files.entry(ino).or_default();
         file.levels[level].entry(number).or_insert(content);
+    }
+
+    /// Files and inodes in the order in which they are written: of their numbers or, `inverse`, the one that was changed last
+    /// first. What is only moved comes after these.
+    pub fn order(&self, inverse: bool) -> Vec<u64> {
+        let mut all: Vec<u64> = self.inodes.keys().copied().collect();
+        if inverse {
+            all.sort_by_key(|ino| std::cmp::Reverse((self.changed.get(ino), *ino)));
+        }
+        all
     }
 
     /// Takes over what another one has. What both have stays as it is here.
@@ -87,7 +99,7 @@ impl Work {
     }
 
     /// The extent of this and another one together.
-    pub fn extent_with(&self, other: &Work, store: &Store) -> Extent {
+    pub fn extent_with(&self, other: &Work, store: &Store) -> ReservedExtent {
         let sb = &store.shape;
         let (mut frags, mut blocks) = (0, 0);
         for (ino, file) in &self.files {
@@ -114,8 +126,9 @@ impl Work {
         let others = other.inodes.keys().filter(|ino| !self.inodes.contains_key(ino));
         let inodes = (self.inodes.len() + others.count()) as i64;
         let above = above.len() as i64;
-        let contents = Extent { frags: frags + above * sb.block_frags(), blocks: blocks + above };
-        contents.and(Extent::of(&store.state.borrow(), 0, inodes))
+        let contents =
+            ReservedExtent { frags: frags + above * sb.block_frags(), blocks: blocks + above };
+        contents.and(ReservedExtent::of(&store.state.borrow(), 0, inodes))
     }
 
     /// Whether a block is on the data device, and takes nothing of the log.
@@ -144,7 +157,10 @@ impl Store {
     /// Finds everything dirty, and reads what giving it places needs. No operation is under way.
     pub async fn hold_dirty(&self) -> Result<Work, BlockError> {
         let mut work = Work::default();
-        for buf in self.cache.all_dirty() {
+        for (n, buf) in self.cache.all_dirty().into_iter().enumerate() {
+            let BufKey { file, block } = buf.key();
+            let ino = if file == INODES { block.cast_unsigned() } else { file };
+            work.changed.insert(ino, n);
             self.hold_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
         }
         self.hold_ends(&mut work).await.map_err(super::writer::as_block_error)?;

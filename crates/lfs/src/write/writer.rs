@@ -11,14 +11,14 @@ use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
 use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{LE, LfsInode, NDADDR, SUPERBLOCK_SIZE, Superblock, UNWRITTEN};
-use ordo_runtime::sync::{Mutex, abreast};
+use ordo_runtime::sync::{Mutex, buffer_unordered};
 use ordo_runtime::{Duration, Time};
 use ordo_vfs::{Errno, FsError};
 
 use super::Shared;
-use super::budget::{Extent, Purpose};
+use super::budget::{ReservedExtent, SpacePurpose};
 use super::ifile::next_of;
-use super::plan::{Full, Plan, Pseg, Style};
+use super::plan::{Full, Pseg, SegmentPlan, Style};
 use super::rules::LfsRules;
 use super::state::{LogState, NANOS};
 use super::store::{decode, is_set, put_slot, put_written_size};
@@ -66,7 +66,7 @@ enum Kind {
 
 /// What came of a segment that was to be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// Nothing lives in it any more.
     Moved,
     /// There is no space for what lives in it.
@@ -204,7 +204,7 @@ impl SegmentWriter {
         &self,
         victims: Vec<Victim>,
         by_age: bool,
-    ) -> Result<Vec<(u64, Outcome)>, BlockError> {
+    ) -> Result<Vec<(u64, WriteOutcome)>, BlockError> {
         let (store, kind) = (&self.store, Kind::Checkpoint { clean: false });
         let _one = self.one.lock().await;
         let (batch, outcomes) = {
@@ -215,16 +215,16 @@ impl SegmentWriter {
                 let outcome = match store.hold_live(&victim).await {
                     Ok(live) if self.has_space_for(&work, &live) => {
                         work.absorb(live);
-                        Outcome::Moved
+                        WriteOutcome::Moved
                     }
-                    Ok(_) => Outcome::NoSpace,
+                    Ok(_) => WriteOutcome::NoSpace,
                     // What is damaged stays where it is.
-                    Err(error) if error.errno == Errno::Corrupt => Outcome::Damaged,
+                    Err(error) if error.errno == Errno::Corrupt => WriteOutcome::Damaged,
                     Err(error) => return Err(as_block_error(error)),
                 };
                 outcomes.push((victim.segment, outcome));
             }
-            if outcomes.iter().all(|(_, outcome)| *outcome != Outcome::Moved) {
+            if outcomes.iter().all(|(_, outcome)| *outcome != WriteOutcome::Moved) {
                 return Ok(outcomes);
             }
             (self.gather(work, kind, by_age)?, outcomes)
@@ -237,22 +237,24 @@ impl SegmentWriter {
     fn has_space_for(&self, work: &Work, more: &Work) -> bool {
         let extent = work.extent_with(more, &self.store);
         let state = self.store.state.borrow();
-        state.bound(extent, true) + state.kept_from(Purpose::Checkpoint) <= state.space()
+        state.bound(extent, true) + state.kept_from(SpacePurpose::Checkpoint) <= state.space()
     }
 
     async fn write_batch(&self, batch: Batch, kind: Kind) -> Result<(), BlockError> {
         let store = &self.store;
         self.unflushed.set(true);
+        self.note_in_flight(&batch.requests);
         let mut requests = batch.contents;
         if self.contents_first && !requests.is_empty() {
             let contents = std::mem::take(&mut requests).into_iter();
             let writes = contents.map(|r| store.cache.write_gathered(r, false));
-            abreast(REQUESTS, writes, |_, result| result).await?;
+            buffer_unordered(REQUESTS, writes, |_, result| result).await?;
             store.cache.barrier().await?;
         }
         requests.extend(batch.requests);
         let writes = requests.into_iter().map(|r| store.cache.write_gathered(r, false));
-        abreast(REQUESTS, writes, |_, result| result).await?;
+        buffer_unordered(REQUESTS, writes, |_, result| result).await?;
+        store.state.borrow_mut().in_flight.clear();
         let Some(sb) = batch.superblock else { return Ok(()) };
         if self.rules.contains(LfsRules::FLUSH) {
             self.flush_if_needed().await?;
@@ -269,12 +271,29 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Takes note of the segments into which a write-out is under way.
+    fn note_in_flight(&self, requests: &[Gathered]) {
+        let mut state = self.store.state.borrow_mut();
+        let fsize = u64::from(state.sb.fsize);
+        let begins = requests.iter().map(|r| (r.end() - r.len() as u64) / fsize);
+        let ends = requests.iter().map(|r| (r.end() - 1) / fsize);
+        let segments: Vec<u64> = begins
+            .zip(ends)
+            .filter_map(|(from, to)| {
+                let segment = |at: u64| state.sb.segment_of(at.cast_signed());
+                Some(segment(from)?..=segment(to)?)
+            })
+            .flatten()
+            .collect();
+        state.in_flight.extend(segments);
+    }
+
     /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
     fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
         let extent = work.extent_with(&Work::default(), store);
-        let may_grow = is_checkpoint && !store.lacks(Purpose::Growth, 0, 0, 0);
+        let may_grow = is_checkpoint && !store.lacks(SpacePurpose::Growth, 0, 0, 0);
         let mut state = store.state.borrow_mut();
         let nanos = store.wall_nanos();
         let now = nanos / NANOS;
@@ -294,7 +313,7 @@ impl SegmentWriter {
             data.frees_gathered();
         }
         let contents = self.place_contents(&mut state, &mut work);
-        let mut plan = Plan::new(&mut state, nanos);
+        let mut plan = SegmentPlan::new(&mut state, nanos);
         let placed = self.place(&mut plan, work, (is_checkpoint, by_age));
         let psegs = plan.finish();
         placed.expect("there is space for as much as was worked out");
@@ -317,11 +336,11 @@ impl SegmentWriter {
     }
 
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
-    fn grow_ifile(&self, state: &mut LogState, extent: Extent) {
+    fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
         let sb = state.sb.clone();
         let has_space = |state: &LogState| {
             let wanted = state.bound(extent, true) + sb.block_frags();
-            wanted + state.kept_from(Purpose::Growth) <= state.space()
+            wanted + state.kept_from(SpacePurpose::Growth) <= state.space()
                 && state.used() + 4 * u64::from(sb.bsize) <= self.store.limit
         };
         while state.ifile.free_inodes() < FREE_INODES && has_space(state) {
@@ -332,30 +351,39 @@ impl SegmentWriter {
 
     fn place(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut SegmentPlan<'_>,
         work: Work,
         (is_checkpoint, by_age): (bool, bool),
     ) -> Result<(), Full> {
-        let Work { mut files, mut inodes, held, .. } = work;
-        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not.
-        for by_cleaner in [false, true] {
+        let inverse = self.store.locality.inverse;
+        let order = work.order(inverse);
+        let Work { mut files, inodes, held, .. } = work;
+        let pin_of = |ino: u64| inodes.get(&ino).expect("held with the blocks");
+        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not. A file's
+        // indirect blocks come after its data; where they come right after it, what is moved is placed before.
+        for by_cleaner in [inverse, !inverse] {
             plan.set_by_cleaner(by_cleaner);
             if by_cleaner && by_age {
                 self.place_by_age(plan, &mut files, &inodes)?;
                 continue;
             }
-            for (ino, file) in &mut files {
-                let pin = inodes.get(ino).expect("held with the blocks").clone();
-                self.place_data(plan, *ino, &pin, file, by_cleaner)?;
+            for ino in &order {
+                let Some(file) = files.get_mut(ino) else { continue };
+                self.place_data(plan, *ino, pin_of(*ino), file, by_cleaner)?;
+                if inverse && !by_cleaner {
+                    let file = files.remove(ino).expect("there");
+                    self.place_indirect(plan, *ino, pin_of(*ino), file)?;
+                    self.store.cache.mark_dirty(pin_of(*ino));
+                }
             }
         }
         plan.set_by_cleaner(false);
         for (ino, file) in files {
-            let pin = inodes.get(&ino).expect("held with the blocks").clone();
-            self.place_indirect(plan, ino, &pin, file)?;
-            self.store.cache.mark_dirty(&pin);
+            self.place_indirect(plan, ino, pin_of(ino), file)?;
+            self.store.cache.mark_dirty(pin_of(ino));
         }
-        let all: Vec<(u64, BufRef)> = std::mem::take(&mut inodes).into_iter().collect();
+        let all: Vec<(u64, BufRef)> =
+            order.iter().map(|ino| (*ino, pin_of(*ino).clone())).collect();
         let per_block = self.store.shape.inopb as usize;
         for some in all.chunks(per_block) {
             let bufs: Vec<BufRef> = some.iter().map(|(_, buf)| buf.clone()).collect();
@@ -375,7 +403,7 @@ impl SegmentWriter {
     /// Gives the contents of a file their places: those that the cleaner moves, or the others.
     fn place_data(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut SegmentPlan<'_>,
         ino: u64,
         pin: &BufRef,
         file: &mut FileWork,
@@ -389,6 +417,10 @@ impl SegmentWriter {
         let (now, later): (BTreeMap<_, _>, _) =
             all.into_iter().partition(|(_, content)| is_moved(content) == by_cleaner);
         file.levels[0] = later;
+        let mut now: Vec<(i64, Content)> = now.into_iter().collect();
+        if self.store.locality.inverse {
+            now.reverse();
+        }
         for block in now {
             self.place_block(plan, (ino, pin), block, file)?;
         }
@@ -399,7 +431,7 @@ impl SegmentWriter {
     /// blocks; the others go to the next ones, the oldest first, so that the youngest again lie beside what is written next.
     fn place_by_age(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut SegmentPlan<'_>,
         files: &mut BTreeMap<u64, FileWork>,
         inodes: &BTreeMap<u64, BufRef>,
     ) -> Result<(), Full> {
@@ -428,7 +460,7 @@ impl SegmentWriter {
     /// Gives the indirect blocks of a file their places, those above contents first.
     fn place_indirect(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut SegmentPlan<'_>,
         ino: u64,
         pin: &BufRef,
         mut file: FileWork,
@@ -444,7 +476,7 @@ impl SegmentWriter {
     /// Gives a block its place. What leads to it changes, and gets a place after it.
     fn place_block(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut SegmentPlan<'_>,
         (ino, pin): (u64, &BufRef),
         (number, content): (i64, Content),
         file: &mut FileWork,

@@ -160,7 +160,7 @@ impl Run {
     pub async fn create(&mut self, len: usize) {
         let (number, root) = (self.next, self.fs.root());
         self.next += 1;
-        let ino = match self.fs.make(root, &name(number), &NewNode::file(0o644)).await {
+        let ino = match self.fs.create(root, &name(number), &NewNode::file(0o644)).await {
             Ok(attr) => attr.ino,
             Err(error) => return self.note(&error, "create"),
         };

@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use ordo_annotate::Block;
-use ordo_trace::Op;
+use ordo_annotate::BlockRow;
+use ordo_trace::RequestOp;
 
 use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
-use super::{Effort, Finding, greatest, least, round};
-use crate::kernel::{LiveError, System};
+use super::{Effort, InferredFinding, greatest, least, round};
+use crate::kernel::{LiveError, LiveSystem};
 
 /// Finds out whether blocks or records are logged, and whether flushes protect the commit.
-pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn logging(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let file = lab.file("file")?;
     for round in 0..8 * effort.trials {
@@ -25,7 +28,7 @@ pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
         (0, _) => "records of changes are logged",
         _ => "whole blocks and records of changes are logged",
     };
-    let logged = Finding::words("what is logged", answer).because(format!(
+    let logged = InferredFinding::words("what is logged", answer).because(format!(
         "{} transactions: {} to {} copies of blocks, {} to {} records, {} to {} bytes",
         t.committed,
         t.copies.least,
@@ -35,7 +38,7 @@ pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
         t.bytes.least,
         t.bytes.greatest
     ));
-    let flushes = out.events.iter().filter(|e| e.op == Op::Flush).count();
+    let flushes = out.events.iter().filter(|e| e.op == RequestOp::Flush).count();
     let answer = match t.unordered_commits {
         _ if t.committed == 0 => "no commit was seen",
         _ if flushes == 0 => "no flush was seen: a commit's order is the disk's",
@@ -43,7 +46,7 @@ pub(super) fn logging(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
         0 => "a flush stands before commits, or commit and records are one write",
         _ => "some commits have no flush between them and their last copy",
     };
-    let protected = Finding::words("flushes protect the commit", answer).because(format!(
+    let protected = InferredFinding::words("flushes protect the commit", answer).because(format!(
         "{flushes} flushes; of {} commits {} without a flush after their last copy",
         t.committed, t.unordered_commits
     ));
@@ -58,13 +61,16 @@ fn journal_bytes(events: &[Event]) -> f64 {
     (end - first) as f64
 }
 
-fn completes(b: &Block) -> bool {
+fn completes(b: &BlockRow) -> bool {
     b.completes.is_some()
 }
 
 /// Finds the commit threshold and the trigger of checkpoints, as shares of the journal. The work never calls fsync
 /// until the journal has wrapped around more than once; then come many small transactions.
-pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn thresholds(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let begun = Instant::now();
     // Names in directories are metadata for every file system; data are in the journal only for some.
@@ -91,10 +97,10 @@ pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding
     let t = &out.seen.analysis.transactions;
     let largest = t.bytes.greatest as f64 / size.max(1.0);
     let commit = if t.committed == 0 {
-        Finding::words("commit threshold", "no commit was seen")
+        InferredFinding::words("commit threshold", "no commit was seen")
     } else {
         // A commit is at most this large; a timer may have come first.
-        let mut found = Finding::number("commit threshold", &[largest], "of the journal");
+        let mut found = InferredFinding::number("commit threshold", &[largest], "of the journal");
         let by_size = before.iter().any(|e| e.writes(is_journal)) && took < Duration::from_secs(4);
         if !by_size {
             found.answer =
@@ -115,10 +121,10 @@ pub(super) fn thresholds(system: &System, effort: &Effort) -> Result<Vec<Finding
 }
 
 /// The journal traffic between one burst of checkpoint writes and the next.
-fn checkpoints(events: &[Event], size: f64) -> Finding {
+fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
     let question = "checkpoint trigger";
     let (mut since, mut shares, mut seen) = (0u64, Vec::new(), 0u64);
-    for event in events.iter().filter(|e| e.op == Op::Write) {
+    for event in events.iter().filter(|e| e.op == RequestOp::Write) {
         if event.writes(completes) {
             seen += 1;
             // Writes of one burst follow each other, with nothing logged between them.
@@ -130,8 +136,10 @@ fn checkpoints(events: &[Event], size: f64) -> Finding {
         since += event.bytes(is_journal);
     }
     let finding = match shares.is_empty() {
-        true => Finding::words(question, "no checkpoint by a filling journal was seen"),
-        false => Finding::number(question, &shares, "of the journal since the last checkpoint"),
+        true => InferredFinding::words(question, "no checkpoint by a filling journal was seen"),
+        false => {
+            InferredFinding::number(question, &shares, "of the journal since the last checkpoint")
+        }
     };
     finding.because(format!(
         "{seen} writes completed a transaction at its fixed location, {} of them after more than 1/64 of the journal",
@@ -141,7 +149,10 @@ fn checkpoints(events: &[Event], size: f64) -> Finding {
 
 /// Finds the time from a change until it is in the journal, and until file data are at their place, when no program
 /// asks for it.
-pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn timers(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let file = lab.file("file")?;
     lab.settle();
@@ -155,14 +166,15 @@ pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, L
     }
     let until = Instant::now();
     let out = lab.finish(file)?;
-    let first = |of: fn(&Block) -> bool, from: Instant, to: Instant| {
+    let first = |of: fn(&BlockRow) -> bool, from: Instant, to: Instant| {
         let inside = |e: &&Event| e.issued > from && e.issued < to && e.writes(of);
         let event = out.events.iter().find(inside)?;
         Some(event.issued.duration_since(from).as_secs_f64())
     };
-    let data: fn(&Block) -> bool = |b| b.kind == ordo_sba::Class::FileData;
+    let data: fn(&BlockRow) -> bool = |b| b.kind == ordo_sba::Class::FileData;
     let mut all = Vec::new();
-    for (question, of) in [("commit timer", is_journal as fn(&Block) -> bool), ("data timer", data)]
+    for (question, of) in
+        [("commit timer", is_journal as fn(&BlockRow) -> bool), ("data timer", data)]
     {
         let ends = changes[1..].iter().copied().chain([until]);
         let times: Vec<f64> =
@@ -171,7 +183,7 @@ pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, L
             format!("{} changes, each waited for {:.0} s", changes.len(), each.as_secs_f64());
         let finding = match times.is_empty() {
             true => {
-                let mut none = Finding::words(
+                let mut none = InferredFinding::words(
                     question,
                     format!("more than {:.0} s, or none", each.as_secs_f64()),
                 );
@@ -181,12 +193,14 @@ pub(super) fn timers(system: &System, effort: &Effort) -> Result<Vec<Finding>, L
             }
             // A timer that runs by itself fires at any moment after a change, so its period is at least the longest
             // wait.
-            false => Finding::number(question, &[greatest(&times), greatest(&times)], "seconds")
-                .because(format!(
-                    "first write after {} to {} s",
-                    round(least(&times)),
-                    round(greatest(&times))
-                )),
+            false => {
+                InferredFinding::number(question, &[greatest(&times), greatest(&times)], "seconds")
+                    .because(format!(
+                        "first write after {} to {} s",
+                        round(least(&times)),
+                        round(greatest(&times))
+                    ))
+            }
         };
         all.push(finding.because(waited));
     }

@@ -8,62 +8,62 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ordo_annotate::Block;
-use ordo_pseudo::{Keep, Setup};
+use ordo_annotate::BlockRow;
+use ordo_pseudo::{DeviceSetup, KeepRequests};
 use ordo_sba::Class;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
-use crate::kernel::{LiveError, Mounted, System};
-use crate::rules::Rule;
-use crate::watching::{Seen, Wanted};
+use crate::kernel::{KernelMount, LiveError, LiveSystem};
+use crate::rules::WriteRule;
+use crate::watching::{Wanted, WatchedTraffic};
 
 /// A file system under experiment.
 pub(super) struct Lab {
-    mounted: Mounted,
+    mounted: KernelMount,
     lax: Arc<AtomicBool>,
 }
 
 /// A request, with its time in seconds since a moment that is the same for a whole run.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    pub(super) op: Op,
+    pub(super) op: RequestOp,
     pub(super) issued: Instant,
     pub(super) done: Option<Instant>,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<BlockRow>,
 }
 
 impl Event {
-    pub(super) fn bytes(&self, of: impl Fn(&Block) -> bool) -> u64 {
+    pub(super) fn bytes(&self, of: impl Fn(&BlockRow) -> bool) -> u64 {
         self.blocks.iter().filter(|b| of(b)).map(|b| b.len).sum()
     }
 
-    pub(super) fn writes(&self, of: impl Fn(&Block) -> bool) -> bool {
-        self.op == Op::Write && self.blocks.iter().any(of)
+    pub(super) fn writes(&self, of: impl Fn(&BlockRow) -> bool) -> bool {
+        self.op == RequestOp::Write && self.blocks.iter().any(of)
     }
 }
 
 /// The results of an experiment.
 pub(super) struct Outcome {
     pub(super) events: Vec<Event>,
-    pub(super) seen: Seen,
+    pub(super) seen: WatchedTraffic,
 }
 
-pub(super) fn is_journal(b: &Block) -> bool {
+pub(super) fn is_journal(b: &BlockRow) -> bool {
     b.kind.is_journal() && b.kind != Class::JournalSuperblock
 }
 
 impl Lab {
-    pub(super) fn new(system: &System, rules: &[&str]) -> Result<Lab, LiveError> {
-        let parsed: Result<Vec<Rule>, _> = rules.iter().map(|r| r.parse()).collect();
+    pub(super) fn new(system: &LiveSystem, rules: &[&str]) -> Result<Lab, LiveError> {
+        let parsed: Result<Vec<WriteRule>, _> = rules.iter().map(|r| r.parse()).collect();
         let rules = parsed.map_err(|e| LiveError::Program(e.to_string()))?;
-        let setup = Setup {
-            keep: Keep::Requests,
+        let setup = DeviceSetup {
+            keep: KeepRequests::Requests,
             keep_start: false,
-            ..Setup::in_memory(system.bytes / 4096 * 4096)
+            ..DeviceSetup::in_memory(system.bytes / 4096 * 4096)
         };
         let lax = Arc::<AtomicBool>::default();
         let wanted = Wanted { rows: true, rules, lax: lax.clone() };
-        Ok(Lab { mounted: Mounted::new(system, wanted, setup)?, lax })
+        Ok(Lab { mounted: KernelMount::new(system, wanted, setup)?, lax })
     }
 
     /// Suspends the rules, or applies them again.

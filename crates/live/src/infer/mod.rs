@@ -8,11 +8,11 @@ mod commits;
 mod lab;
 mod orders;
 
-use crate::kernel::{LiveError, System};
+use crate::kernel::{LiveError, LiveSystem};
 
 /// A finding of an experiment.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Finding {
+pub struct InferredFinding {
     /// The question.
     pub question: &'static str,
     /// The answer in words.
@@ -27,20 +27,20 @@ pub struct Finding {
     pub evidence: Vec<String>,
 }
 
-impl Finding {
-    fn words(question: &'static str, answer: impl Into<String>) -> Finding {
+impl InferredFinding {
+    fn words(question: &'static str, answer: impl Into<String>) -> InferredFinding {
         let (interval, unit, evidence) = (None, None, Vec::new());
-        Finding { question, answer: answer.into(), interval, unit, evidence }
+        InferredFinding { question, answer: answer.into(), interval, unit, evidence }
     }
 
-    fn number(question: &'static str, all: &[f64], unit: &'static str) -> Finding {
+    fn number(question: &'static str, all: &[f64], unit: &'static str) -> InferredFinding {
         let (low, high) = (least(all), greatest(all));
         let answer = format!("{} to {} {unit}", round(low), round(high));
         let interval = Some([low, high]);
-        Finding { question, answer, interval, unit: Some(unit), evidence: Vec::new() }
+        InferredFinding { question, answer, interval, unit: Some(unit), evidence: Vec::new() }
     }
 
-    fn because(mut self, evidence: impl Into<String>) -> Finding {
+    fn because(mut self, evidence: impl Into<String>) -> InferredFinding {
         self.evidence.push(evidence.into());
         self
     }
@@ -67,7 +67,7 @@ pub struct Effort {
     pub wait: std::time::Duration,
 }
 
-type Experiment = fn(&System, &Effort) -> Result<Vec<Finding>, LiveError>;
+type Experiment = fn(&LiveSystem, &Effort) -> Result<Vec<InferredFinding>, LiveError>;
 
 /// Every experiment, with its subject.
 pub const EXPERIMENTS: [(&str, Experiment); 6] = [
@@ -84,11 +84,11 @@ pub const EXPERIMENTS: [(&str, Experiment); 6] = [
 /// # Errors
 /// The file system cannot be made, mounted or watched.
 pub fn infer(
-    system: &System,
+    system: &LiveSystem,
     effort: &Effort,
     only: &[String],
     mut each: impl FnMut(&str),
-) -> Result<Vec<Finding>, LiveError> {
+) -> Result<Vec<InferredFinding>, LiveError> {
     let mut all = Vec::new();
     for (name, experiment) in EXPERIMENTS {
         if only.is_empty() || only.iter().any(|o| o == name) {

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ordo_annotate::Block;
+use ordo_annotate::BlockRow;
 use ordo_sba::Class;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
-use super::{Effort, Finding, greatest, least, round};
-use crate::kernel::{LiveError, System, look_into};
+use super::{Effort, InferredFinding, greatest, least, round};
+use crate::kernel::{LiveError, LiveSystem, look_into};
 
 /// The time for which file data are held up, in milliseconds: far above that of a commit on a device in memory.
 const HELD_MS: u64 = 400;
@@ -21,17 +21,20 @@ const PATTERN: u8 = 0x5a;
 /// The byte in all free space.
 const OLD: u8 = 0xa5;
 
-fn is_data(b: &Block) -> bool {
+fn is_data(b: &BlockRow) -> bool {
     b.kind == Class::FileData
 }
 
-fn is_copy_of_data(b: &Block) -> bool {
+fn is_copy_of_data(b: &BlockRow) -> bool {
     b.home.is_some_and(|(_, class)| class == Class::FileData)
 }
 
 /// Finds the journaling mode: whether data are in the journal, and if not, whether a commit waits for data under way.
 /// The device holds up one file's data while another file's inode is made durable.
-pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn mode(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     let question = "journaling mode";
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_MS}ms")])?;
     let other = lab.file("other")?;
@@ -52,7 +55,7 @@ pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, Liv
     }
     let out = lab.finish(other)?;
     let written: u64 =
-        out.events.iter().filter(|e| e.op == Op::Write).map(|e| e.bytes(is_data)).sum();
+        out.events.iter().filter(|e| e.op == RequestOp::Write).map(|e| e.bytes(is_data)).sum();
     let copied: u64 = out.events.iter().map(|e| e.bytes(is_copy_of_data)).sum();
     let journal = out.seen.analysis.transactions.committed > 0;
     let waits: Vec<f64> = asked.iter().map(|(_, took)| took.as_secs_f64() * 1000.0).collect();
@@ -76,12 +79,12 @@ pub(super) fn mode(system: &System, effort: &Effort) -> Result<Vec<Finding>, Liv
         }
         () => "metadata are journaled; a commit waited for data in some trials and not in others",
     };
-    Ok(vec![Finding::words(question, answer).because(share).because(waited)])
+    Ok(vec![InferredFinding::words(question, answer).because(share).because(waited)])
 }
 
 /// Finds, where a commit does not wait for data, whether it can expose blocks that the data have not reached. The
 /// device is copied while data are held up, as a power cut would leave it, and examined.
-fn exposed(system: &System) -> Result<Finding, LiveError> {
+fn exposed(system: &LiveSystem) -> Result<InferredFinding, LiveError> {
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_LONG_MS}ms")])?;
     let (other, file) = (lab.file("other")?, lab.file("data")?);
     // The old contents of blocks that a file gets must differ from zeros.
@@ -123,7 +126,7 @@ fn exposed(system: &System) -> Result<Finding, LiveError> {
             "metadata are journaled; a commit does not wait for data, and shows them only when they are there (ordered)"
         }
     };
-    Ok(Finding::words("journaling mode", answer).because(format!(
+    Ok(InferredFinding::words("journaling mode", answer).because(format!(
         "after a power cut while data were held up the file has {} bytes: {new} that were written, {zero} zeros, {old} of a \
          file removed before",
         bytes.len()
@@ -131,14 +134,17 @@ fn exposed(system: &System) -> Result<Finding, LiveError> {
 }
 
 /// The number of bytes written between two moments.
-fn between(events: &[Event], from: Instant, to: Instant, of: impl Fn(&Block) -> bool) -> u64 {
-    let inside = |e: &&Event| e.op == Op::Write && e.issued >= from && e.issued <= to;
+fn between(events: &[Event], from: Instant, to: Instant, of: impl Fn(&BlockRow) -> bool) -> u64 {
+    let inside = |e: &&Event| e.op == RequestOp::Write && e.issued >= from && e.issued <= to;
     events.iter().filter(inside).map(|e| e.bytes(&of)).sum()
 }
 
 /// Finds compound transactions (tangled synchrony, Figure 6): whether making one file durable writes other programs'
 /// changes.
-pub(super) fn tangled(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn tangled(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     const MADE: usize = 400;
     let lab = Lab::new(system, &[])?;
     let own = lab.file("own")?;
@@ -174,7 +180,7 @@ pub(super) fn tangled(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
         () => "fsync of one file does not write others' changes",
     };
     Ok(vec![
-        Finding::words("compound transactions", answer)
+        InferredFinding::words("compound transactions", answer)
             .because(format!(
                 "fsync of a byte wrote {} to {} KiB to the journal by itself",
                 round(least(&alone)),
@@ -189,7 +195,10 @@ pub(super) fn tangled(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
 }
 
 /// Finds whether journal writes are sent while data are under way (falsely limited parallelism, section 3.2.2).
-pub(super) fn overlap(system: &System, effort: &Effort) -> Result<Vec<Finding>, LiveError> {
+pub(super) fn overlap(
+    system: &LiveSystem,
+    effort: &Effort,
+) -> Result<Vec<InferredFinding>, LiveError> {
     const WRITERS: usize = 5;
     const EACH: usize = 16 << 10;
     let lab = Lab::new(system, &["delay file_data 10ms"])?;
@@ -235,7 +244,7 @@ pub(super) fn overlap(system: &System, effort: &Effort) -> Result<Vec<Finding>, 
             share * 100.0
         ),
     };
-    let mut finding = Finding::words("journal and fixed-location writes overlap", answer);
+    let mut finding = InferredFinding::words("journal and fixed-location writes overlap", answer);
     finding.interval = (all > 0 && !data.is_empty()).then_some([share, share]);
     finding.unit = finding.interval.map(|_| "share");
     Ok(vec![finding.because(format!(

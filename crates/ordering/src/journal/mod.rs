@@ -28,7 +28,7 @@
 //!
 //! `docs/journal.md` lists where this differs from the paper, and why.
 
-mod keeper;
+mod checkpointer;
 mod ops;
 mod policy;
 mod replay;
@@ -136,8 +136,8 @@ impl WriteGate for JournalOrder {
         &self,
         block: &Buffer,
         _image: &mut ordo_cache::WriteImage,
-        _undone: &mut Vec<usize>,
-    ) -> ordo_cache::Verdict {
+        _rolled_back: &mut Vec<usize>,
+    ) -> ordo_cache::WriteDecision {
         self.state.before_write(block)
     }
 
@@ -155,7 +155,7 @@ impl WriteGate for JournalOrder {
         self.state.is_held(block)
     }
 
-    async fn unblocked(&self) {
+    async fn wait_for_progress(&self) {
         // A failure is kept, and the next caller gets it.
         if self.state.commit_more().await.is_err() {
             self.state.runtime.sleep(self.state.options.tick).await;

@@ -1,14 +1,14 @@
-//! Operations that may still be undone, and the others on which each one's fate depends.
+//! Operations that may still be rolled back, and the others on which each one's fate depends.
 //!
-//! An operation is *certain* when neither it nor any operation on which it depends can be undone any more. It
+//! An operation is *certain* when neither it nor any operation on which it depends can be rolled back any more. It
 //! depends on another one that is under way
 //!
-//! - if it has changed bytes that the other one had changed: undoing the other would undo it too;
+//! - if it has changed bytes that the other one had changed: a rollback of the other would undo it too;
 //! - if it began after the end of an operation that depends on the other: so the operations that survive a
 //!   crash are a prefix of those that were done.
 //!
-//! Undoing works on bytes. When an operation is undone, all later changes of the same bytes are undone with it.
-//! So for each byte, the changes that are undone are the last ones. Operations that share nothing do not wait
+//! Undoing works on bytes. When an operation is rolled back, all later changes of the same bytes are rolled back with it.
+//! So for each byte, the changes that are rolled back are the last ones. Operations that share nothing do not wait
 //! for one another, and a new operation waits for none that is under way.
 //!
 //! The log is *quiet* (at a quiescent point) where no operation that has changed anything is under way:

@@ -4,20 +4,20 @@ use std::rc::Rc;
 
 use ordo_block::{BlockError, Device};
 use ordo_cache::{BufKey, BufRef, Cache};
-use ordo_log::record::Entry;
+use ordo_log::record::LogEntry;
 use ordo_runtime::sync::Notify;
 
 use super::ops::Ticket;
 use super::state::{State, least_capacity};
-use super::{JournalOrder, JournalRules, keeper, replay};
+use super::{JournalOrder, JournalRules, checkpointer, replay};
 use crate::{
-    Change, Deferred, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
+    Change, DeferredFree, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
 };
 
 /// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
 const BLOCK_RECORDS: u64 = 256;
 
-/// An operation under way. One that is dropped without an end has undone its own changes, and counts as ended.
+/// An operation under way. One that is dropped without an end has rolled back its own changes, and counts as ended.
 pub struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
@@ -110,7 +110,7 @@ impl JournalOrder {
         match change.what {
             What::FreeBlock { address, frags } => state.freed(number, address, frags),
             What::SetLinkCount { ino, new: 0, .. } => {
-                let (lsn, _) = state.append_short(number, &Entry::Orphan(ino));
+                let (lsn, _) = state.append_short(number, &LogEntry::Orphan(ino));
                 state.orphans.borrow_mut().insert(ino, lsn);
             }
             What::SetLinkCount { ino, old: 0, .. } | What::ClearInode { ino } => {
@@ -189,7 +189,7 @@ impl OrderingPolicy for JournalOrder {
     }
 
     fn start(cache: &Cache<Self>) {
-        keeper::start(cache);
+        checkpointer::start(cache);
     }
 
     async fn sync(cache: &Cache<Self>) -> Result<(), BlockError> {
@@ -197,18 +197,18 @@ impl OrderingPolicy for JournalOrder {
     }
 
     async fn close(cache: &Cache<Self>) -> Result<(), BlockError> {
-        keeper::close(cache).await
+        checkpointer::close(cache).await
     }
 
     fn ready(&self) -> Option<Rc<Notify>> {
         Some(self.state.ready.clone())
     }
 
-    fn peek_ready(&self) -> Option<Deferred> {
+    fn peek_ready(&self) -> Option<DeferredFree> {
         self.state.recovered.borrow().front().copied()
     }
 
-    fn next_ready(&self) -> Option<Deferred> {
+    fn next_ready(&self) -> Option<DeferredFree> {
         self.state.recovered.borrow_mut().pop_front()
     }
 

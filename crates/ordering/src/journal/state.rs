@@ -7,15 +7,15 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use ordo_block::{BlockError, Fault, Operation};
-use ordo_cache::{BufKey, BufRef, Buffer, Verdict};
+use ordo_cache::{BufKey, BufRef, Buffer, WriteDecision};
 use ordo_log::Log;
-use ordo_log::record::{self, Block, Entry};
+use ordo_log::record::{self, BlockRecord, LogEntry};
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
 
 use super::ops::{Number, Ops, Ticket};
 use super::{JournalOptions, JournalRules};
-use crate::{Deferred, OpKind};
+use crate::{DeferredFree, OpKind};
 
 /// The most blocks in one record of blocks that are durable in their places.
 const PLACED_MAX: usize = 256;
@@ -27,14 +27,14 @@ pub struct JournalStats {
     pub operations: u64,
     /// Times a block had to wait for the log.
     pub write_ahead: u64,
-    /// Times that an operation waited for another one whose undoing would have undone it too.
+    /// Times that an operation waited for another one whose rollback would have undone it too.
     pub waits: u64,
     /// Checkpoints that were forced because space was short.
     pub forced_checkpoints: u64,
 }
 
 /// The log's records about a block that is not in its place yet.
-pub(super) struct Track {
+pub(super) struct DirtyPage {
     pub buf: BufRef,
     /// The first record that a crash now would need.
     pub low: u64,
@@ -56,13 +56,13 @@ struct Written {
 
 /// The journal's data about the file system's image that the log keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Client {
+pub(super) struct LogOwner {
     pub id: u64,
     pub stamp: i64,
     pub before: i64,
 }
 
-impl Client {
+impl LogOwner {
     pub fn encode(self) -> [u8; 64] {
         let mut out = [0; 64];
         out[..8].copy_from_slice(&self.id.to_le_bytes());
@@ -71,9 +71,9 @@ impl Client {
         out
     }
 
-    pub fn decode(bytes: [u8; 64]) -> Client {
+    pub fn decode(bytes: [u8; 64]) -> LogOwner {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        Client { id: word(0), stamp: word(8).cast_signed(), before: word(16).cast_signed() }
+        LogOwner { id: word(0), stamp: word(8).cast_signed(), before: word(16).cast_signed() }
     }
 }
 
@@ -81,10 +81,10 @@ pub(super) struct State {
     pub runtime: Runtime,
     pub log: Log,
     pub options: JournalOptions,
-    pub tracks: RefCell<BTreeMap<BufKey, Track>>,
+    pub dirty_pages: RefCell<BTreeMap<BufKey, DirtyPage>>,
     /// Records that are still needed although their block is gone: the first of them, and the LSN up to which
     /// the log must be quiet and durable before the block's end is certain.
-    zombies: RefCell<Vec<(u64, u64)>>,
+    pinned_ranges: RefCell<Vec<(u64, u64)>>,
     /// Freed fragments, each with the log's end when it was freed.
     freed: RefCell<BTreeMap<u64, u64>>,
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
@@ -95,7 +95,7 @@ pub(super) struct State {
     pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
     /// Inodes without a name that are not freed yet, each with the place of the record that says so.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
-    pub client: Cell<Client>,
+    pub owner: Cell<LogOwner>,
     pub fragment: Cell<u64>,
     /// Bytes in a block.
     pub block: Cell<u64>,
@@ -115,7 +115,7 @@ pub(super) struct State {
     pub idle: Cell<bool>,
     pub space: Notify,
     pub closed: Cell<bool>,
-    pub recovered: RefCell<VecDeque<Deferred>>,
+    pub recovered: RefCell<VecDeque<DeferredFree>>,
     pub ready: Rc<Notify>,
     pub failure: Cell<Option<BlockError>>,
     scratch: RefCell<Vec<u8>>,
@@ -142,14 +142,14 @@ impl State {
             runtime: runtime.clone(),
             log,
             options,
-            tracks: RefCell::default(),
-            zombies: RefCell::default(),
+            dirty_pages: RefCell::default(),
+            pinned_ranges: RefCell::default(),
             freed: RefCell::default(),
             freed_order: RefCell::default(),
             logged: RefCell::default(),
             placed: RefCell::default(),
             orphans: RefCell::default(),
-            client: Cell::default(),
+            owner: Cell::default(),
             fragment: Cell::new(512),
             block: Cell::new(4096),
             ops: RefCell::default(),
@@ -213,7 +213,7 @@ impl State {
         self.ops.borrow_mut().enter(ticket, self.log.end())
     }
 
-    pub fn append_short(&self, number: Number, entry: &Entry<'_>) -> (u64, u64) {
+    pub fn append_short(&self, number: Number, entry: &LogEntry<'_>) -> (u64, u64) {
         let mut out = self.scratch.take();
         record::short(entry, &mut out);
         record::set_owner(number, &mut out);
@@ -225,7 +225,7 @@ impl State {
     /// Notes that an inode without a name has been freed, or has a name again.
     pub fn keep(&self, number: Number, ino: u64) {
         if self.orphans.borrow_mut().remove(&ino).is_some() {
-            self.append_short(number, &Entry::Kept(ino));
+            self.append_short(number, &LogEntry::Kept(ino));
         }
     }
 
@@ -241,7 +241,7 @@ impl State {
             drop(ops);
             record::set_owner(op, &mut out);
             let at = self.append(&out);
-            self.track(buf, at);
+            self.page(buf, at);
         }
         self.scratch.replace(out);
     }
@@ -256,20 +256,20 @@ impl State {
         record::set_owner(op, &mut out);
         let at = self.append(&out);
         self.scratch.replace(out);
-        self.track(buf, at);
+        self.page(buf, at);
     }
 
-    fn track(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
-        let mut tracks = self.tracks.borrow_mut();
-        let track = tracks.entry(buf.key()).or_insert_with(|| Track {
+    fn page(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let page = dirty_pages.entry(buf.key()).or_insert_with(|| DirtyPage {
             buf: buf.clone(),
             low: lsn,
             high: end,
             images: Vec::new(),
         });
-        debug_assert!(Rc::ptr_eq(&track.buf, buf), "one buffer for each key");
-        track.high = end;
-        drop(tracks);
+        debug_assert!(Rc::ptr_eq(&page.buf, buf), "one buffer for each key");
+        page.high = end;
+        drop(dirty_pages);
         if buf.key().file != 0
             && let Some(address) = buf.address()
         {
@@ -282,8 +282,8 @@ impl State {
 
     /// Notes that a block has moved. The records about its old place are needed until the move is certain.
     pub fn moved(&self, buf: &Buffer) {
-        if let Some(track) = self.tracks.borrow().get(&buf.key()) {
-            self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
+        if let Some(page) = self.dirty_pages.borrow().get(&buf.key()) {
+            self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
         }
     }
 
@@ -305,7 +305,7 @@ impl State {
         }
         drop(logged);
         if !hit.is_empty() {
-            self.append_short(op, &Entry::Revoke { at, len });
+            self.append_short(op, &LogEntry::Revoke { at, len });
         }
         let end = self.log.end();
         let mut freed = self.freed.borrow_mut();
@@ -317,43 +317,43 @@ impl State {
 
     // Blocks that are being written.
 
-    pub fn before_write(&self, block: &Buffer) -> Verdict {
+    pub fn before_write(&self, block: &Buffer) -> WriteDecision {
         if self.failure.get().is_some() {
-            return Verdict::WaitFor(u64::MAX);
+            return WriteDecision::WaitFor(u64::MAX);
         }
-        let mut tracks = self.tracks.borrow_mut();
-        let Some(track) = tracks.get_mut(&block.key()) else { return Verdict::Write };
-        if track.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
+        if page.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
             self.count(|stats| stats.write_ahead += 1);
-            return Verdict::WaitFor(track.high);
+            return WriteDecision::WaitFor(page.high);
         }
-        let Some(at) = block.address() else { return Verdict::Write };
+        let Some(at) = block.address() else { return WriteDecision::Write };
         let (version, len) = (block.version(), block.len() as u64);
         let now = Written { version, end: self.log.end(), at, len };
-        match track.images.last_mut() {
+        match page.images.last_mut() {
             Some(last) if last.version == version => (last.at, last.len) = (at, len),
-            _ => track.images.push(now),
+            _ => page.images.push(now),
         }
-        Verdict::Write
+        WriteDecision::Write
     }
 
     pub fn written(&self, block: &Buffer, version: u64) {
-        let mut tracks = self.tracks.borrow_mut();
-        let Some(track) = tracks.get_mut(&block.key()) else { return };
-        if !std::ptr::eq(&raw const *track.buf, block) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let Some(page) = dirty_pages.get_mut(&block.key()) else { return };
+        if !std::ptr::eq(&raw const *page.buf, block) {
             return;
         }
-        let image = track.images.iter().find(|image| image.version == version);
+        let image = page.images.iter().find(|image| image.version == version);
         if let Some(Written { end, at, len, .. }) = image {
             self.placed.borrow_mut().insert(*at, (*len, *end));
             // The image lacks everything that was logged after it was made.
-            track.low = track.low.max(*end);
+            page.low = page.low.max(*end);
         }
         if block.version() == version {
-            tracks.remove(&block.key());
+            dirty_pages.remove(&block.key());
             return;
         }
-        track.images.retain(|image| image.version > version);
+        page.images.retain(|image| image.version > version);
     }
 
     /// Logs the blocks that have become durable in their places, as far as the log has records about them, and
@@ -364,17 +364,17 @@ impl State {
             return;
         }
         let (mut out, start) = (self.scratch.take(), self.log.start());
-        let mut blocks: Vec<Block> = Vec::new();
+        let mut blocks: Vec<BlockRecord> = Vec::new();
         for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
             // Addresses may overlap where a block was freed and allocated again meanwhile. The block at the
             // higher address is left out.
             if blocks.last().is_none_or(|last| last.at + last.len <= at) {
-                blocks.push(Block { at, len, lsn });
+                blocks.push(BlockRecord { at, len, lsn });
             }
         }
         for some in blocks.chunks(PLACED_MAX) {
             record::placed(some, &mut out);
-            if self.log.room() < self.log.capacity() / 2 {
+            if self.log.free_space() < self.log.capacity() / 2 {
                 break;
             }
             self.append(&out);
@@ -383,13 +383,13 @@ impl State {
     }
 
     pub fn forget(&self, block: &Buffer) {
-        let mut tracks = self.tracks.borrow_mut();
-        let ours = |track: &Track| std::ptr::eq(&raw const *track.buf, block);
-        if tracks.get(&block.key()).is_some_and(ours)
-            && let Some(track) = tracks.remove(&block.key())
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let ours = |page: &DirtyPage| std::ptr::eq(&raw const *page.buf, block);
+        if dirty_pages.get(&block.key()).is_some_and(ours)
+            && let Some(page) = dirty_pages.remove(&block.key())
         {
-            // The operation that frees the block may still be undone.
-            self.zombies.borrow_mut().push((track.low, self.log.end() + 1));
+            // The operation that frees the block may still be rolled back.
+            self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
         }
     }
 
@@ -431,8 +431,8 @@ impl State {
             self.check()?;
             // A free must not wait for operations that wait for space.
             let spare = self.log.capacity() / 8;
-            let is_room = self.log.room() >= self.reserved.get() + most + spare;
-            if kind == OpKind::Housekeeping || is_room {
+            let has_space = self.log.free_space() >= self.reserved.get() + most + spare;
+            if kind == OpKind::Housekeeping || has_space {
                 break;
             }
             self.short.set(true);
@@ -453,9 +453,9 @@ impl State {
         if wrote {
             let number = self.enter(ticket);
             let mut ops = self.ops.borrow_mut();
-            let (quiet, needs) = (ops.is_last(number), ops.needs(number));
+            let (quiescent, needs) = (ops.is_last(number), ops.needs(number));
             let mut out = self.scratch.take();
-            record::end(quiet, kind as u8, if quiet { &[] } else { &needs }, &mut out);
+            record::end(quiescent, kind as u8, if quiescent { &[] } else { &needs }, &mut out);
             record::set_owner(number, &mut out);
             drop(ops);
             self.append(&out);
@@ -475,7 +475,7 @@ impl State {
     }
 
     /// Logs facts that belong to no operation, as an operation that ends at once. Returns the records' LSNs.
-    pub fn append_aside(&self, entries: impl IntoIterator<Item = Entry<'static>>) -> Vec<u64> {
+    pub fn append_aside(&self, entries: impl IntoIterator<Item = LogEntry<'static>>) -> Vec<u64> {
         let mut ticket = self.ops.borrow().begin();
         let number = self.enter(&mut ticket);
         let places = entries.into_iter().map(|entry| self.append_short(number, &entry).0).collect();
@@ -486,7 +486,7 @@ impl State {
     /// Makes a quiet place behind the last end, where no operation is under way but a freed block waits for
     /// such a place.
     pub fn end_behind(&self) {
-        if self.ops.borrow().horizon().is_none() && !self.zombies.borrow().is_empty() {
+        if self.ops.borrow().horizon().is_none() && !self.pinned_ranges.borrow().is_empty() {
             self.append_aside([]);
         }
     }
@@ -566,7 +566,7 @@ impl State {
                 }
             }
         }
-        self.zombies.borrow_mut().retain(|(_, until)| *until > safe);
+        self.pinned_ranges.borrow_mut().retain(|(_, until)| *until > safe);
     }
 
     /// The first record that a recovery would need if the crash came now.
@@ -574,9 +574,9 @@ impl State {
         if !self.is_on(JournalRules::KEEP) {
             return self.safe.get();
         }
-        let low = self.tracks.borrow().values().map(|track| track.low).min();
-        let zombie = self.zombies.borrow().iter().map(|(low, _)| *low).min();
+        let low = self.dirty_pages.borrow().values().map(|page| page.low).min();
+        let pinned = self.pinned_ranges.borrow().iter().map(|(low, _)| *low).min();
         let orphan = self.orphans.borrow().values().copied().min();
-        [low, zombie, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
+        [low, pinned, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
     }
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_log::record::Entry;
-use ordo_runtime::sync::first;
+use ordo_log::record::LogEntry;
+use ordo_runtime::sync::select;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_wafs::{MkfsOptions, MountOptions, Wafs, mkfs};
 
@@ -53,7 +53,7 @@ fn a_commit_waits_for_nobody_that_it_does_not_hang_on() {
             state.commit(after, behind).await.unwrap();
             done.set(true);
         };
-        first(commit, rt.sleep(Duration::from_secs(10))).await;
+        select(commit, rt.sleep(Duration::from_secs(10))).await;
         assert!(!done.get(), "it depends on the first");
         state.end(OpKind::Write, &mut long, 0, true);
         state.commit_all().await.unwrap();
@@ -73,11 +73,11 @@ fn most_of_a_log_can_be_used() {
         let waits = loop {
             let begun = std::cell::Cell::new(None);
             let begin = async { begun.set(Some(state.begin(OpKind::Make).await.unwrap())) };
-            first(begin, rt.sleep(Duration::from_secs(1))).await;
-            let Some((mut ticket, most)) = begun.take() else { break state.log.room() };
+            select(begin, rt.sleep(Duration::from_secs(1))).await;
+            let Some((mut ticket, most)) = begun.take() else { break state.log.free_space() };
             let number = state.enter(&mut ticket);
             for ino in 0..100 {
-                state.append_short(number, &Entry::Orphan(ino));
+                state.append_short(number, &LogEntry::Orphan(ino));
             }
             state.end(OpKind::Make, &mut ticket, most, true);
             state.force(state.log.end()).await.unwrap();

@@ -135,7 +135,7 @@ pub(super) async fn fsync(
             cache.wait_for_writes().await;
             cache.barrier_if_needed().await?;
             fruitless += 1;
-            assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().story());
+            assert!(fruitless < FRUITLESS_MAX, "never whole:\n{}", cache.gate().explain());
             state.wait_for_an_end().await;
             // A deferred free may be due. The task that does it must get to run.
             cache.runtime().yield_now().await;
@@ -170,7 +170,7 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
 
 /// Writes until there is memory, or writing brings none. The task that does deferred frees calls it, since a
 /// free makes dependencies of its own; so it never waits for a free.
-pub(super) async fn make_room(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
+pub(super) async fn evict(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
     let most = state.options.memory_beside(cache.config().capacity);

@@ -16,7 +16,7 @@ use super::inode::{Chunk, Inodes, Name};
 use super::node::{Change, FLAG, Free, Id, Ids, Kind, Written};
 use super::rollback::Rollback;
 use super::slab::{List, Lists, Slab};
-use crate::Deferred;
+use crate::DeferredFree;
 
 /// All nodes, and the blocks and inodes that they concern.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub(super) struct Graph {
     /// Addresses to which no pointer will ever be written.
     pub never_written: FxHashSet<u64>,
     /// Deferred frees that are ready.
-    pub ready: VecDeque<Deferred>,
+    pub ready: VecDeque<DeferredFree>,
     /// Deferred frees that are not done yet, including those that a task is doing.
     pub steps: usize,
     /// Deferred frees that a task is doing.
@@ -296,7 +296,7 @@ impl Graph {
     }
 
     /// Adds a free that becomes ready when `needs` are met, or at once where they are.
-    pub(super) fn add_free(&mut self, what: Deferred, needs: Ids) {
+    pub(super) fn add_free(&mut self, what: DeferredFree, needs: Ids) {
         if needs.is_empty() {
             self.ready.push_back(what);
             return;
@@ -525,22 +525,22 @@ impl Graph {
 /// Deferred frees.
 impl Graph {
     /// Returns the next deferred free that is ready.
-    pub(super) fn give_out(&mut self) -> Option<Deferred> {
+    pub(super) fn give_out(&mut self) -> Option<DeferredFree> {
         let step = self.ready.pop_front()?;
         self.given_out += 1;
         match step {
-            Deferred::FreeBlock { frags, .. } => self.promised.0 -= u64::from(frags),
-            Deferred::FreeInode { .. } => self.promised.1 -= 1,
-            Deferred::Release { .. } => {}
+            DeferredFree::FreeBlock { frags, .. } => self.promised.0 -= u64::from(frags),
+            DeferredFree::FreeInode { .. } => self.promised.1 -= 1,
+            DeferredFree::Release { .. } => {}
         }
         Some(step)
     }
 
     /// Notes that a free that was given out is done.
-    pub(super) fn step_taken(&mut self, step: Deferred) {
+    pub(super) fn step_taken(&mut self, step: DeferredFree) {
         self.given_out -= 1;
         self.steps -= 1;
-        if let Deferred::Release { ino } = step
+        if let DeferredFree::Release { ino } = step
             && let Some(id) = self.inodes.update(ino, |deps| deps.kept.take())
         {
             self.satisfy(id);

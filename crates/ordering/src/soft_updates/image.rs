@@ -161,7 +161,7 @@ impl Graph {
     }
 
     /// A dump in words of which nodes wait for which.
-    pub(super) fn story(&self) -> String {
+    pub(super) fn explain(&self) -> String {
         use std::fmt::Write;
         let mut out = String::new();
         let mut held: Vec<_> = self.blocks.iter().filter(|(_, b)| b.held > 0).collect();

@@ -9,7 +9,7 @@ use super::dotdot::DotDots;
 use super::graph::Graph;
 use super::inode::Chunk;
 use super::node::Id;
-use crate::Deferred;
+use crate::DeferredFree;
 
 /// The memory of a hash map's entry, in bytes. The map keeps a share of vacant entries, and a control byte for
 /// each.
@@ -54,7 +54,7 @@ impl Graph {
             + self.dotdots.bytes()
             + self.never_written.len() * in_map(size_of::<u64>())
             + self.moved.len() * size_of::<Id>()
-            + self.ready.len() * size_of::<Deferred>()
+            + self.ready.len() * size_of::<DeferredFree>()
     }
 
     /// Frees memory when the graph has no nodes.

@@ -115,10 +115,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_cache::{BufKey, BufRef, Buffer, Cache, Outlook, Verdict, WriteGate, WriteImage};
+use ordo_cache::{
+    BufKey, BufRef, Buffer, Cache, WriteDecision, WriteGate, WriteImage, WritePreview,
+};
 use ordo_runtime::sync::Notify;
 
-use crate::{Change, Deferred, Dependencies, OpKind, OrderingPolicy, What};
+use crate::{Change, DeferredFree, Dependencies, OpKind, OrderingPolicy, What};
 use graph::Graph;
 pub use record::SoftOp;
 
@@ -194,7 +196,7 @@ impl Default for SoftOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftStats {
     /// Rollbacks in images.
-    pub undone: u64,
+    pub rolled_back: u64,
     /// The memory of dependencies now, in bytes.
     pub memory: usize,
     /// The most memory at any time, in bytes.
@@ -229,7 +231,7 @@ struct State {
     taken: Cell<u64>,
     held_back: Cell<u64>,
     /// The nodes, and rollbacks, for which the processor has been charged.
-    charged: Cell<u64>,
+    cpu_cost: Cell<u64>,
 }
 
 impl State {
@@ -281,7 +283,7 @@ impl SoftUpdates {
             open_ops: Cell::new(0),
             taken: Cell::new(0),
             held_back: Cell::new(0),
-            charged: Cell::new(0),
+            cpu_cost: Cell::new(0),
         };
         SoftUpdates { state: Rc::new(state) }
     }
@@ -296,7 +298,7 @@ impl SoftUpdates {
         let graph = self.state.graph.borrow();
         let (memory, memory_peak) = graph.memory();
         SoftStats {
-            undone: graph.rollbacks,
+            rolled_back: graph.rollbacks,
             memory,
             memory_peak,
             steps: graph.steps,
@@ -319,12 +321,12 @@ impl WriteGate for SoftUpdates {
         &self,
         block: &Buffer,
         image: &mut WriteImage,
-        undone: &mut Vec<usize>,
-    ) -> Verdict {
+        rolled_back: &mut Vec<usize>,
+    ) -> WriteDecision {
         let mut graph = self.state.graph.borrow_mut();
-        match graph.make_image(block.key(), who(block), block.version(), image, undone) {
-            true => Verdict::WriteRolledBack,
-            false => Verdict::Write,
+        match graph.make_image(block.key(), who(block), block.version(), image, rolled_back) {
+            true => WriteDecision::WriteRolledBack,
+            false => WriteDecision::Write,
         }
     }
 
@@ -342,17 +344,17 @@ impl WriteGate for SoftUpdates {
         self.state.announce();
     }
 
-    async fn unblocked(&self) {
+    async fn wait_for_progress(&self) {
         if !self.state.wait_for_steps().await {
             self.state.wait_for_an_end().await;
         }
     }
 
-    fn outlook(&self, block: &Buffer) -> Outlook {
+    fn write_preview(&self, block: &Buffer) -> WritePreview {
         match self.state.graph.borrow().blocks.get(&block.key()) {
-            Some(block) if block.held > 0 && block.news => Outlook::Part,
-            Some(block) if block.held > 0 => Outlook::Nothing,
-            _ => Outlook::Whole,
+            Some(block) if block.held > 0 && block.news => WritePreview::Part,
+            Some(block) if block.held > 0 => WritePreview::Nothing,
+            _ => WritePreview::Whole,
         }
     }
 
@@ -371,11 +373,11 @@ impl WriteGate for SoftUpdates {
     fn take_work(&self) -> u64 {
         let graph = self.state.graph.borrow();
         let all = graph.made + graph.rollbacks;
-        all - self.state.charged.replace(all)
+        all - self.state.cpu_cost.replace(all)
     }
 
-    fn story(&self) -> String {
-        self.state.graph.borrow().story()
+    fn explain(&self) -> String {
+        self.state.graph.borrow().explain()
     }
 
     fn met(&self) -> u64 {
@@ -396,7 +398,7 @@ impl OrderingPolicy for SoftUpdates {
             what,
             What::AllocateInode { .. }
                 | What::AllocateBlock { .. }
-                | What::ReleaseInode { .. }
+                | What::FreeInode { .. }
                 | What::FreeBlock { .. }
                 | What::Summary
                 | What::InitDirectory { .. }
@@ -407,7 +409,7 @@ impl OrderingPolicy for SoftUpdates {
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<SoftOp, BlockError> {
         match kind {
             // A free must not wait for operations that wait for frees.
-            OpKind::Free => flush::make_room(cache).await?,
+            OpKind::Free => flush::evict(cache).await?,
             OpKind::Housekeeping => {}
             _ => flush::hold_back(cache).await?,
         }
@@ -450,7 +452,7 @@ impl OrderingPolicy for SoftUpdates {
         cache.write_soon(block);
     }
 
-    fn defer(&self, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
+    fn defer(&self, op: &mut SoftOp, step: DeferredFree) -> Option<DeferredFree> {
         let kept = record::defer(&mut self.state.graph.borrow_mut(), op, step);
         self.state.announce();
         kept
@@ -460,15 +462,15 @@ impl OrderingPolicy for SoftUpdates {
         Some(self.state.ready.clone())
     }
 
-    fn peek_ready(&self) -> Option<Deferred> {
+    fn peek_ready(&self) -> Option<DeferredFree> {
         self.state.graph.borrow().ready.front().copied()
     }
 
-    fn next_ready(&self) -> Option<Deferred> {
+    fn next_ready(&self) -> Option<DeferredFree> {
         self.state.graph.borrow_mut().give_out()
     }
 
-    fn taken(&self, step: Deferred) {
+    fn taken(&self, step: DeferredFree) {
         self.state.graph.borrow_mut().step_taken(step);
         self.state.taken.set(self.state.taken.get() + 1);
         self.state.step_taken.notify_all();
@@ -484,8 +486,8 @@ impl OrderingPolicy for SoftUpdates {
     }
 
     fn dependencies(&self) -> Option<Dependencies> {
-        let SoftStats { undone, memory_peak, taken, .. } = self.stats();
-        Some(Dependencies { undone, memory_peak, put_off: taken })
+        let SoftStats { rolled_back, memory_peak, taken, .. } = self.stats();
+        Some(Dependencies { rolled_back, memory_peak, deferred_frees: taken })
     }
 
     async fn reclaim(cache: &Cache<Self>) -> Result<bool, BlockError> {

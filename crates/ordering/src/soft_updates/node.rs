@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::rollback::Rollback;
 use super::slab::{List, Place, Stamped};
-use crate::Deferred;
+use crate::DeferredFree;
 
 /// A flag in a cell's number, for the second of two cells that start at one byte.
 pub(super) const FLAG: u32 = 1 << 31;
@@ -100,7 +100,7 @@ pub(super) struct Free {
     pub stamp: u32,
     pub unmet: u32,
     pub needs: List,
-    pub what: Option<Deferred>,
+    pub what: Option<DeferredFree>,
 }
 
 impl Stamped for Change {

@@ -10,7 +10,7 @@ use super::inode::Name;
 use super::node::{FLAG, Id, Ids};
 use super::rollback::Rollback;
 use super::{SoftRules, State};
-use crate::{Change, Deferred, PointerTo, What};
+use crate::{Change, DeferredFree, PointerTo, What};
 
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
@@ -177,7 +177,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let mark = graph.block_written(key);
             add_once(&mut op.grown, mark);
         }
-        What::ReleaseInode { .. } | What::FreeBlock { .. } | What::Summary => news(graph, key),
+        What::FreeInode { .. } | What::FreeBlock { .. } | What::Summary => news(graph, key),
         _ => record_inode(graph, op, change),
     }
 }
@@ -633,15 +633,19 @@ fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
 
 /// Defers a free until the pointers to the resource have been reset on disk. Returns it if they have been, or
 /// if there never were any on disk.
-pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Option<Deferred> {
+pub(super) fn defer(
+    graph: &mut Graph,
+    op: &mut SoftOp,
+    step: DeferredFree,
+) -> Option<DeferredFree> {
     let needs = match step {
-        Deferred::FreeBlock { address, .. } => {
+        DeferredFree::FreeBlock { address, .. } => {
             if graph.never_written.remove(&address) {
                 return Some(step);
             }
             op.under(SoftRules::FREE_AFTER_RESET, graph, &op.resets)
         }
-        Deferred::FreeInode { ino, .. } => {
+        DeferredFree::FreeInode { ino, .. } => {
             let mut needs = op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears);
             needs.extend(op.under(
                 SoftRules::REUSE_AFTER_DOTDOT,
@@ -650,9 +654,9 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
             ));
             graph.live(&needs)
         }
-        Deferred::Release { ino } => names_gone(graph, op, ino),
+        DeferredFree::Release { ino } => names_gone(graph, op, ino),
     };
-    if let Deferred::Release { ino } = step {
+    if let DeferredFree::Release { ino } = step {
         if op.has(SoftRules::LAST_COUNT_WITH_CLEARING) {
             graph.keep_count(ino);
         }
@@ -661,9 +665,9 @@ pub(super) fn defer(graph: &mut Graph, op: &mut SoftOp, step: Deferred) -> Optio
     }
     graph.steps += 1;
     match step {
-        Deferred::FreeBlock { frags, .. } => graph.promised.0 += u64::from(frags),
-        Deferred::FreeInode { .. } => graph.promised.1 += 1,
-        Deferred::Release { .. } => {}
+        DeferredFree::FreeBlock { frags, .. } => graph.promised.0 += u64::from(frags),
+        DeferredFree::FreeInode { .. } => graph.promised.1 += 1,
+        DeferredFree::Release { .. } => {}
     }
     graph.add_free(step, needs);
     None

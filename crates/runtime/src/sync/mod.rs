@@ -3,17 +3,17 @@
 //! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first come, first
 //! served. No primitive may be shared between executors.
 
-mod abreast;
-mod first;
+mod buffer_unordered;
 mod lock;
 mod notify;
 pub mod oneshot;
+mod select;
 mod semaphore;
 
-pub use abreast::abreast;
-pub use first::first;
+pub use buffer_unordered::buffer_unordered;
 pub use lock::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 pub use notify::Notify;
+pub use select::select;
 pub use semaphore::{Permit, Semaphore};
 
 use std::cell::{Cell, RefCell};

@@ -27,12 +27,12 @@ impl Semaphore {
         if self.queue.is_empty() && self.free.get() >= amount {
             self.free.set(self.free.get() - amount);
         } else {
-            let give_back = |abandoned| match abandoned {
+            let return_permits = |abandoned| match abandoned {
                 Abandoned::Granted => self.release(amount),
                 // Waiters behind this one may ask for less, so they are tried.
                 Abandoned::Queued => self.release(0),
             };
-            self.queue.wait(amount, give_back).await;
+            self.queue.wait(amount, return_permits).await;
         }
         Permit { semaphore: self, amount }
     }

@@ -8,7 +8,7 @@ use ordo_format::btrfs::chunk::Layout;
 
 /// A chunk's stripe on this device.
 #[derive(Clone, Debug)]
-struct Piece {
+struct BtrfsPiece {
     end: u64,
     chunk: Rc<Chunk>,
     stripe: usize,
@@ -35,7 +35,7 @@ pub(super) struct Chunks {
     /// The chunks by address. Where two overlap, the later one counts: in one transaction a chunk may be removed and
     /// another get its addresses.
     by_address: BTreeMap<u64, Rc<Chunk>>,
-    by_place: BTreeMap<u64, Piece>,
+    by_place: BTreeMap<u64, BtrfsPiece>,
     changed: bool,
 }
 
@@ -85,7 +85,7 @@ impl Chunks {
                 let below = self.by_place.range(..end).next_back();
                 let free = below.is_none_or(|(_, other)| other.end <= *start);
                 if *devid == self.devid && end <= self.bytes && free && *start < end {
-                    self.by_place.insert(*start, Piece { end, chunk: chunk.clone(), stripe });
+                    self.by_place.insert(*start, BtrfsPiece { end, chunk: chunk.clone(), stripe });
                 }
             }
             self.by_address.insert(chunk.start, chunk);

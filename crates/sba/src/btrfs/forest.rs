@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::leaves::Body;
 
 #[derive(Debug, Default)]
-struct Node {
+struct BtrfsNode {
     /// The number of pointers to the block, and one more until its transaction is current.
     by: u32,
     /// `None` until the block is seen.
@@ -21,7 +21,7 @@ struct Node {
 
 #[derive(Debug, Default)]
 pub(super) struct Forest {
-    nodes: FxHashMap<Pointer, Node>,
+    nodes: FxHashMap<Pointer, BtrfsNode>,
     /// The block that was last seen at each address.
     at: FxHashMap<u64, Pointer>,
     /// Blocks whose transaction is not current.
@@ -94,7 +94,7 @@ impl Forest {
             if node.by > 0 {
                 continue;
             }
-            let Some(Node { body: Some(body), .. }) = self.nodes.remove(&at) else { continue };
+            let Some(BtrfsNode { body: Some(body), .. }) = self.nodes.remove(&at) else { continue };
             if self.at.get(&at.address) == Some(&at) {
                 self.at.remove(&at.address);
             }

@@ -5,16 +5,16 @@ use ordo_format::btrfs::{
     kind, tree,
 };
 
-use super::owners::{Extent, file};
-use crate::decoder::Books;
-use crate::kind::{Class, What};
+use super::owners::{BtrfsExtent, file};
+use crate::decoder::DecoderState;
+use crate::kind::{BlockMeaning, Class};
 
 /// A bound on an extent's length, four times what the kernel makes: a longer one is damage.
 const EXTENT_MAX: u64 = 1 << 30;
 
 /// The facts that decide to which subvolume a log tree's block belongs.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct BtrfsLog {
     /// The subvolume, once it is known.
     pub(super) of: Option<u64>,
     /// The leaf as it was written, until the subvolume is known.
@@ -32,13 +32,13 @@ pub(super) struct Body {
     pub(super) sum: u64,
     /// The blocks to which it points.
     pub(super) below: Box<[Pointer]>,
-    pub(super) extents: Box<[Extent]>,
+    pub(super) extents: Box<[BtrfsExtent]>,
     pub(super) chunks: Box<[Chunk]>,
-    pub(super) log: Option<Box<Log>>,
+    pub(super) log: Option<Box<BtrfsLog>>,
 }
 
 /// Reads a block as one of the tree `of`. That is the block's own tree, except for log trees.
-pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) -> Body {
+pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderState) -> Body {
     let owner = node.header.owner;
     let mut below: Vec<Pointer> = node.children().collect();
     let (mut extents, mut chunks, mut roots) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,13 +66,13 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) ->
             kind::INODE => {
                 let inode = InodeItem::read(bytes);
                 let now = inode.is_some_and(|inode| inode.transid == node.header.generation);
-                books.inodes.extend(file(of, key.objectid).filter(|_| now));
+                state.inodes.extend(file(of, key.objectid).filter(|_| now));
             }
             kind::INODE_REF | kind::INODE_EXTREF => {
                 let extended = key.kind == kind::INODE_EXTREF;
                 for (dir, name) in items::names(bytes, key.offset, extended) {
                     if let (Some(dir), Some(ino)) = (file(of, dir), file(of, key.objectid)) {
-                        books.names.seen(dir, name, ino);
+                        state.names.seen(dir, name, ino);
                     }
                 }
             }
@@ -84,20 +84,21 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, books: &mut Books) ->
                     && let Some(dir) = file(of, key.objectid)
                     && let Some(top) = file(entry.location.objectid, ROOT_DIR)
                 {
-                    books.names.seen(dir, name, top);
+                    state.names.seen(dir, name, top);
                 }
             }
             _ => {}
         }
     }
     let sum = u64::from_le_bytes(node.header.csum[..8].try_into().expect("8 bytes"));
-    let log = (owner == tree::LOG).then(|| Box::new(Log { roots: roots.into(), ..Log::default() }));
+    let log = (owner == tree::LOG)
+        .then(|| Box::new(BtrfsLog { roots: roots.into(), ..BtrfsLog::default() }));
     let (below, extents, chunks) = (below.into(), extents.into(), chunks.into());
     Body { owner, sum, below, extents, chunks, log }
 }
 
 /// An extent as part of a file, where it makes sense.
-fn used(g: &Geometry, tree: u64, ino: u64, at: u64, e: &FileExtent) -> Option<Extent> {
+fn used(g: &Geometry, tree: u64, ino: u64, at: u64, e: &FileExtent) -> Option<BtrfsExtent> {
     let packed = e.compression != 0;
     let (start, disk_len, offset, len) = (e.disk_bytenr, e.disk_num_bytes, e.offset, e.num_bytes);
     let mask = (1 << g.sector_shift) - 1;
@@ -108,14 +109,14 @@ fn used(g: &Geometry, tree: u64, ino: u64, at: u64, e: &FileExtent) -> Option<Ex
         && at.checked_add(len).is_some()
         && offset <= EXTENT_MAX
         && (packed || offset + len <= disk_len);
-    sane.then_some(Extent { start, tree, ino, at, offset, len, disk_len, packed })
+    sane.then_some(BtrfsExtent { start, tree, ino, at, offset, len, disk_len, packed })
 }
 
 /// The kind and meaning of a tree block.
-pub(super) fn named(owner: u64, p: &Pointer) -> (Class, What) {
+pub(super) fn named(owner: u64, p: &Pointer) -> (Class, BlockMeaning) {
     let (class, words) = match owner {
         tree::LOG => {
-            let what = What::Journal { transaction: Some(p.generation), home: None };
+            let what = BlockMeaning::Journal { transaction: Some(p.generation), home: None };
             return (Class::JournalRecords, what);
         }
         tree::ROOT => (Class::RootTree, "the root tree"),
@@ -139,5 +140,5 @@ pub(super) fn named(owner: u64, p: &Pointer) -> (Class, What) {
         }
     };
     let (level, generation) = (p.level, p.generation);
-    (class, What::TreeBlock { tree: words, number: owner, level, generation })
+    (class, BlockMeaning::TreeBlock { tree: words, number: owner, level, generation })
 }

@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 
 use ordo_format::btrfs::{Chunk, Geometry, Node, PLACES, Pointer, Superblock, tree};
 
-use crate::decoder::{Books, Claim, Contents, Decoder, Owner, cover, unknown};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, Owner, cover, unknown};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
 use chunks::{Chunks, There};
 use forest::Forest;
 use leaves::{Body, named};
-use owners::{Extent, Owners, file};
+use owners::{BtrfsExtent, BtrfsOwners, file};
 
 pub(crate) use prime::probe;
 
@@ -42,7 +42,7 @@ pub(crate) struct Btrfs {
     device: u64,
     chunks: Chunks,
     forest: Forest,
-    owners: Owners,
+    owners: BtrfsOwners,
     /// By place, possible tree blocks where no chunk is known yet.
     early: BTreeMap<u64, Box<[u8]>>,
     /// The roots in the superblock.
@@ -53,7 +53,7 @@ pub(crate) struct Btrfs {
 }
 
 /// The use of a place.
-enum Place {
+enum BtrfsPlace {
     /// The superblock or a copy of it, by number.
     Superblock(usize),
     Boot,
@@ -70,7 +70,7 @@ enum Place {
 
 impl Btrfs {
     /// The use of a place, and the end of the range with that use.
-    fn place(&self, at: u64) -> (Place, u64) {
+    fn place(&self, at: u64) -> (BtrfsPlace, u64) {
         let size = Superblock::SIZE as u64;
         let (mut inside, mut next) = (None, u64::MAX);
         for (number, start) in PLACES.into_iter().enumerate() {
@@ -81,15 +81,15 @@ impl Btrfs {
             }
         }
         if let Some((number, end)) = inside {
-            return (Place::Superblock(number), end);
+            return (BtrfsPlace::Superblock(number), end);
         }
         let (place, end) = match self.chunks.at(at) {
             There::Address { chunk, address, left } => {
-                (Place::Address { address, data: chunk.data, trees: chunk.trees }, at + left)
+                (BtrfsPlace::Address { address, data: chunk.data, trees: chunk.trees }, at + left)
             }
-            There::Parity { left } => (Place::Parity, at + left),
-            There::Nothing { to } if at < RESERVED => (Place::Boot, to.min(RESERVED)),
-            There::Nothing { to } => (Place::Nothing, to),
+            There::Parity { left } => (BtrfsPlace::Parity, at + left),
+            There::Nothing { to } if at < RESERVED => (BtrfsPlace::Boot, to.min(RESERVED)),
+            There::Nothing { to } => (BtrfsPlace::Nothing, to),
         };
         (place, end.min(next))
     }
@@ -100,7 +100,7 @@ impl Btrfs {
     }
 
     /// Says to whom the blocks of an extent belong. A file that uses only a part of the extent owns only that part.
-    fn claim(&self, extent: &Extent, books: &mut Books) {
+    fn claim(&self, extent: &BtrfsExtent, state: &mut DecoderState) {
         let (start, class, shift) = (extent.start, extent.class(), self.g.sector_shift);
         let end = start + extent.disk_len;
         let used = match extent.packed {
@@ -119,17 +119,17 @@ impl Btrfs {
                     first: Some((extent.at + (at - used.0)) >> shift),
                     packed: extent.packed,
                 });
-                books.claims.push(Claim { block, blocks, class, owner, is_old: false });
+                state.claims.push(Claim { block, blocks, class, owner, is_old: false });
             });
         }
     }
 
     /// Replaces claims: new ones come first, so that they settle guesses before the old ones go.
-    fn change(&mut self, new: Option<&Body>, gone: Vec<Body>, books: &mut Books) {
+    fn change(&mut self, new: Option<&Body>, gone: Vec<Body>, state: &mut DecoderState) {
         if let Some(body) = new {
             for extent in &body.extents {
                 if self.owners.add(extent) {
-                    self.claim(extent, books);
+                    self.claim(extent, state);
                 }
             }
             body.chunks.iter().for_each(|chunk| self.chunks.add(chunk));
@@ -141,15 +141,15 @@ impl Btrfs {
     }
 
     /// Takes in a tree block at its address; `new` where it is written.
-    fn learn(&mut self, node: &Node<'_>, bytes: &[u8], new: bool, books: &mut Books) {
+    fn learn(&mut self, node: &Node<'_>, bytes: &[u8], new: bool, state: &mut DecoderState) {
         let (at, owner) = (node.pointer(), node.header.owner);
-        let mut body = leaves::read(&self.g, node, owner, books);
+        let mut body = leaves::read(&self.g, node, owner, state);
         let again = self.forest.body(&at).is_some_and(|was| was.sum == body.sum);
         if new {
             let logged = owner == tree::LOG;
             let records = if logged { node.items().count() as u64 } else { 0 };
             let len = if logged { self.g.node_size as u64 } else { 0 };
-            books.journal.block(at.generation, len, records, again);
+            state.journal.block(at.generation, len, records, again);
         }
         if again {
             return;
@@ -160,14 +160,14 @@ impl Btrfs {
         }
         // An item in both the old and the new block is counted twice for a moment, so the new block is added before
         // the old one is removed.
-        self.change(Some(&body), Vec::new(), books);
+        self.change(Some(&body), Vec::new(), state);
         let mut gone = Vec::new();
         self.forest.put(at, body, new, &mut gone);
-        self.change(None, gone, books);
+        self.change(None, gone, state);
     }
 
     /// Settles earlier writes to chunks that are known now.
-    fn map_again(&mut self, books: &mut Books) {
+    fn map_again(&mut self, state: &mut DecoderState) {
         loop {
             let new = self.chunks.renewed();
             if new.is_empty() {
@@ -177,7 +177,7 @@ impl Btrfs {
                 let within: Vec<_> =
                     self.owners.between(chunk.start, chunk.end()).copied().collect();
                 for extent in within {
-                    self.claim(&extent, books);
+                    self.claim(&extent, state);
                 }
             }
             for (place, bytes) in std::mem::take(&mut self.early) {
@@ -188,11 +188,11 @@ impl Btrfs {
                         let node = Node::read(&self.g, &bytes).filter(|_| chunk.trees);
                         if let Some(node) = node.filter(|node| node.header.bytenr == address) {
                             let class = named(node.header.owner, &node.pointer()).0;
-                            self.learn(&node, &bytes, true, books);
+                            self.learn(&node, &bytes, true, state);
                             let (block, blocks) =
                                 (place >> self.g.sector_shift, bytes.len() as u64);
                             let blocks = blocks >> self.g.sector_shift;
-                            books.claims.push(Claim {
+                            state.claims.push(Claim {
                                 block,
                                 blocks,
                                 class,
@@ -207,7 +207,7 @@ impl Btrfs {
     }
 
     /// Takes in a superblock, which makes its roots current.
-    fn adopt(&mut self, sb: &Superblock, books: &mut Books) {
+    fn adopt(&mut self, sb: &Superblock, state: &mut DecoderState) {
         self.bytes = sb.dev_item.total_bytes.min(self.device);
         let (roots, system) = (sb.roots(), sb.system_chunks());
         roots.iter().for_each(|root| self.forest.hold(*root));
@@ -220,26 +220,26 @@ impl Btrfs {
         for chunk in std::mem::replace(&mut self.system, system) {
             self.chunks.remove(&chunk);
         }
-        self.change(None, gone, books);
+        self.change(None, gone, state);
         (self.generation, self.log_root) = (sb.generation, sb.log_root);
-        self.find_logs(books);
+        self.find_logs(state);
     }
 
-    fn superblock_written(&mut self, bytes: &[u8], books: &mut Books) {
+    fn superblock_written(&mut self, bytes: &[u8], state: &mut DecoderState) {
         let sb = Superblock::read(bytes, PLACES[0]);
         // A superblock of another geometry would be another file system's.
         let Some(sb) = sb.filter(|sb| sb.geometry() == self.g) else { return };
         if sb.generation != self.generation {
-            books.journal.commit(sb.generation, 0);
+            state.journal.commit(sb.generation, 0);
         } else if sb.log_root != 0 && sb.log_root != self.log_root {
-            books.journal.commit(sb.generation.saturating_add(1), 0);
+            state.journal.commit(sb.generation.saturating_add(1), 0);
         }
-        self.adopt(&sb, books);
-        self.map_again(books);
+        self.adopt(&sb, state);
+        self.map_again(state);
     }
 
     /// Finds the subvolume of each log tree to which the superblock leads.
-    fn find_logs(&mut self, books: &mut Books) {
+    fn find_logs(&mut self, state: &mut DecoderState) {
         let mut rest: Vec<_> = match self.log_root {
             0 => Vec::new(),
             address => self.roots.iter().filter(|r| r.address == address).copied().collect(),
@@ -264,21 +264,21 @@ impl Btrfs {
             found.extend(body.below.iter().filter(|b| b.level < at.level).map(|b| (*b, of)));
             reached.push(at);
             let Some(node) = Node::read(&self.g, &leaf) else { continue };
-            let Body { extents, .. } = leaves::read(&self.g, &node, of, books);
+            let Body { extents, .. } = leaves::read(&self.g, &node, of, state);
             let new = Body { extents: extents.clone(), ..Body::default() };
             let old = std::mem::replace(&mut body.extents, extents);
             gone.push(Body { extents: old, ..Body::default() });
-            self.change(Some(&new), Vec::new(), books);
+            self.change(Some(&new), Vec::new(), state);
         }
         // A log tree is freed by the superblock that leads to the next one.
         for at in reached {
             self.forest.reached(at, &mut gone);
         }
-        self.change(None, gone, books);
+        self.change(None, gone, state);
     }
 
     /// Names a write where no chunk is known. A possible tree block is kept until one is.
-    fn early_written(&mut self, at: u64, bytes: &[u8]) -> Part {
+    fn early_written(&mut self, at: u64, bytes: &[u8]) -> ClassifiedRange {
         let end = at + bytes.len() as u64;
         let size = self.g.node_size as u64;
         let (class, to) = match Node::read(&self.g, bytes) {
@@ -294,37 +294,43 @@ impl Btrfs {
             }
             self.early.insert(at, bytes[..size as usize].into());
         }
-        Part { class, offset: at, len: to - at, what: What::Unclaimed }
+        ClassifiedRange { class, offset: at, len: to - at, what: BlockMeaning::Unclaimed }
     }
 
     /// The meaning of data at an address, with the number of bytes for which it holds at most.
-    fn data(&self, address: u64, at: u64, to: u64) -> Option<Part> {
+    fn data(&self, address: u64, at: u64, to: u64) -> Option<ClassifiedRange> {
         let owned = self.owners.at(address)?;
         let len = owned.left.min(to - at);
         let shift = self.g.sector_shift;
         let what = match owned.by {
-            None => What::Only("part of an extent that no file shows"),
+            None => BlockMeaning::Only("part of an extent that no file shows"),
             Some(e) => match file(e.tree, e.ino) {
                 Some(ino) if e.packed => {
-                    What::Packed { ino, first: e.at >> shift, count: e.len >> shift }
+                    BlockMeaning::Packed { ino, first: e.at >> shift, count: e.len >> shift }
                 }
                 Some(ino) => {
                     let first = (e.at + (address - e.start - e.offset)) >> shift;
                     let count = (((at + len - 1) >> shift) - (at >> shift)) + 1;
-                    What::Blocks { ino, first, count }
+                    BlockMeaning::Blocks { ino, first, count }
                 }
                 None if e.tree == tree::ROOT => {
-                    What::Piece("free space cache, inode of the root tree", e.ino)
+                    BlockMeaning::Piece("free space cache, inode of the root tree", e.ino)
                 }
-                None if e.tree == tree::LOG => What::Only("file data, in a log"),
-                None => What::Only("file data that are moved"),
+                None if e.tree == tree::LOG => BlockMeaning::Only("file data, in a log"),
+                None => BlockMeaning::Only("file data that are moved"),
             },
         };
-        Some(Part { class: owned.class, offset: at, len, what })
+        Some(ClassifiedRange { class: owned.class, offset: at, len, what })
     }
 
-    fn written(&mut self, place: &Place, at: u64, bytes: &[u8], books: &mut Books) -> Part {
-        let Place::Address { address, data, trees } = *place else {
+    fn written(
+        &mut self,
+        place: &BtrfsPlace,
+        at: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> ClassifiedRange {
+        let BtrfsPlace::Address { address, data, trees } = *place else {
             return self.early_written(at, bytes);
         };
         let to = at + bytes.len() as u64;
@@ -333,15 +339,15 @@ impl Btrfs {
         }
         let node = if trees { Node::read(&self.g, bytes) } else { None };
         if let Some(node) = node.filter(|node| node.header.bytenr == address) {
-            let changed = books.inodes.len();
-            self.learn(&node, bytes, true, books);
-            let mut inodes = books.inodes[changed..].to_vec();
+            let changed = state.inodes.len();
+            self.learn(&node, bytes, true, state);
+            let mut inodes = state.inodes[changed..].to_vec();
             inodes.sort_unstable();
             inodes.dedup();
-            books.divide(at, self.g.node_size as u64, &inodes);
-            self.map_again(books);
+            state.divide(at, self.g.node_size as u64, &inodes);
+            self.map_again(state);
             let (class, what) = named(node.header.owner, &node.pointer());
-            return Part { class, offset: at, len: self.g.node_size as u64, what };
+            return ClassifiedRange { class, offset: at, len: self.g.node_size as u64, what };
         }
         match (data, trees) {
             (true, false) => self.guess(Class::FileData, address, at, to),
@@ -351,19 +357,30 @@ impl Btrfs {
     }
 
     /// The part for a guess, which reaches up to the next known extent.
-    fn guess(&self, class: Class, address: u64, at: u64, to: u64) -> Part {
+    fn guess(&self, class: Class, address: u64, at: u64, to: u64) -> ClassifiedRange {
         let free = self.owners.next(address).map_or(u64::MAX, |next| next - address);
-        Part { class, offset: at, len: free.min(to - at).max(1), what: What::Unclaimed }
+        ClassifiedRange {
+            class,
+            offset: at,
+            len: free.min(to - at).max(1),
+            what: BlockMeaning::Unclaimed,
+        }
     }
 
     /// The meaning of an address by what is known, whatever is read there.
-    fn stands(&self, place: &Place, at: u64, to: u64, bytes: Option<&[u8]>) -> Part {
-        let Place::Address { address, data, trees } = *place else {
-            return Part {
+    fn stands(
+        &self,
+        place: &BtrfsPlace,
+        at: u64,
+        to: u64,
+        bytes: Option<&[u8]>,
+    ) -> ClassifiedRange {
+        let BtrfsPlace::Address { address, data, trees } = *place else {
+            return ClassifiedRange {
                 class: Class::FileData,
                 offset: at,
                 len: to - at,
-                what: What::Unclaimed,
+                what: BlockMeaning::Unclaimed,
             };
         };
         if data && let Some(part) = self.data(address, at, to) {
@@ -381,14 +398,14 @@ impl Btrfs {
             };
             let (class, what) = named(body.owner, &p);
             let len = (p.address + size - address).min(to - at);
-            return Part { class, offset: at, len, what };
+            return ClassifiedRange { class, offset: at, len, what };
         }
         // The contents may be left from an earlier use of the place.
         let node = bytes.and_then(|bytes| Node::read(&self.g, bytes));
         match node.filter(|node| node.header.bytenr == address) {
             Some(node) => {
                 let class = named(node.header.owner, &node.pointer()).0;
-                Part { class, offset: at, len: size, what: What::Unclaimed }
+                ClassifiedRange { class, offset: at, len: size, what: BlockMeaning::Unclaimed }
             }
             None => {
                 let class = if data { Class::FileData } else { Class::TreeLeaf };
@@ -398,15 +415,16 @@ impl Btrfs {
     }
 
     /// The meaning of a place that follows from the place alone.
-    fn fixed(&self, place: &Place) -> Option<(Class, What)> {
+    fn fixed(&self, place: &BtrfsPlace) -> Option<(Class, BlockMeaning)> {
         Some(match place {
-            Place::Boot => (Class::BootArea, What::BootArea),
-            Place::Superblock(0) => (Class::Superblock, What::Superblock),
-            Place::Superblock(n) => {
-                (Class::SuperblockCopy, What::Piece("copy of the superblock, number", *n as u64))
-            }
-            Place::Parity => (Class::Unknown, What::Unknown(Reason::Parity)),
-            Place::Address { .. } | Place::Nothing => return None,
+            BtrfsPlace::Boot => (Class::BootArea, BlockMeaning::BootArea),
+            BtrfsPlace::Superblock(0) => (Class::Superblock, BlockMeaning::Superblock),
+            BtrfsPlace::Superblock(n) => (
+                Class::SuperblockCopy,
+                BlockMeaning::Piece("copy of the superblock, number", *n as u64),
+            ),
+            BtrfsPlace::Parity => (Class::Unknown, BlockMeaning::Unknown(Reason::Parity)),
+            BtrfsPlace::Address { .. } | BtrfsPlace::Nothing => return None,
         })
     }
 }
@@ -420,28 +438,34 @@ impl Decoder for Btrfs {
         self.g.sector_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         cover(out, offset, data.len() as u64, self.bytes, |at, end| {
             let (place, stop) = self.place(at);
             let to = stop.min(end);
             let bytes = &data[(at - offset) as usize..(to - offset) as usize];
             let Some((class, what)) = self.fixed(&place) else {
-                return self.written(&place, at, bytes, books);
+                return self.written(&place, at, bytes, state);
             };
-            if matches!(place, Place::Superblock(0)) && bytes.len() == Superblock::SIZE {
-                self.superblock_written(bytes, books);
+            if matches!(place, BtrfsPlace::Superblock(0)) && bytes.len() == Superblock::SIZE {
+                self.superblock_written(bytes, state);
             }
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         cover(out, offset, len, self.bytes, |at, end| {
             let (place, stop) = self.place(at);
             let to = stop.min(end);
             let bytes = data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
             match self.fixed(&place) {
-                Some((class, what)) => Part { class, offset: at, len: to - at, what },
+                Some((class, what)) => ClassifiedRange { class, offset: at, len: to - at, what },
                 None => self.stands(&place, at, to, bytes),
             }
         });

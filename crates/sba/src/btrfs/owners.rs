@@ -21,7 +21,7 @@ pub(super) fn file(of: u64, ino: u64) -> Option<u64> {
 
 /// A part of an extent as a part of a file. Ordered by address; of parts that share an extent, the first owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Extent {
+pub(super) struct BtrfsExtent {
     /// The address of the extent.
     pub(super) start: u64,
     /// The tree and the inode of the file.
@@ -38,7 +38,7 @@ pub(super) struct Extent {
     pub(super) packed: bool,
 }
 
-impl Extent {
+impl BtrfsExtent {
     pub(super) fn class(&self) -> Class {
         // Files of the root tree are the free space cache.
         if self.tree == tree::ROOT { Class::BlockBitmap } else { Class::FileData }
@@ -50,16 +50,16 @@ impl Extent {
     }
 
     /// The least part, in this order, of an extent at `start`.
-    fn least(start: u64) -> Extent {
+    fn least(start: u64) -> BtrfsExtent {
         let (tree, ino, at, offset, len, disk_len, packed) = (0, 0, 0, 0, 0, 0, false);
-        Extent { start, tree, ino, at, offset, len, disk_len, packed }
+        BtrfsExtent { start, tree, ino, at, offset, len, disk_len, packed }
     }
 }
 
 /// The ownership of an address.
 pub(super) struct Owned {
     /// The file part that uses it; `None` where no file uses that part of the extent.
-    pub(super) by: Option<Extent>,
+    pub(super) by: Option<BtrfsExtent>,
     /// The kind of the extent, from any of its owners.
     pub(super) class: Class,
     /// The number of bytes for which this holds.
@@ -67,19 +67,19 @@ pub(super) struct Owned {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Owners {
-    all: BTreeMap<Extent, u32>,
+pub(super) struct BtrfsOwners {
+    all: BTreeMap<BtrfsExtent, u32>,
 }
 
-impl Owners {
+impl BtrfsOwners {
     /// Adds a part. Returns whether it is new.
-    pub(super) fn add(&mut self, extent: &Extent) -> bool {
+    pub(super) fn add(&mut self, extent: &BtrfsExtent) -> bool {
         let count = self.all.entry(*extent).or_default();
         *count += 1;
         *count == 1
     }
 
-    pub(super) fn remove(&mut self, extent: &Extent) {
+    pub(super) fn remove(&mut self, extent: &BtrfsExtent) {
         let Some(count) = self.all.get_mut(extent) else { return };
         *count -= 1;
         if *count == 0 {
@@ -89,7 +89,7 @@ impl Owners {
 
     pub(super) fn at(&self, address: u64) -> Option<Owned> {
         let (last, _) = match address.checked_add(1) {
-            Some(next) => self.all.range(..Extent::least(next)).next_back()?,
+            Some(next) => self.all.range(..BtrfsExtent::least(next)).next_back()?,
             None => self.all.last_key_value()?,
         };
         let within = address - last.start;
@@ -98,7 +98,7 @@ impl Owners {
             left = left.min(next - address);
         }
         let mut by = None;
-        let users = self.all.range(Extent::least(last.start)..).take(USERS_MAX);
+        let users = self.all.range(BtrfsExtent::least(last.start)..).take(USERS_MAX);
         for (user, _) in users.take_while(|(e, _)| e.start == last.start) {
             if user.shows(within) && by.is_none() {
                 by = Some(*user);
@@ -114,15 +114,15 @@ impl Owners {
 
     /// The address of the next extent at or after an address.
     pub(super) fn next(&self, address: u64) -> Option<u64> {
-        Some(self.all.range(Extent::least(address)..).next()?.0.start)
+        Some(self.all.range(BtrfsExtent::least(address)..).next()?.0.start)
     }
 
     /// All parts whose extents begin between two addresses.
-    pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
-        self.all.range(Extent::least(from)..Extent::least(to.max(from))).map(|(e, _)| e)
+    pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &BtrfsExtent> {
+        self.all.range(BtrfsExtent::least(from)..BtrfsExtent::least(to.max(from))).map(|(e, _)| e)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Extent> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &BtrfsExtent> {
         self.all.keys()
     }
 }

@@ -7,11 +7,11 @@ use rustc_hash::FxHashSet;
 
 use super::chunks::Chunks;
 use super::owners::file;
-use super::{Btrfs, Forest, Owners};
-use crate::decoder::{Books, Decoder, Image};
+use super::{Btrfs, BtrfsOwners, Forest};
+use crate::decoder::{Decoder, DecoderState, DiskImage};
 
 /// The decoder of an image, where it holds btrfs.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(PLACES[0], &mut bytes).ok()?;
     let sb = Superblock::read(&bytes, PLACES[0])?;
@@ -23,26 +23,26 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
         device,
         chunks,
         forest: Forest::default(),
-        owners: Owners::default(),
+        owners: BtrfsOwners::default(),
         early: BTreeMap::new(),
         roots: Vec::new(),
         system: Vec::new(),
         generation: 0,
         log_root: 0,
     };
-    books.names.set_root(file(tree::FS, ROOT_DIR)?);
-    btrfs.adopt(&sb, books);
-    btrfs.map_again(books);
-    btrfs.read_trees(image, books);
-    btrfs.find_logs(books);
-    books.claims.clear();
+    state.names.set_root(file(tree::FS, ROOT_DIR)?);
+    btrfs.adopt(&sb, state);
+    btrfs.map_again(state);
+    btrfs.read_trees(image, state);
+    btrfs.find_logs(state);
+    state.claims.clear();
     Some(Box::new(btrfs))
 }
 
 impl Btrfs {
     /// Reads everything to which the roots lead, level by level. A block in an unknown chunk is tried again when more
     /// chunks are known.
-    fn read_trees(&mut self, image: &dyn Image, books: &mut Books) {
+    fn read_trees(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let mut tried = FxHashSet::default();
         let mut block = vec![0; self.g.node_size];
         loop {
@@ -52,9 +52,9 @@ impl Btrfs {
                 if tried.insert(at) && self.fetch(image, at, &mut block) {
                     any = true;
                     if let Some(node) = Node::read(&self.g, &block) {
-                        self.learn(&node, &block, false, books);
+                        self.learn(&node, &block, false, state);
                     }
-                    books.claims.clear();
+                    state.claims.clear();
                 }
             }
             let chunks = self.chunks.renewed();
@@ -67,7 +67,7 @@ impl Btrfs {
     }
 
     /// Reads a tree block from the first of its mirrors where it is valid.
-    fn fetch(&self, image: &dyn Image, at: Pointer, block: &mut [u8]) -> bool {
+    fn fetch(&self, image: &dyn DiskImage, at: Pointer, block: &mut [u8]) -> bool {
         let mut found = false;
         self.chunks.places(at.address, self.g.node_size as u64, |_, place, len| {
             let whole = !found && len == block.len() as u64 && image.read_at(place, block).is_ok();

@@ -3,7 +3,7 @@
 use ordo_format::ext4::{dir, inode};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::Books;
+use crate::decoder::DecoderState;
 use crate::kind::Class;
 use crate::names::Names;
 use crate::runs::Runs;
@@ -58,18 +58,18 @@ impl Dirs {
     }
 
     /// Learns the names in kept blocks that have an owner now.
-    pub(super) fn claimed(&mut self, runs: &Runs, books: &mut Books) {
-        if self.early.is_empty() || books.claims.is_empty() {
+    pub(super) fn claimed(&mut self, runs: &Runs, state: &mut DecoderState) {
+        if self.early.is_empty() || state.claims.is_empty() {
             return;
         }
-        for claim in &books.claims {
+        for claim in &state.claims {
             if claim.class != Class::Directory {
                 continue;
             }
             for block in claim.block..claim.block + claim.blocks.min(EARLY_MAX as u64) {
                 let Some(bytes) = self.early.remove(&block) else { continue };
                 if let Some(run) = runs.at(block) {
-                    learn(run.ino, block, &bytes, &mut books.names);
+                    learn(run.ino, block, &bytes, &mut state.names);
                 }
             }
         }

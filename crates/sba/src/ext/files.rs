@@ -5,8 +5,8 @@ use ordo_format::ext4::inode::mode;
 use ordo_format::ext4::{Extent, Geometry, Inode};
 
 use super::dirs;
-use super::maps::{Maps, Tag};
-use crate::decoder::Books;
+use super::maps::{ExtTag, Maps};
+use crate::decoder::DecoderState;
 use crate::graph::{Entry, Graph};
 use crate::kind::Class;
 use crate::runs::Role;
@@ -48,7 +48,7 @@ fn is_used(g: &Geometry, ino: u32, inode: &Inode) -> bool {
 }
 
 /// Takes in an inode, written in its table or as a copy in the journal.
-pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut Books) {
+pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], state: &mut DecoderState) {
     if ino == 0 || raw.len() < Inode::SIZE {
         return;
     }
@@ -57,18 +57,19 @@ pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut
     let mut entries = Vec::new();
     let is_used = is_used(g, ino, &inode);
     if ino >= FIRST_INODE {
-        books.names.inode(ino.into(), is_used.then_some(inode.generation));
+        state.names.inode(ino.into(), is_used.then_some(inode.generation));
     }
     let is_directory = inode.mode & mode::TYPE == mode::DIRECTORY;
     if is_used && is_directory {
         let is_inline = inode.flags & Inode::INLINE_DATA != 0;
-        dirs::learn_inline(ino.into(), is_inline.then_some(raw), &mut books.names);
+        dirs::learn_inline(ino.into(), is_inline.then_some(raw), &mut state.names);
     }
     if is_used {
         let class = class_of(g, ino, &inode);
         let extents = inode.flags & Inode::EXTENTS != 0;
         if inode.has_pointers() {
-            entries = files.reader.of_inode(&inode, Tag { ino, class, level: 0, extents, lbn: 0 });
+            entries =
+                files.reader.of_inode(&inode, ExtTag { ino, class, level: 0, extents, lbn: 0 });
         }
         let at = inode.attributes();
         if at > g.first_block && at < g.blocks {
@@ -77,11 +78,11 @@ pub(super) fn inode_written(files: &mut Files, ino: u32, raw: &[u8], books: &mut
             entries.push(Entry { start: at, len: 1, height: 0, class, ino, role, node: None });
         }
     }
-    files.set_root(ino.into(), entries, books);
+    files.set_root(ino.into(), entries, state);
 }
 
 /// Takes in a fast commit's record that a file has one more extent.
-pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], books: &mut Books) {
+pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], state: &mut DecoderState) {
     let extent = Extent::decode(raw, Endian::Little);
     let (start, len, ino) = (extent.start(), u32::from(extent.blocks()), u64::from(ino));
     let end = start.checked_add(len.into());
@@ -94,11 +95,17 @@ pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], books: &mut B
     let class = entries.iter().find(|e| e.height == 0).map_or(Class::FileData, |e| e.class);
     let role = Role::Data { lbn: extent.block.into() };
     entries.push(Entry { start, len, height: 0, class, ino, role, node: None });
-    files.set_root(ino, entries, books);
+    files.set_root(ino, entries, state);
 }
 
 /// Takes in a fast commit's record that a file lost the blocks of a range: the first logical block, and their number.
-pub(super) fn range_removed(files: &mut Files, ino: u32, from: u64, len: u64, books: &mut Books) {
+pub(super) fn range_removed(
+    files: &mut Files,
+    ino: u32,
+    from: u64,
+    len: u64,
+    state: &mut DecoderState,
+) {
     let mut left = Vec::new();
     let to = from.saturating_add(len);
     for entry in files.root(ino.into()) {
@@ -114,5 +121,5 @@ pub(super) fn range_removed(files: &mut Files, ino: u32, from: u64, len: u64, bo
             }
         }
     }
-    files.set_root(ino.into(), left, books);
+    files.set_root(ino.into(), left, state);
 }

@@ -3,7 +3,7 @@
 use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::GroupPlaces;
 
-use crate::kind::{Class, What};
+use crate::kind::{BlockMeaning, Class};
 
 /// Groups that are looked at: more than any disk has, and a bound against a damaged superblock.
 const GROUPS_MAX: u32 = 1 << 22;
@@ -50,26 +50,30 @@ impl Fixed {
         }
     }
 
-    pub(super) fn what(&self) -> What {
+    pub(super) fn what(&self) -> BlockMeaning {
         match *self {
-            Fixed::Boot => What::BootArea,
-            Fixed::Superblock => What::Superblock,
+            Fixed::Boot => BlockMeaning::BootArea,
+            Fixed::Superblock => BlockMeaning::Superblock,
             Fixed::SuperblockCopy { group } => {
-                What::Piece("copy of the superblock in group", group.into())
+                BlockMeaning::Piece("copy of the superblock in group", group.into())
             }
             Fixed::Descriptors { index, copy: false } => {
-                What::Piece("group descriptors, block", index)
+                BlockMeaning::Piece("group descriptors, block", index)
             }
             Fixed::Descriptors { index, copy: true } => {
-                What::Piece("copy of the group descriptors, block", index)
+                BlockMeaning::Piece("copy of the group descriptors, block", index)
             }
             Fixed::Reserved { group } => {
-                What::Piece("block kept for more group descriptors in group", group.into())
+                BlockMeaning::Piece("block kept for more group descriptors in group", group.into())
             }
-            Fixed::BlockBitmap { group } => What::Piece("block bitmap of group", group.into()),
-            Fixed::InodeBitmap { group } => What::Piece("inode bitmap of group", group.into()),
-            Fixed::InodeTable { group } => What::Piece("inodes of group", group.into()),
-            Fixed::MultiMount => What::Only("multi-mount protection"),
+            Fixed::BlockBitmap { group } => {
+                BlockMeaning::Piece("block bitmap of group", group.into())
+            }
+            Fixed::InodeBitmap { group } => {
+                BlockMeaning::Piece("inode bitmap of group", group.into())
+            }
+            Fixed::InodeTable { group } => BlockMeaning::Piece("inodes of group", group.into()),
+            Fixed::MultiMount => BlockMeaning::Only("multi-mount protection"),
         }
     }
 }

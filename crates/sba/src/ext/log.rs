@@ -3,7 +3,7 @@
 use ordo_format::jbd2::{JournalSuper, Shape, Tag, block_type};
 
 use super::whole::Whole;
-use crate::decoder::Books;
+use crate::decoder::DecoderState;
 use crate::kind::Class;
 use crate::ring::Ring;
 
@@ -19,20 +19,20 @@ pub(super) struct Copy {
 }
 
 /// The meaning of a journal block.
-pub(super) enum Said {
+pub(super) enum JournalBlock {
     Super,
     Descriptor(u32),
     Revoke(u32),
     Commit(u32),
     Copy(Copy),
     /// A copy that no descriptor has announced.
-    Stray,
+    OrphanNode,
     Fast,
     NotUnderstood,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct ExtLog {
     shape: Option<Shape>,
     /// Announced copies: the transaction and the tag from the descriptor.
     ring: Ring<(u32, Tag)>,
@@ -40,16 +40,16 @@ pub(super) struct Log {
 }
 
 /// Takes in a revoke block: the journal forgets the copies of the blocks that it names. Returns their number.
-fn revoke(shape: &Shape, bytes: &[u8], books: &mut Books) -> u64 {
+fn revoke(shape: &Shape, bytes: &[u8], state: &mut DecoderState) -> u64 {
     let mut count = 0;
     shape.revoked(bytes, |block| {
-        books.journal.revoke(block);
+        state.journal.revoke(block);
         count += 1;
     });
     count
 }
 
-impl Log {
+impl ExtLog {
     /// Takes in the journal's superblock. Returns false where it makes no sense.
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
         let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };
@@ -79,18 +79,22 @@ impl Log {
         at: u32,
         bytes: &[u8],
         blocks: u64,
-        books: &mut Books,
+        state: &mut DecoderState,
         late: &mut Vec<Copy>,
-    ) -> Said {
+    ) -> JournalBlock {
         if at == 0 {
-            return if self.superblock(bytes) { Said::Super } else { Said::NotUnderstood };
+            return if self.superblock(bytes) {
+                JournalBlock::Super
+            } else {
+                JournalBlock::NotUnderstood
+            };
         }
-        let Some(shape) = self.shape else { return Said::NotUnderstood };
+        let Some(shape) = self.shape else { return JournalBlock::NotUnderstood };
         if shape.unknown != 0 || bytes.len() != shape.block_size || at >= shape.len {
-            return Said::NotUnderstood;
+            return JournalBlock::NotUnderstood;
         }
         if at >= shape.end {
-            return Said::Fast;
+            return JournalBlock::Fast;
         }
         if shape.checksums == 1 {
             self.whole.block(at, bytes);
@@ -98,43 +102,43 @@ impl Log {
         let expected = self.ring.take(at.into());
         let Some(header) = Shape::header(bytes) else {
             let Some((sequence, tag)) = expected else {
-                books.journal.stray(false);
+                state.journal.orphan_block(false);
                 self.ring.keep(at.into(), bytes);
-                return Said::Stray;
+                return JournalBlock::OrphanNode;
             };
             let right = shape.copy_is_right(sequence, &tag, bytes);
-            return Said::Copy(Copy { sequence, tag, right, late: Box::default() });
+            return JournalBlock::Copy(Copy { sequence, tag, right, late: Box::default() });
         };
         let (id, len) = (header.sequence, bytes.len() as u64);
         let mut right = shape.checksum_is_right(bytes, &header);
         let said = match header.block_type {
             block_type::DESCRIPTOR => {
-                if let Some(transaction) = books.journal.write(id.into(), len) {
+                if let Some(transaction) = state.journal.write(id.into(), len) {
                     transaction.descriptors += 1;
                 }
                 if right {
                     self.descriptor(&shape, at, id, bytes, blocks, late);
                 }
-                Said::Descriptor(id)
+                JournalBlock::Descriptor(id)
             }
             block_type::REVOKE => {
-                let revoked = revoke(&shape, if right { bytes } else { &[] }, books);
-                if let Some(transaction) = books.journal.write(id.into(), len) {
+                let revoked = revoke(&shape, if right { bytes } else { &[] }, state);
+                if let Some(transaction) = state.journal.write(id.into(), len) {
                     transaction.revoked += revoked;
                 }
-                Said::Revoke(id)
+                JournalBlock::Revoke(id)
             }
             block_type::COMMIT => {
-                books.journal.commit(id.into(), len);
+                state.journal.commit(id.into(), len);
                 self.ring.ended();
                 if shape.checksums == 1 {
                     right = self.whole.is_right(&shape, id, bytes).unwrap_or(true);
                 }
-                Said::Commit(id)
+                JournalBlock::Commit(id)
             }
-            _ => return Said::NotUnderstood,
+            _ => return JournalBlock::NotUnderstood,
         };
-        if !right && let Some(transaction) = books.journal.write(id.into(), 0) {
+        if !right && let Some(transaction) = state.journal.write(id.into(), 0) {
             transaction.bad_checksums += 1;
         }
         said

@@ -9,7 +9,7 @@ use crate::runs::Role;
 
 /// The owner of a node, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct ExtTag {
     pub(super) ino: u32,
     /// The kind of the file's contents.
     pub(super) class: Class,
@@ -30,8 +30,8 @@ pub(super) struct Maps {
 struct Collector<'a> {
     g: &'a Geometry,
     /// The tag of the present node; for an inode, one level above its highest nodes.
-    whose: Tag,
-    entries: Entries<Tag>,
+    whose: ExtTag,
+    entries: Entries<ExtTag>,
 }
 
 impl Collector<'_> {
@@ -44,8 +44,8 @@ impl Collector<'_> {
         if outside || len == 0 {
             return;
         }
-        let Tag { ino, class, extents, .. } = self.whose;
-        let node = (level > 0).then_some(Tag { level, lbn: at, ..self.whose });
+        let ExtTag { ino, class, extents, .. } = self.whose;
+        let node = (level > 0).then_some(ExtTag { level, lbn: at, ..self.whose });
         let (own, role) = match level {
             0 => (class, Role::Data { lbn }),
             _ if class == Class::GroupDescriptors => (class, Role::Map { level, extents, lbn }),
@@ -94,7 +94,7 @@ impl Collector<'_> {
 
 impl Maps {
     /// The entries of an inode. `whose` gives the owner; its level does not matter.
-    pub(super) fn of_inode(&self, inode: &Inode, whose: Tag) -> Vec<Entry<Tag>> {
+    pub(super) fn of_inode(&self, inode: &Inode, whose: ExtTag) -> Vec<Entry<ExtTag>> {
         let mut all = Collector { g: &self.g, whose, entries: Entries::new() };
         if whose.extents {
             all.extents(&inode.block, None);
@@ -115,9 +115,9 @@ impl Maps {
 }
 
 impl Reader for Maps {
-    type Tag = Tag;
+    type Tag = ExtTag;
 
-    fn node(&self, tag: Tag, bytes: &[u8]) -> Vec<Entry<Tag>> {
+    fn node(&self, tag: ExtTag, bytes: &[u8]) -> Vec<Entry<ExtTag>> {
         let mut all = Collector { g: &self.g, whose: tag, entries: Entries::new() };
         match tag.class {
             // Nodes of the resize inode (7), of class `GroupDescriptors`, are not read: its double indirect block

@@ -19,14 +19,14 @@ use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Contents, Decoder, Share, cover, unknown};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Contents, Decoder, DecoderState, Share, cover, unknown};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
 use dirs::Dirs;
 use files::Files;
 use layout::{Area, Fixed, Layout};
-use log::{Copy, Log, Said};
+use log::{Copy, ExtLog, JournalBlock};
 
 pub(crate) use prime::probe;
 
@@ -35,7 +35,7 @@ pub(crate) struct Ext {
     geometry: Geometry,
     layout: Layout,
     files: Files,
-    log: Log,
+    log: ExtLog,
     system: &'static str,
     /// Set when a superblock of another geometry has been written: nothing that was learned holds any more.
     lost: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Ext {
 }
 
 /// The use of a block, and the number of following blocks with the same use.
-enum Place {
+enum ExtPlace {
     Fixed(Area),
     Owned(Run),
     Free,
@@ -69,7 +69,7 @@ impl Ext {
             geometry,
             layout,
             files,
-            log: Log::default(),
+            log: ExtLog::default(),
             system,
             lost: false,
             late: Vec::new(),
@@ -79,26 +79,26 @@ impl Ext {
         }
     }
 
-    fn place(&self, block: u64) -> Place {
+    fn place(&self, block: u64) -> ExtPlace {
         if let Some(area) = self.layout.at(block) {
-            return Place::Fixed(area);
+            return ExtPlace::Fixed(area);
         }
-        self.files.runs.at(block).map_or(Place::Free, |run| Place::Owned(*run))
+        self.files.runs.at(block).map_or(ExtPlace::Free, |run| ExtPlace::Owned(*run))
     }
 
     /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
-    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
+    fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) -> Class {
         match self.place(block) {
-            Place::Fixed(area) => {
-                self.learn_fixed(block, &area, bytes, books);
+            ExtPlace::Fixed(area) => {
+                self.learn_fixed(block, &area, bytes, state);
                 area.what.class()
             }
-            Place::Owned(run) => {
-                self.learn_owned(block, &run, bytes, books);
+            ExtPlace::Owned(run) => {
+                self.learn_owned(block, &run, bytes, state);
                 run.class
             }
-            Place::Free => {
-                self.files.stray_written(block, bytes);
+            ExtPlace::Free => {
+                self.files.orphan_written(block, bytes);
                 let class = self.looks(block, bytes);
                 if class == Class::Directory {
                     self.dirs.keep(block, bytes);
@@ -108,12 +108,12 @@ impl Ext {
         }
     }
 
-    fn learn_owned(&mut self, block: u64, run: &Run, bytes: &[u8], books: &mut Books) {
+    fn learn_owned(&mut self, block: u64, run: &Run, bytes: &[u8], state: &mut DecoderState) {
         match (run.role, run.class) {
-            (Role::Map { .. }, _) => self.files.node_written(block, bytes, books),
+            (Role::Map { .. }, _) => self.files.node_written(block, bytes, state),
             (Role::Data { .. }, Class::Directory) => {
                 for (i, bytes) in bytes.chunks_exact(self.geometry.block_size()).enumerate() {
-                    dirs::learn(run.ino, block + i as u64, bytes, &mut books.names);
+                    dirs::learn(run.ino, block + i as u64, bytes, &mut state.names);
                 }
             }
             _ => {}
@@ -126,14 +126,14 @@ impl Ext {
             return;
         }
         for (block, bytes) in (first..).zip(bytes.chunks_exact(self.geometry.block_size())) {
-            self.files.stray_written(block, bytes);
+            self.files.orphan_written(block, bytes);
             if run.class != Class::Directory && dir::looks_like(bytes) {
                 self.dirs.keep(block, bytes);
             }
         }
     }
 
-    fn learn_fixed(&mut self, block: u64, area: &Area, bytes: &[u8], books: &mut Books) {
+    fn learn_fixed(&mut self, block: u64, area: &Area, bytes: &[u8], state: &mut DecoderState) {
         match area.what {
             Fixed::InodeTable { group } => {
                 let size = self.geometry.inode_size;
@@ -145,8 +145,8 @@ impl Ext {
                 for (i, raw) in bytes.chunks_exact(size).enumerate() {
                     if old.get(i * size..(i + 1) * size) != Some(raw) {
                         let ino = first + i as u64;
-                        books.inodes.push(ino);
-                        files::inode_written(&mut self.files, ino as u32, raw, books);
+                        state.inodes.push(ino);
+                        files::inode_written(&mut self.files, ino as u32, raw, state);
                     }
                 }
             }
@@ -167,11 +167,12 @@ impl Ext {
             return Class::FileData;
         }
         match () {
-            () if self.files.has_stray(block) => match ordo_format::ext4::ExtentHeader::read(bytes)
-            {
-                Some(_) => Class::ExtentNode,
-                None => Class::Indirect,
-            },
+            () if self.files.has_orphan(block) => {
+                match ordo_format::ext4::ExtentHeader::read(bytes) {
+                    Some(_) => Class::ExtentNode,
+                    None => Class::Indirect,
+                }
+            }
             () if dir::looks_like(bytes) => Class::Directory,
             () if bytes.starts_with(&0xea02_0000u32.to_le_bytes()) => Class::ExtendedAttributes,
             () => Class::FileData,
@@ -185,23 +186,23 @@ impl Ext {
         copy: &Copy,
         offset: Option<u64>,
         bytes: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) -> Class {
         let home = copy.tag.block;
-        let changed = books.inodes.len();
-        books.names.begin_batch(Some(copy.sequence.into()), true);
+        let changed = state.inodes.len();
+        state.names.begin_batch(Some(copy.sequence.into()), true);
         let class = if copy.tag.escaped {
             let mut whole = bytes.to_vec();
             whole[..4].copy_from_slice(&ordo_format::jbd2::MAGIC.to_be_bytes());
-            self.learn(home, &whole, books)
+            self.learn(home, &whole, state)
         } else {
-            self.learn(home, bytes, books)
+            self.learn(home, bytes, state)
         };
-        books.names.begin_batch(None, false);
+        state.names.begin_batch(None, false);
         if class == Class::InodeBlock {
-            let inodes = books.inodes[changed..].to_vec();
+            let inodes = state.inodes[changed..].to_vec();
             if let Some(offset) = offset {
-                books.divide(offset, bytes.len() as u64, &inodes);
+                state.divide(offset, bytes.len() as u64, &inodes);
             }
             self.inodes_logged(home, &inodes);
         } else if let (Some(offset), Some(run)) = (offset, self.files.runs.at(home)) {
@@ -209,12 +210,12 @@ impl Ext {
                 Role::Data { lbn } => Some(lbn + (home - run.start)),
                 Role::Map { .. } | Role::Attributes => None,
             };
-            books.own(offset, bytes.len() as u64, run.ino, lbn);
+            state.own(offset, bytes.len() as u64, run.ino, lbn);
         }
         let id = u64::from(copy.sequence);
-        books.journal.copy(id, home, class, bytes.len() as u64);
+        state.journal.copy(id, home, class, bytes.len() as u64);
         if !copy.right
-            && let Some(transaction) = books.journal.write(id, 0)
+            && let Some(transaction) = state.journal.write(id, 0)
         {
             transaction.bad_checksums += 1;
         }
@@ -238,69 +239,80 @@ impl Ext {
         block: u64,
         area: &Area,
         (offset, bytes): (u64, &[u8]),
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
-        let changed = books.inodes.len();
-        self.learn_fixed(block, area, bytes, books);
+        let changed = state.inodes.len();
+        self.learn_fixed(block, area, bytes, state);
         if matches!(area.what, Fixed::InodeTable { .. }) {
-            let inodes = books.inodes[changed..].to_vec();
+            let inodes = state.inodes[changed..].to_vec();
             self.inodes_logged(block, &inodes);
             if let Some(all) = self.logged.remove(&block) {
-                books.divide(offset, bytes.len() as u64, &all);
+                state.divide(offset, bytes.len() as u64, &all);
             }
         }
     }
 
     /// Names a block of the journal file, and learns from it.
-    fn journal_block(&mut self, at: u64, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
+    fn journal_block(
+        &mut self,
+        at: u64,
+        offset: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> ClassifiedRange {
         let len = bytes.len() as u64;
         let Ok(at) = u32::try_from(at) else { return unknown(offset, len, Reason::NotUnderstood) };
         let blocks = self.geometry.blocks;
-        let said = self.log.block(at, bytes, blocks, books, &mut self.late);
-        let journal = |class, id: Option<u32>, home| Part {
+        let said = self.log.block(at, bytes, blocks, state, &mut self.late);
+        let journal = |class, id: Option<u32>, home| ClassifiedRange {
             class,
             offset,
             len,
-            what: What::Journal { transaction: id.map(u64::from), home },
+            what: BlockMeaning::Journal { transaction: id.map(u64::from), home },
         };
         let part = match said {
-            Said::Super => {
-                let what = What::Only("journal superblock");
-                Part { class: Class::JournalSuperblock, offset, len, what }
+            JournalBlock::Super => {
+                let what = BlockMeaning::Only("journal superblock");
+                ClassifiedRange { class: Class::JournalSuperblock, offset, len, what }
             }
-            Said::Descriptor(id) => journal(Class::JournalDescriptor, Some(id), None),
-            Said::Revoke(id) => journal(Class::JournalRevoke, Some(id), None),
-            Said::Commit(id) => journal(Class::JournalCommit, Some(id), None),
-            Said::Copy(copy) => {
-                let class = self.copied(&copy, Some(offset), bytes, books);
+            JournalBlock::Descriptor(id) => journal(Class::JournalDescriptor, Some(id), None),
+            JournalBlock::Revoke(id) => journal(Class::JournalRevoke, Some(id), None),
+            JournalBlock::Commit(id) => journal(Class::JournalCommit, Some(id), None),
+            JournalBlock::Copy(copy) => {
+                let class = self.copied(&copy, Some(offset), bytes, state);
                 let home = (copy.tag.block << self.geometry.block_shift, class);
                 journal(Class::JournalData, Some(copy.sequence), Some(home))
             }
-            Said::Stray => journal(Class::JournalData, None, None),
-            Said::Fast => self.fast_commit(offset, bytes, books),
-            Said::NotUnderstood => unknown(offset, len, Reason::NotUnderstood),
+            JournalBlock::OrphanNode => journal(Class::JournalData, None, None),
+            JournalBlock::Fast => self.fast_commit(offset, bytes, state),
+            JournalBlock::NotUnderstood => unknown(offset, len, Reason::NotUnderstood),
         };
         for copy in std::mem::take(&mut self.late) {
-            books.journal.stray(true);
-            self.copied(&copy, None, &copy.late, books);
+            state.journal.orphan_block(true);
+            self.copied(&copy, None, &copy.late, state);
         }
         part
     }
 
     /// Names a block of the fast-commit area, and learns from it: changes of inodes since the last full commit.
-    fn fast_commit(&mut self, offset: u64, bytes: &[u8], books: &mut Books) -> Part {
+    fn fast_commit(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> ClassifiedRange {
         let len = bytes.len() as u64;
         let word =
             |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
         let mut id = None;
         // Fast commits change inodes without writing their blocks, so the kept tables are out of date.
         self.tables.clear();
-        books.names.begin_batch(Some(FAST | books.journal.epoch()), false);
+        state.names.begin_batch(Some(FAST | state.journal.epoch()), false);
         let files = &mut self.files;
         let _ = fast::records(bytes, |tag, value| {
             if let Some(ino) = fast_owner(tag, value) {
                 let bytes = 4 + value.len() as u64;
-                books.shares.push(Share { offset, len, ino, file_block: None, bytes });
+                state.shares.push(Share { offset, len, ino, file_block: None, bytes });
             }
         });
         let known = fast::records(bytes, |tag, value| match tag {
@@ -308,36 +320,36 @@ impl Ext {
             fast::HEAD => id = id.or(word(value, 4)),
             fast::INODE if value.len() >= 4 + 128 => {
                 let ino = word(value, 0).unwrap_or(0);
-                books.inodes.push(ino.into());
-                files::inode_written(files, ino, &value[4..], books);
+                state.inodes.push(ino.into());
+                files::inode_written(files, ino, &value[4..], state);
             }
             fast::ADD_RANGE if value.len() >= 16 => {
-                files::range_added(files, word(value, 0).unwrap_or(0), &value[4..16], books);
+                files::range_added(files, word(value, 0).unwrap_or(0), &value[4..16], state);
             }
             fast::DEL_RANGE if value.len() >= 12 => {
                 let number = |at| u64::from(word(value, at).unwrap_or(0));
                 let ino = word(value, 0).unwrap_or(0);
-                files::range_removed(files, ino, number(4), number(8), books);
+                files::range_removed(files, ino, number(4), number(8), state);
             }
             fast::CREATE | fast::LINK | fast::UNLINK if value.len() > 8 => {
                 let number = |at| u64::from(word(value, at).unwrap_or(0));
                 let (dir, ino, name) = (number(0), number(4), &value[8..]);
                 match tag {
-                    fast::UNLINK => books.names.removed(dir, name, ino),
-                    _ => books.names.added(dir, name, ino, 0),
+                    fast::UNLINK => state.names.removed(dir, name, ino),
+                    _ => state.names.added(dir, name, ino, 0),
                 }
             }
             _ => {}
         });
-        books.names.begin_batch(None, false);
+        state.names.begin_batch(None, false);
         if !known {
             return unknown(offset, len, Reason::NotUnderstood);
         }
-        if let Some(transaction) = id.and_then(|id| books.journal.write(id.into(), len)) {
+        if let Some(transaction) = id.and_then(|id| state.journal.write(id.into(), len)) {
             transaction.records += 1;
         }
-        let what = What::Journal { transaction: id.map(u64::from), home: None };
-        Part { class: Class::JournalRecords, offset, len, what }
+        let what = BlockMeaning::Journal { transaction: id.map(u64::from), home: None };
+        ClassifiedRange { class: Class::JournalRecords, offset, len, what }
     }
 
     fn superblock_passes(&mut self, offset: u64, data: &[u8]) {
@@ -382,29 +394,31 @@ fn fast_owner(tag: u16, value: &[u8]) -> Option<u64> {
 
 /// A range of a request with one use: one block, or several alike.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ExtPiece {
     block: u64,
     offset: u64,
     len: u64,
 }
 
-impl Piece {
-    fn part(&self, class: Class, what: What) -> Part {
-        Part { class, offset: self.offset, len: self.len, what }
+impl ExtPiece {
+    fn part(&self, class: Class, what: BlockMeaning) -> ClassifiedRange {
+        ClassifiedRange { class, offset: self.offset, len: self.len, what }
     }
 
-    fn owned(&self, run: &Run, shift: u32) -> Part {
+    fn owned(&self, run: &Run, shift: u32) -> ClassifiedRange {
         let what = match run.role {
-            Role::Data { lbn } => What::Blocks {
+            Role::Data { lbn } => BlockMeaning::Blocks {
                 ino: run.ino,
                 first: lbn + (self.block - run.start),
                 count: ((self.offset + self.len - 1) >> shift) - self.block + 1,
             },
             Role::Map { level, extents: true, .. } => {
-                What::Extents { ino: run.ino, depth: level.saturating_sub(1) }
+                BlockMeaning::Extents { ino: run.ino, depth: level.saturating_sub(1) }
             }
-            Role::Map { level, .. } => What::Indirect { ino: run.ino, level, changed: None },
-            Role::Attributes => What::Attributes { ino: run.ino },
+            Role::Map { level, .. } => {
+                BlockMeaning::Indirect { ino: run.ino, level, changed: None }
+            }
+            Role::Attributes => BlockMeaning::Attributes { ino: run.ino },
         };
         self.part(run.class, what)
     }
@@ -416,8 +430,8 @@ impl Ext {
         &mut self,
         offset: u64,
         len: u64,
-        out: &mut Vec<Part>,
-        mut each: impl FnMut(&mut Ext, Piece, Place) -> Part,
+        out: &mut Vec<ClassifiedRange>,
+        mut each: impl FnMut(&mut Ext, ExtPiece, ExtPlace) -> ClassifiedRange,
     ) {
         if self.lost {
             out.push(unknown(offset, len, Reason::NotLearned));
@@ -428,12 +442,12 @@ impl Ext {
             let block = at >> shift;
             let place = self.place(block);
             let blocks = match &place {
-                Place::Fixed(area) => area.start + area.len - block,
-                Place::Owned(run) if !self.looks_inside(run) => run.end() - block,
+                ExtPlace::Fixed(area) => area.start + area.len - block,
+                ExtPlace::Owned(run) if !self.looks_inside(run) => run.end() - block,
                 _ => 1,
             };
             let to = (block + blocks).checked_shl(shift).map_or(end, |to| to.min(end));
-            each(self, Piece { block, offset: at, len: to - at }, place)
+            each(self, ExtPiece { block, offset: at, len: to - at }, place)
         });
     }
 
@@ -442,7 +456,7 @@ impl Ext {
         run.ino == u64::from(self.geometry.journal_inode) || !matches!(run.role, Role::Data { .. })
     }
 
-    fn fixed(&self, piece: Piece, area: &Area) -> Part {
+    fn fixed(&self, piece: ExtPiece, area: &Area) -> ClassifiedRange {
         let what = match area.what {
             Fixed::InodeTable { group } => {
                 let size = self.geometry.inode_size as u64;
@@ -450,7 +464,7 @@ impl Ext {
                 let skip = (piece.offset - table) / size;
                 let first = u64::from(group) * u64::from(self.geometry.inodes_per_group) + skip + 1;
                 let count = (piece.offset - table + piece.len).div_ceil(size) - skip;
-                What::Inodes { first, count, changed: Vec::new() }
+                BlockMeaning::Inodes { first, count, changed: Vec::new() }
             }
             ref other => other.what(),
         };
@@ -467,7 +481,13 @@ impl Decoder for Ext {
         self.geometry.block_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         if offset < SUPERBLOCK_AT + Superblock::SIZE as u64 {
             self.superblock_passes(offset, data);
         }
@@ -478,59 +498,59 @@ impl Decoder for Ext {
             let bytes = &data[from..from + piece.len as usize];
             let whole = piece.offset == piece.block << shift && bytes.len().is_multiple_of(size);
             match place {
-                Place::Fixed(area) => {
+                ExtPlace::Fixed(area) => {
                     if whole {
                         for (i, block) in bytes.chunks_exact(size).enumerate() {
                             let at = piece.offset + (i * size) as u64;
                             let number = piece.block + i as u64;
-                            ext.fixed_written(number, &area, (at, block), books);
+                            ext.fixed_written(number, &area, (at, block), state);
                         }
                     }
                     ext.fixed(piece, &area)
                 }
-                Place::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
+                ExtPlace::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
                     match run.role {
                         Role::Data { lbn } if whole => {
                             let at = lbn + (piece.block - run.start);
-                            ext.journal_block(at, piece.offset, bytes, books)
+                            ext.journal_block(at, piece.offset, bytes, state)
                         }
                         _ => piece.owned(&run, shift),
                     }
                 }
-                Place::Owned(run) => {
+                ExtPlace::Owned(run) => {
                     if whole {
-                        ext.learn_owned(piece.block, &run, bytes, books);
+                        ext.learn_owned(piece.block, &run, bytes, state);
                         ext.doubt(piece.block, &run, bytes);
                     }
                     piece.owned(&run, shift)
                 }
-                Place::Free => {
+                ExtPlace::Free => {
                     if whole {
-                        ext.files.stray_written(piece.block, bytes);
+                        ext.files.orphan_written(piece.block, bytes);
                     }
                     let class = ext.looks(piece.block, bytes);
                     if whole && class == Class::Directory {
                         ext.dirs.keep(piece.block, bytes);
                     }
-                    piece.part(class, What::Unclaimed)
+                    piece.part(class, BlockMeaning::Unclaimed)
                 }
             }
         });
-        self.dirs.claimed(&self.files.runs, books);
+        self.dirs.claimed(&self.files.runs, state);
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         let shift = self.geometry.block_shift;
         self.pieces(offset, len, out, |ext, piece, place| match place {
-            Place::Fixed(area) => ext.fixed(piece, &area),
-            Place::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
+            ExtPlace::Fixed(area) => ext.fixed(piece, &area),
+            ExtPlace::Owned(run) if run.ino == u64::from(ext.geometry.journal_inode) => {
                 let from = (piece.offset - offset) as usize;
                 let bytes = data.and_then(|d| d.get(from..from + piece.len as usize));
                 let (class, transaction) = ext.log.name(bytes.unwrap_or_default());
-                piece.part(class, What::Journal { transaction, home: None })
+                piece.part(class, BlockMeaning::Journal { transaction, home: None })
             }
-            Place::Owned(run) => piece.owned(&run, shift),
-            Place::Free => piece.part(Class::FileData, What::Unclaimed),
+            ExtPlace::Owned(run) => piece.owned(&run, shift),
+            ExtPlace::Free => piece.part(Class::FileData, BlockMeaning::Unclaimed),
         });
     }
 

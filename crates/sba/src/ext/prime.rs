@@ -4,7 +4,7 @@ use ordo_format::ext4::superblock::{SUPERBLOCK_AT, feature};
 use ordo_format::ext4::{Geometry, Superblock};
 
 use super::{Ext, dirs, files};
-use crate::decoder::{Books, Decoder, Image};
+use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 use crate::runs::Role;
 
@@ -16,7 +16,7 @@ const STEP: u64 = 1 << 20;
 const ROUNDS: usize = 8;
 
 /// The decoder of an image, where it holds ext2, ext3 or ext4.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
     let (_, geometry) = Superblock::read(&bytes).ok()?;
@@ -24,11 +24,11 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
         return Some(super::outside::over(image, geometry));
     }
     let mut ext = Ext::new(geometry);
-    ext.prime(image, books);
+    ext.prime(image, state);
     Some(Box::new(ext))
 }
 
-fn block(image: &dyn Image, g: &Geometry, block: u64) -> Option<Vec<u8>> {
+fn block(image: &dyn DiskImage, g: &Geometry, block: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; g.block_size()];
     image.read_at(block.checked_shl(g.block_shift)?, &mut bytes).ok()?;
     Some(bytes)
@@ -36,25 +36,25 @@ fn block(image: &dyn Image, g: &Geometry, block: u64) -> Option<Vec<u8>> {
 
 impl Ext {
     /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
-    fn prime(&mut self, image: &dyn Image, books: &mut Books) {
+    fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let g = self.geometry.clone();
         for index in 0..g.desc_blocks() {
             let Some(bytes) = block(image, &g, g.desc_block(index)) else { break };
             self.layout.descriptors_written(&g, index, &bytes);
         }
         for group in 0..g.groups {
-            self.prime_group(image, group, books);
-            books.claims.clear();
+            self.prime_group(image, group, state);
+            state.claims.clear();
         }
         for _ in 0..ROUNDS {
             for at in self.files.unseen() {
                 if let Some(bytes) = block(image, &g, at) {
-                    self.files.node_written(at, &bytes, books);
+                    self.files.node_written(at, &bytes, state);
                 }
             }
-            books.claims.clear();
+            state.claims.clear();
         }
-        self.prime_names(image, books);
+        self.prime_names(image, state);
         let journal =
             self.files.runs.iter().find(|run| {
                 run.ino == u64::from(g.journal_inode) && run.role == Role::Data { lbn: 0 }
@@ -64,19 +64,19 @@ impl Ext {
         }
     }
 
-    fn prime_names(&mut self, image: &dyn Image, books: &mut Books) {
-        books.names.set_root(ROOT_INODE);
+    fn prime_names(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
+        state.names.set_root(ROOT_INODE);
         let g = &self.geometry;
         let dirs = self.files.runs.iter().filter(|run| run.class == Class::Directory);
         for run in dirs.filter(|run| matches!(run.role, Role::Data { .. })) {
             for at in run.start..run.end() {
                 let Some(bytes) = block(image, g, at) else { return };
-                dirs::learn(run.ino, at, &bytes, &mut books.names);
+                dirs::learn(run.ino, at, &bytes, &mut state.names);
             }
         }
     }
 
-    fn prime_group(&mut self, image: &dyn Image, group: u32, books: &mut Books) {
+    fn prime_group(&mut self, image: &dyn DiskImage, group: u32, state: &mut DecoderState) {
         let g = &self.geometry;
         let Some(places) = self.layout.group(group) else { return };
         let (size, first) = (g.inode_size, u64::from(group) * u64::from(g.inodes_per_group) + 1);
@@ -90,7 +90,7 @@ impl Ext {
             }
             for (i, raw) in bytes.chunks_exact(size).enumerate() {
                 let ino = first + done / size as u64 + i as u64;
-                files::inode_written(&mut self.files, ino as u32, raw, books);
+                files::inode_written(&mut self.files, ino as u32, raw, state);
             }
             done += bytes.len() as u64;
         }

@@ -19,12 +19,12 @@ use ordo_format::f2fs::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::decoder::{Books, Claim, Contents, Decoder, cover};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, cover};
 use crate::graph::Graph;
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
-use nodes::{Known, NoNodes, Waiting};
+use nodes::{F2fsKnown, NoNodes, Waiting};
 use packs::Pack;
 pub(crate) use prime::probe;
 
@@ -39,7 +39,7 @@ struct F2fs {
     graph: Graph<NoNodes>,
     /// By node, the inode that owns it.
     nodes: FxHashMap<u32, u32>,
-    files: FxHashMap<u32, Known>,
+    files: FxHashMap<u32, F2fsKnown>,
     /// By inode that was not seen yet, its nodes: they cannot be read without it.
     waiting: FxHashMap<u32, Vec<Waiting>>,
     waits: usize,
@@ -72,9 +72,9 @@ impl F2fs {
     }
 
     /// Learns from a written block.
-    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
+    fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) {
         match self.g.area(block) {
-            Area::Pack(pack, index) => self.pack_written(pack, index, bytes, books),
+            Area::Pack(pack, index) => self.pack_written(pack, index, bytes, state),
             Area::Sit(n, _) => self.usage(n, bytes),
             Area::Nat(n, _) => {
                 let first = n as u32 * maps::NAT_ENTRIES as u32;
@@ -87,9 +87,9 @@ impl F2fs {
             Area::Ssa(segment) if !maps::is_of_nodes(bytes) => {
                 let first = self.g.main + segment * ordo_format::f2fs::SEGMENT;
                 let entries = (first..).zip(maps::summary_entries(bytes));
-                self.summaries(entries, books);
+                self.summaries(entries, state);
             }
-            Area::Main(segment) => self.main_written(segment, block, bytes, books),
+            Area::Main(segment) => self.main_written(segment, block, bytes, state),
             _ => {}
         }
     }
@@ -105,11 +105,15 @@ impl F2fs {
     }
 
     /// Settles, from segment summaries, guesses about blocks that were freed before a node pointed to them.
-    fn summaries(&self, entries: impl Iterator<Item = (u64, maps::Summary)>, books: &mut Books) {
+    fn summaries(
+        &self,
+        entries: impl Iterator<Item = (u64, maps::Summary)>,
+        state: &mut DecoderState,
+    ) {
         for (block, entry) in entries.filter(|(_, entry)| entry.nid != 0) {
             let file = self.nodes.get(&entry.nid).and_then(|ino| self.files.get(ino));
             if let (Some(file), None) = (file, self.graph.runs.at(block)) {
-                books.claims.push(Claim {
+                state.claims.push(Claim {
                     block,
                     blocks: 1,
                     class: file.class,
@@ -120,16 +124,16 @@ impl F2fs {
         }
     }
 
-    fn main_written(&mut self, segment: u64, block: u64, bytes: &[u8], books: &mut Books) {
+    fn main_written(&mut self, segment: u64, block: u64, bytes: &[u8], state: &mut DecoderState) {
         if !self.early.is_empty() {
             self.early.remove(&block);
         }
         let is_node = node::Footer::read(&self.g, bytes);
         match (self.types[segment as usize], is_node) {
-            (Some(NODES..), Some(footer)) => self.node_written(block, &footer, bytes, books),
+            (Some(NODES..), Some(footer)) => self.node_written(block, &footer, bytes, state),
             (Some(NODES..), None) => {}
             (kind, footer) => match self.graph.runs.at(block) {
-                Some(run) if run.class == Class::Directory => names_in(run.ino, bytes, books),
+                Some(run) if run.class == Class::Directory => names_in(run.ino, bytes, state),
                 Some(_) => {}
                 None if (kind.is_none() && footer.is_some()) || holds_names(bytes) => {
                     self.keep(block, bytes);
@@ -147,11 +151,11 @@ impl F2fs {
     }
 
     /// Learns the names in kept blocks that have an owner now.
-    fn claimed(&mut self, books: &mut Books) {
+    fn claimed(&mut self, state: &mut DecoderState) {
         if self.early.is_empty() {
             return;
         }
-        for claim in &books.claims {
+        for claim in &state.claims {
             let blocks: Vec<u64> = match claim.class {
                 Class::Directory => {
                     let all = self.early.range(claim.block..claim.block + claim.blocks);
@@ -166,7 +170,7 @@ impl F2fs {
                     continue;
                 };
                 for (ino, name) in node::names(&bytes).0 {
-                    books.names.seen(run.ino, name, ino.into());
+                    state.names.seen(run.ino, name, ino.into());
                 }
             }
         }
@@ -174,12 +178,15 @@ impl F2fs {
 
     /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
     /// was seen.
-    fn named(&self, block: u64) -> (Class, What, u64) {
-        let copy = |names: [&'static str; 2], place: usize, n| What::Piece(names[place & 1], n);
+    fn named(&self, block: u64) -> (Class, BlockMeaning, u64) {
+        let copy =
+            |names: [&'static str; 2], place: usize, n| BlockMeaning::Piece(names[place & 1], n);
         let (class, what) = match self.g.area(block) {
-            Area::Superblock => (Class::Superblock, What::Superblock),
-            Area::SuperblockCopy => (Class::SuperblockCopy, What::Only("copy of the superblock")),
-            Area::Before => (Class::BootArea, What::BootArea),
+            Area::Superblock => (Class::Superblock, BlockMeaning::Superblock),
+            Area::SuperblockCopy => {
+                (Class::SuperblockCopy, BlockMeaning::Only("copy of the superblock"))
+            }
+            Area::Before => (Class::BootArea, BlockMeaning::BootArea),
             Area::Pack(pack, index) => self.packs[pack].named(&self.g, index),
             Area::Sit(n, place) => {
                 const NAMES: [&str; 2] =
@@ -192,64 +199,66 @@ impl F2fs {
                 (Class::AddressMap, copy(NAMES, place, n))
             }
             Area::Ssa(segment) => {
-                (Class::SegmentSummary, What::Piece("summary of segment", segment))
+                (Class::SegmentSummary, BlockMeaning::Piece("summary of segment", segment))
             }
             Area::Main(_) => match self.graph.runs.at(block) {
                 Some(run) => return owned(run, block),
-                None => (Class::FileData, What::Unclaimed),
+                None => (Class::FileData, BlockMeaning::Unclaimed),
             },
-            Area::Outside => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+            Area::Outside => (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood)),
         };
         (class, what, 1)
     }
 
     /// The kind that an unclaimed block of the main area looks like.
-    fn looks(&self, segment: u64, bytes: &[u8]) -> (Class, What) {
+    fn looks(&self, segment: u64, bytes: &[u8]) -> (Class, BlockMeaning) {
         let footer = node::Footer::read(&self.g, bytes);
         match (self.types[segment as usize], footer) {
-            (Some(NODES..), None) => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+            (Some(NODES..), None) => (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood)),
             (None | Some(NODES..), Some(footer)) => {
-                (nodes::class_of(footer.role()), What::Unclaimed)
+                (nodes::class_of(footer.role()), BlockMeaning::Unclaimed)
             }
-            _ if holds_names(bytes) => (Class::Directory, What::Unclaimed),
-            _ => (Class::FileData, What::Unclaimed),
+            _ if holds_names(bytes) => (Class::Directory, BlockMeaning::Unclaimed),
+            _ => (Class::FileData, BlockMeaning::Unclaimed),
         }
     }
 
     /// The part from `at` on.
-    fn part(&self, at: u64, end: u64) -> Part {
+    fn part(&self, at: u64, end: u64) -> ClassifiedRange {
         let block = at >> BLOCK_SHIFT;
         let (class, what, alike) = self.named(block);
         let to = ((block + alike) << BLOCK_SHIFT).min(end);
         let what = match what {
-            What::Blocks { ino, first, .. } => {
-                What::Blocks { ino, first, count: ((to - 1) >> BLOCK_SHIFT) - block + 1 }
+            BlockMeaning::Blocks { ino, first, .. } => {
+                BlockMeaning::Blocks { ino, first, count: ((to - 1) >> BLOCK_SHIFT) - block + 1 }
             }
             other => other,
         };
-        Part { class, offset: at, len: to - at, what }
+        ClassifiedRange { class, offset: at, len: to - at, what }
     }
 }
 
 /// The meaning of a block with an owner.
-fn owned(run: &Run, block: u64) -> (Class, What, u64) {
+fn owned(run: &Run, block: u64) -> (Class, BlockMeaning, u64) {
     let ino = run.ino;
     match run.role {
         Role::Data { lbn } => {
-            let what = What::Blocks { ino, first: lbn + (block - run.start), count: 1 };
+            let what = BlockMeaning::Blocks { ino, first: lbn + (block - run.start), count: 1 };
             (run.class, what, run.end() - block)
         }
         Role::Map { level: 0, .. } => {
-            (run.class, What::Inodes { first: ino, count: 1, changed: Vec::new() }, 1)
+            (run.class, BlockMeaning::Inodes { first: ino, count: 1, changed: Vec::new() }, 1)
         }
-        Role::Map { level, .. } => (run.class, What::Indirect { ino, level, changed: None }, 1),
-        Role::Attributes => (run.class, What::Attributes { ino }, 1),
+        Role::Map { level, .. } => {
+            (run.class, BlockMeaning::Indirect { ino, level, changed: None }, 1)
+        }
+        Role::Attributes => (run.class, BlockMeaning::Attributes { ino }, 1),
     }
 }
 
-fn names_in(dir: u64, bytes: &[u8], books: &mut Books) {
+fn names_in(dir: u64, bytes: &[u8], state: &mut DecoderState) {
     for (ino, name) in node::names(bytes).0 {
-        books.names.seen(dir, name, ino.into());
+        state.names.seen(dir, name, ino.into());
     }
 }
 
@@ -268,7 +277,13 @@ impl Decoder for F2fs {
         BLOCK_SHIFT
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         if let Some(at) = SUPERBLOCK_AT.checked_sub(offset)
             && let Some(bytes) = data.get(at as usize..).and_then(|b| b.get(..Superblock::SIZE))
         {
@@ -279,17 +294,17 @@ impl Decoder for F2fs {
         let (first, whole) = ((offset + skip) >> BLOCK_SHIFT, &data[skip as usize..]);
         let blocks = || (first..).zip(whole.chunks_exact(BLOCK));
         if first >= self.g.checkpoints {
-            books.journal.in_place(self.version.wrapping_add(1), data.len() as u64);
+            state.journal.in_place(self.version.wrapping_add(1), data.len() as u64);
         }
         // The first block of a pack says what the others are, so it is read before them.
         for head in [true, false] {
             for (block, bytes) in blocks() {
                 if matches!(self.g.area(block), Area::Pack(_, 0)) == head {
-                    self.learn(block, bytes, books);
+                    self.learn(block, bytes, state);
                 }
             }
         }
-        self.claimed(books);
+        self.claimed(state);
         cover(out, offset, data.len() as u64, self.g.blocks << BLOCK_SHIFT, |at, end| {
             let mut part = self.part(at, end);
             let block = at >> BLOCK_SHIFT;
@@ -297,12 +312,12 @@ impl Decoder for F2fs {
                 .checked_sub(first)
                 .and_then(|n| whole.get(n as usize * BLOCK..)?.get(..BLOCK));
             match (self.g.area(block), bytes) {
-                (Area::Main(segment), Some(bytes)) if part.what == What::Unclaimed => {
+                (Area::Main(segment), Some(bytes)) if part.what == BlockMeaning::Unclaimed => {
                     (part.class, part.what) = self.looks(segment, bytes);
                 }
                 (Area::Pack(pack, 0), _) if self.packs[pack].is_damaged() => {
                     (part.class, part.what) =
-                        (Class::Unknown, What::Unknown(Reason::NotUnderstood));
+                        (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood));
                 }
                 _ => {}
             }
@@ -310,7 +325,13 @@ impl Decoder for F2fs {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         cover(out, offset, len, self.g.blocks << BLOCK_SHIFT, |at, end| self.part(at, end));
     }
 

@@ -7,7 +7,7 @@ use ordo_format::f2fs::{BLOCK, Geometry};
 use rustc_hash::FxHasher;
 
 use super::{F2fs, NODES};
-use crate::decoder::Books;
+use crate::decoder::DecoderState;
 use crate::graph::{Entries, Entry, Reader};
 use crate::kind::Class;
 use crate::runs::Role;
@@ -36,7 +36,7 @@ pub(super) type Waiting = (u64, Box<[u8]>);
 
 /// The facts about an inode as it was last seen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct F2fsKnown {
     file: File,
     pub(super) class: Class,
     hash: u64,
@@ -76,10 +76,10 @@ impl F2fs {
         block: u64,
         footer: &Footer,
         bytes: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
-        self.node_seen(block, footer, bytes, books);
-        self.follow(block, footer.next_blkaddr.into(), books);
+        self.node_seen(block, footer, bytes, state);
+        self.follow(block, footer.next_blkaddr.into(), state);
     }
 
     /// Takes in a node at an address; its previous address is given up.
@@ -88,12 +88,12 @@ impl F2fs {
         block: u64,
         footer: &Footer,
         bytes: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         let (nid, ino, of) = (footer.nid, footer.ino, footer.role());
         let next = self.version.wrapping_add(1);
         let damaged = of == Of::Inode && node::is_damaged(&self.g, footer, bytes);
-        if let Some(transaction) = books.journal.write(next, 0) {
+        if let Some(transaction) = state.journal.write(next, 0) {
             // A node with the fsync mark was made durable by itself, before the checkpoint, so it counts as a log
             // record.
             transaction.records += u64::from(footer.is_fsynced());
@@ -118,9 +118,9 @@ impl F2fs {
         match of {
             Of::Inode => {
                 if let Some(file) = File::read(&self.g, bytes).filter(|_| !damaged) {
-                    let class = self.inode(ino, file, bytes, books);
+                    let class = self.inode(ino, file, bytes, state);
                     if let (true, Some((dir, name))) = (footer.is_named(), file.own_name(bytes)) {
-                        books.names.seen(dir.into(), name, owner);
+                        state.names.seen(dir.into(), name, owner);
                     }
                     lead(&self.g, ino, class, 0, file.data(bytes), &mut entries);
                 }
@@ -134,14 +134,14 @@ impl F2fs {
             },
             Of::Indirect(_) | Of::Attributes => {}
         }
-        self.graph.set_root(nid.into(), entries.into_vec(), books);
+        self.graph.set_root(nid.into(), entries.into_vec(), state);
         if of == Of::Inode && self.files.contains_key(&ino) {
-            self.waited(ino, books);
+            self.waited(ino, state);
         }
     }
 
     /// Takes in an inode, and claims its data. Returns the kind of the file's contents.
-    fn inode(&mut self, ino: u32, file: File, bytes: &[u8], books: &mut Books) -> Class {
+    fn inode(&mut self, ino: u32, file: File, bytes: &[u8], state: &mut DecoderState) -> Class {
         let class = match file.mode & 0o170_000 {
             _ if self.g.quotas.contains(&ino) => Class::Quota,
             0o040_000 => Class::Directory,
@@ -152,14 +152,14 @@ impl F2fs {
         hash.write(&bytes[..BLOCK - Footer::SIZE]);
         let hash = hash.finish();
         if self.files.get(&ino).is_none_or(|known| known.hash != hash) {
-            books.inodes.push(ino.into());
+            state.inodes.push(ino.into());
         }
         if self.files.len() < INODES_MAX || self.files.contains_key(&ino) {
-            self.files.insert(ino, Known { file, class, hash });
+            self.files.insert(ino, F2fsKnown { file, class, hash });
         }
         if class == Class::Directory {
             for (of, name) in file.names(bytes) {
-                books.names.seen(ino.into(), name, of.into());
+                state.names.seen(ino.into(), name, of.into());
             }
         }
         class
@@ -181,7 +181,7 @@ impl F2fs {
     }
 
     /// Takes in nodes that were written before their inode, where they are still at the same address.
-    fn waited(&mut self, ino: u32, books: &mut Books) {
+    fn waited(&mut self, ino: u32, state: &mut DecoderState) {
         for (block, bytes) in self.take_waiting(ino) {
             let there = self.graph.runs.at(block).is_some_and(|run| run.ino == u64::from(ino));
             if let (true, Some(footer)) = (there, Footer::read(&self.g, &bytes)) {
@@ -192,23 +192,23 @@ impl F2fs {
                 let own = self.graph.root(footer.nid.into());
                 own.iter().filter(|e| e.height > 0).for_each(|own| entries.add(*own));
                 lead(&self.g, ino, class, first, node::direct(&bytes), &mut entries);
-                self.graph.set_root(footer.nid.into(), entries.into_vec(), books);
+                self.graph.set_root(footer.nid.into(), entries.into_vec(), state);
             }
         }
     }
 
     /// Follows a node's link to the address of the next node. A segment that had no block in use is a node segment
     /// from now on.
-    fn follow(&mut self, block: u64, next: u64, books: &mut Books) {
+    fn follow(&mut self, block: u64, next: u64, state: &mut DecoderState) {
         let (Some(from), Some(to)) = (self.g.segment(block), self.g.segment(next)) else { return };
         if self.types[to as usize].is_none() {
             self.types[to as usize] = self.types[from as usize];
-            self.typed(to, books);
+            self.typed(to, state);
         }
     }
 
     /// Sets the type of a segment. Nodes in it that were written before are taken in.
-    pub(super) fn typed(&mut self, segment: u64, books: &mut Books) {
+    pub(super) fn typed(&mut self, segment: u64, state: &mut DecoderState) {
         let first = self.g.main + segment * ordo_format::f2fs::SEGMENT;
         if self.types[segment as usize].is_none_or(|kind| kind < NODES) {
             return;
@@ -218,15 +218,15 @@ impl F2fs {
         for block in all {
             let Some(bytes) = self.early.remove(&block) else { continue };
             if let Some(footer) = Footer::read(&self.g, &bytes) {
-                self.node_written(block, &footer, &bytes, books);
+                self.node_written(block, &footer, &bytes, state);
             }
         }
     }
 
     /// Takes in that a node has no address any more.
-    pub(super) fn node_freed(&mut self, nid: u32, books: &mut Books) {
+    pub(super) fn node_freed(&mut self, nid: u32, state: &mut DecoderState) {
         self.nodes.remove(&nid);
         self.files.remove(&nid);
-        self.graph.set_root(nid.into(), Vec::new(), books);
+        self.graph.set_root(nid.into(), Vec::new(), state);
     }
 }

@@ -8,8 +8,8 @@ use ordo_format::f2fs::{BLOCK, Checkpoint, Geometry, Superblock, maps};
 use rustc_hash::FxHashMap;
 
 use super::F2fs;
-use crate::decoder::{Books, Claim};
-use crate::kind::{Class, What};
+use crate::decoder::{Claim, DecoderState};
+use crate::kind::{BlockMeaning, Class};
 
 /// A pack as it was seen.
 #[derive(Debug, Default)]
@@ -38,9 +38,9 @@ impl Pack {
     }
 
     /// The meaning of a block of the pack.
-    pub(super) fn named(&self, g: &Geometry, index: u64) -> (Class, What) {
+    pub(super) fn named(&self, g: &Geometry, index: u64) -> (Class, BlockMeaning) {
         if self.blocks.contains_key(&index) && self.is_early() {
-            return (Class::Checkpoint, What::Unclaimed);
+            return (Class::Checkpoint, BlockMeaning::Unclaimed);
         }
         let version = self.head.as_ref().map_or(0, |head| head.checkpoint_ver);
         let (class, name) = match self.part(g, index) {
@@ -51,15 +51,15 @@ impl Pack {
             PackPart::DataSummary => (Class::SegmentSummary, "data summaries of checkpoint"),
             PackPart::NodeSummary => (Class::SegmentSummary, "node summaries of checkpoint"),
             PackPart::NatBits => {
-                let what = What::Only("which blocks of the NAT are full or empty");
+                let what = BlockMeaning::Only("which blocks of the NAT are full or empty");
                 return (Class::AddressMap, what);
             }
             PackPart::Unused => {
-                let what = What::Only("unused block of a checkpoint pack");
+                let what = BlockMeaning::Only("unused block of a checkpoint pack");
                 return (Class::Checkpoint, what);
             }
         };
-        (class, What::Piece(name, version))
+        (class, BlockMeaning::Piece(name, version))
     }
 
     /// Whether the present writes come before the first block of their checkpoint.
@@ -69,10 +69,16 @@ impl Pack {
 }
 
 impl F2fs {
-    pub(super) fn pack_written(&mut self, n: usize, index: u64, bytes: &[u8], books: &mut Books) {
+    pub(super) fn pack_written(
+        &mut self,
+        n: usize,
+        index: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) {
         let pack = &mut self.packs[n];
         if index == 0 {
-            self.pack_begun(n, bytes, books);
+            self.pack_begun(n, bytes, state);
             return;
         }
         if index >= ordo_format::f2fs::SEGMENT - self.g.nat_bits_blocks() {
@@ -83,20 +89,20 @@ impl F2fs {
             return;
         }
         match pack.part(&self.g, index) {
-            PackPart::Last => self.pack_ended(n, bytes, books),
+            PackPart::Last => self.pack_ended(n, bytes, state),
             PackPart::DataSummary => drop(pack.blocks.insert(index, bytes.into())),
-            PackPart::Orphans if !orphans_are_sound(bytes) => self.bad_checksum(books),
+            PackPart::Orphans if !orphans_are_sound(bytes) => self.bad_checksum(state),
             _ => {}
         }
     }
 
-    fn bad_checksum(&self, books: &mut Books) {
-        if let Some(transaction) = books.journal.write(self.version.wrapping_add(1), 0) {
+    fn bad_checksum(&self, state: &mut DecoderState) {
+        if let Some(transaction) = state.journal.write(self.version.wrapping_add(1), 0) {
             transaction.bad_checksums += 1;
         }
     }
 
-    fn pack_begun(&mut self, n: usize, bytes: &[u8], books: &mut Books) {
+    fn pack_begun(&mut self, n: usize, bytes: &[u8], state: &mut DecoderState) {
         let pack = &mut self.packs[n];
         if !pack.is_early() {
             // A crash cut the previous checkpoint off.
@@ -112,21 +118,21 @@ impl F2fs {
         for (index, bytes) in early {
             let block = self.g.checkpoints + n as u64 * ordo_format::f2fs::SEGMENT + index;
             let (class, _) = self.packs[n].named(&self.g, index);
-            books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
-            self.pack_written(n, index, &bytes, books);
+            state.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
+            self.pack_written(n, index, &bytes, state);
         }
     }
 
     /// Takes in the last block of a pack, which with the first one makes the checkpoint valid.
-    fn pack_ended(&mut self, n: usize, bytes: &[u8], books: &mut Books) {
+    fn pack_ended(&mut self, n: usize, bytes: &[u8], state: &mut DecoderState) {
         let Some(head) = self.packs[n].head.clone() else { return };
         let last = Checkpoint::read(&self.g, bytes);
         if last.is_none_or(|last| last.checkpoint_ver != head.checkpoint_ver) {
-            self.bad_checksum(books);
+            self.bad_checksum(state);
             return;
         }
         self.version = head.checkpoint_ver;
-        books.journal.commit(head.checkpoint_ver, 0);
+        state.journal.commit(head.checkpoint_ver, 0);
         let pack = &mut self.packs[n];
         pack.done = true;
         let blocks = std::mem::take(&mut pack.blocks);
@@ -138,13 +144,18 @@ impl F2fs {
                 None => all.resize(all.len() + BLOCK, 0),
             }
         }
-        self.checkpointed(&head, &all, books);
+        self.checkpointed(&head, &all, state);
     }
 
     /// Learns from a checkpoint: the current segments, and the owners in its data summaries.
-    pub(super) fn checkpointed(&mut self, head: &Checkpoint, data: &[u8], books: &mut Books) {
+    pub(super) fn checkpointed(
+        &mut self,
+        head: &Checkpoint,
+        data: &[u8],
+        state: &mut DecoderState,
+    ) {
         let said = head.summaries(&self.g, data);
-        self.summaries(said.entries.into_iter(), books);
+        self.summaries(said.entries.into_iter(), state);
         for (segment, entry) in said.sit {
             if let Some(kind) = self.types.get_mut(segment as usize) {
                 *kind = entry.kind();
@@ -159,7 +170,7 @@ impl F2fs {
             self.early.keys().filter_map(|block| self.g.segment(*block)).collect();
         early.dedup();
         for segment in early {
-            self.typed(segment, books);
+            self.typed(segment, state);
         }
         let journal: FxHashMap<u32, maps::NatEntry> = said.nat.into_iter().collect();
         let mut freed: Vec<u32> = self.freed.drain().collect();
@@ -167,7 +178,7 @@ impl F2fs {
         freed.extend(journal.iter().filter(|(_, e)| e.block_addr == 0).map(|(nid, _)| *nid));
         freed.sort_unstable();
         for nid in freed {
-            self.node_freed(nid, books);
+            self.node_freed(nid, state);
         }
     }
 

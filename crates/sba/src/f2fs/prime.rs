@@ -10,11 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packs::Pack;
 use super::{F2fs, names_in};
-use crate::decoder::{Books, Decoder, Image};
+use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 
 /// The decoder of an image, where it holds F2FS.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let superblock = |at| {
         let mut bytes = [0; Superblock::SIZE];
         image.read_at(at, &mut bytes).ok()?;
@@ -27,19 +27,19 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
         return None;
     }
     let mut f2fs = F2fs::new(g);
-    f2fs.prime(image, books);
+    f2fs.prime(image, state);
     Some(Box::new(f2fs))
 }
 
 /// `count` blocks from the device.
-fn blocks(image: &dyn Image, first: u64, count: u64) -> Option<Vec<u8>> {
+fn blocks(image: &dyn DiskImage, first: u64, count: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(count << BLOCK_SHIFT).ok()?];
     image.read_at(first << BLOCK_SHIFT, &mut bytes).ok()?;
     Some(bytes)
 }
 
 /// The first block and the rest of a pack, where it is valid.
-fn pack(image: &dyn Image, g: &Geometry, n: u64) -> Option<(Checkpoint, Vec<u8>)> {
+fn pack(image: &dyn DiskImage, g: &Geometry, n: u64) -> Option<(Checkpoint, Vec<u8>)> {
     let first = g.checkpoints + n * SEGMENT;
     let head = Checkpoint::read(g, &blocks(image, first, 1)?)?;
     let all = blocks(image, first, head.cp_pack_total_block_count.into())?;
@@ -49,8 +49,8 @@ fn pack(image: &dyn Image, g: &Geometry, n: u64) -> Option<(Checkpoint, Vec<u8>)
 
 impl F2fs {
     /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
-    fn prime(&mut self, image: &dyn Image, books: &mut Books) {
-        books.names.set_root(self.g.root.into());
+    fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
+        state.names.set_root(self.g.root.into());
         let found = [0, 1].map(|n| pack(image, &self.g, n));
         let newest = found.iter().flatten().reduce(|a, b| {
             let newer = b.0.checkpoint_ver.wrapping_sub(a.0.checkpoint_ver) as i64 > 0;
@@ -62,20 +62,20 @@ impl F2fs {
         }
         if let Some((head, pack)) = newest {
             self.version = head.checkpoint_ver;
-            self.prime_nodes(image, &head, &pack, books);
-            self.prime_fsynced(image, &head, &pack, books);
-            self.prime_names(image, books);
+            self.prime_nodes(image, &head, &pack, state);
+            self.prime_fsynced(image, &head, &pack, state);
+            self.prime_names(image, state);
         }
-        books.claims.clear();
-        books.inodes.clear();
+        state.claims.clear();
+        state.inodes.clear();
     }
 
     fn prime_nodes(
         &mut self,
-        image: &dyn Image,
+        image: &dyn DiskImage,
         head: &Checkpoint,
         pack: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         let g = self.g;
         for n in 0..g.sit_blocks() {
@@ -85,7 +85,7 @@ impl F2fs {
         }
         let (first, end) = head.data_summaries();
         let data = &pack[first as usize * BLOCK..end as usize * BLOCK];
-        self.checkpointed(head, data, books);
+        self.checkpointed(head, data, state);
 
         let mut places = BTreeMap::new();
         for n in 0..g.nat_blocks() {
@@ -104,8 +104,8 @@ impl F2fs {
                     && let Some(footer) = node::Footer::read(&g, &bytes)
                     && footer.nid == *nid
                 {
-                    self.node_seen(at, &footer, &bytes, books);
-                    books.claims.clear();
+                    self.node_seen(at, &footer, &bytes, state);
+                    state.claims.clear();
                 }
             }
         }
@@ -116,10 +116,10 @@ impl F2fs {
     /// forward where their file has the fsync mark.
     fn prime_fsynced(
         &mut self,
-        image: &dyn Image,
+        image: &dyn DiskImage,
         head: &Checkpoint,
         pack: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         let g = self.g;
         let (mut at, mut chain) = (head.next_node(&g), Vec::new());
@@ -139,17 +139,17 @@ impl F2fs {
             if marked.get(&footer.ino).is_some_and(|last| i <= *last)
                 && let Some(bytes) = blocks(image, at, 1)
             {
-                self.node_written(at, &footer, &bytes, books);
-                books.claims.clear();
+                self.node_written(at, &footer, &bytes, state);
+                state.claims.clear();
             }
         }
     }
 
-    fn prime_names(&self, image: &dyn Image, books: &mut Books) {
+    fn prime_names(&self, image: &dyn DiskImage, state: &mut DecoderState) {
         for run in self.graph.runs.iter().filter(|run| run.class == Class::Directory) {
             for at in run.start..run.end() {
                 let Some(bytes) = blocks(image, at, 1) else { return };
-                names_in(run.ino, &bytes, books);
+                names_in(run.ino, &bytes, state);
             }
         }
     }

@@ -12,7 +12,7 @@ const ROOM: u64 = (PAGE - 16) as u64;
 const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct JfsLog {
     /// By page number, the bytes of the page that are records.
     pages: BTreeMap<u64, Box<[u8]>>,
     /// The end of the records that have been read, in bytes of records from page 0 on.
@@ -21,7 +21,7 @@ pub(super) struct Log {
 
 /// A record with its data.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct JfsRecord {
     pub(super) head: LogRecord,
     pub(super) data: Vec<u8>,
 }
@@ -29,12 +29,12 @@ pub(super) struct Record {
 /// The meaning of a log page.
 pub(super) enum Page {
     /// New records.
-    Records(Vec<Record>),
+    Records(Vec<JfsRecord>),
     /// Not a page of the log.
     NotUnderstood,
 }
 
-impl Log {
+impl JfsLog {
     /// Starts anew: the next page does not continue the ones before.
     pub(super) fn reset(&mut self) {
         self.pages.clear();
@@ -80,7 +80,7 @@ impl Log {
         Some(out)
     }
 
-    fn records(&self, from: u64, to: u64) -> Vec<Record> {
+    fn records(&self, from: u64, to: u64) -> Vec<JfsRecord> {
         let mut all = Vec::new();
         let mut end = to;
         let mut raw = Vec::new();
@@ -98,7 +98,7 @@ impl Log {
                 break;
             };
             let Some(data) = self.bytes(first, start, Vec::new()) else { break };
-            all.push(Record { head, data });
+            all.push(JfsRecord { head, data });
             end = first;
         }
         all.reverse();
@@ -108,7 +108,7 @@ impl Log {
 
 /// Calls `each` with the changes in a record's data: the offset of each in its page, and its bytes. The data is a
 /// sequence of bytes followed by their offset and length, both in units of the record.
-pub(super) fn changes(record: &Record, mut each: impl FnMut(usize, &[u8])) {
+pub(super) fn changes(record: &JfsRecord, mut each: impl FnMut(usize, &[u8])) {
     let mut data = &record.data[..];
     let unit = u32::from(record.head.unit_log.min(12));
     while let Some((rest, place)) = data.split_last_chunk::<4>() {

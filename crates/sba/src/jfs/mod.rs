@@ -12,13 +12,13 @@ use ordo_format::Endian;
 use ordo_format::jfs::{self, Dinode, Geometry, PAGE, SUPERBLOCK_AT, Superblock};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, cover, unknown};
 use crate::graph::Graph;
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
-use log::{Log, Page, Record};
-use trees::Trees;
+use log::{JfsLog, JfsRecord, Page};
+use trees::JfsTrees;
 
 const SHIFT: u32 = 12;
 /// The offset of the aggregate's inode numbers, so that they lie above those of files.
@@ -36,43 +36,44 @@ const ROUNDS: usize = 24;
 
 pub(crate) struct Jfs {
     g: Geometry,
-    graph: Graph<Trees>,
-    log: Log,
+    graph: Graph<JfsTrees>,
+    log: JfsLog,
     /// Blocks of inodes, with the changes in the log applied.
     inodes: FxHashMap<u64, Box<[u8]>>,
 }
 
 /// The decoder of an image, where it holds JFS.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
     let g = Superblock::read(&bytes)?;
-    let (graph, log, inodes) = (Graph::new(Trees { g }), Log::default(), FxHashMap::default());
+    let (graph, log, inodes) =
+        (Graph::new(JfsTrees { g }), JfsLog::default(), FxHashMap::default());
     let mut jfs = Jfs { g, graph, log, inodes };
-    books.names.set_root(ROOT);
+    state.names.set_root(ROOT);
     let mut block = vec![0; PAGE];
     for at in jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK {
         if image.read_at(at << SHIFT, &mut block).is_ok() {
-            jfs.learn(at, &block, books);
+            jfs.learn(at, &block, state);
         }
     }
-    jfs.read_nodes(image, books);
+    jfs.read_nodes(image, state);
     let runs: Vec<Run> =
         jfs.graph.runs.iter().filter(|run| run.class == Class::InodeBlock).copied().collect();
     for at in runs.iter().flat_map(|run| run.start..run.end()) {
         if image.read_at(at << SHIFT, &mut block).is_ok() {
-            jfs.learn(at, &block, books);
+            jfs.learn(at, &block, state);
         }
-        books.claims.clear();
+        state.claims.clear();
     }
-    jfs.read_nodes(image, books);
+    jfs.read_nodes(image, state);
     Some(Box::new(jfs))
 }
 
 /// The use of a block.
-enum Place {
-    Fixed(Class, What),
-    Log(u64),
+enum JfsPlace {
+    Fixed(Class, BlockMeaning),
+    JfsLog(u64),
     Owned(Run),
     Free,
 }
@@ -104,7 +105,7 @@ fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
 
 /// Adds a record to its transaction. Returns the transaction's number and the page that the record changes, if any;
 /// `None` for a record without a transaction.
-fn noted(record: &Record, books: &mut Books) -> Option<(u64, Option<u64>)> {
+fn noted(record: &JfsRecord, state: &mut DecoderState) -> Option<(u64, Option<u64>)> {
     const COMMIT: u16 = 0x8000;
     const PAGE_CHANGED: u16 = 0x800;
     let head = &record.head;
@@ -114,16 +115,16 @@ fn noted(record: &Record, books: &mut Books) -> Option<(u64, Option<u64>)> {
     }
     let len = record.data.len() as u64 + jfs::LogRecord::SIZE as u64;
     if head.kind == COMMIT {
-        books.journal.commit(id, len);
+        state.journal.commit(id, len);
         return Some((id, None));
     }
-    let _ = books.journal.write(id, len);
+    let _ = state.journal.write(id, len);
     Some((id, (head.kind == PAGE_CHANGED).then(|| head.place.start())))
 }
 
 /// Takes in a written page of the log. Returns its new records, its kind and its meaning.
-fn log_page(log: &mut Log, page: u64, bytes: &[u8]) -> (Vec<Record>, Class, What) {
-    let fixed = |what| (Vec::new(), Class::JournalSuperblock, What::Only(what));
+fn log_page(log: &mut JfsLog, page: u64, bytes: &[u8]) -> (Vec<JfsRecord>, Class, BlockMeaning) {
+    let fixed = |what| (Vec::new(), Class::JournalSuperblock, BlockMeaning::Only(what));
     match page {
         0 => fixed("first page of the log, unused"),
         1 => {
@@ -136,29 +137,29 @@ fn log_page(log: &mut Log, page: u64, bytes: &[u8]) -> (Vec<Record>, Class, What
                 let last = records.iter().rev().find(|r| r.head.id != 0);
                 let transaction = last.map(|r| u64::from(r.head.id));
                 let what = match transaction {
-                    Some(_) => What::Journal { transaction, home: None },
-                    None => What::Only("log page: sync point, mount, or nothing new"),
+                    Some(_) => BlockMeaning::Journal { transaction, home: None },
+                    None => BlockMeaning::Only("log page: sync point, mount, or nothing new"),
                 };
                 (records, Class::JournalRecords, what)
             }
             Page::NotUnderstood => {
-                (Vec::new(), Class::Unknown, What::Unknown(Reason::NotUnderstood))
+                (Vec::new(), Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood))
             }
         },
     }
 }
 
 impl Jfs {
-    fn read_nodes(&mut self, image: &dyn Image, books: &mut Books) {
+    fn read_nodes(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let mut block = vec![0; PAGE];
         for _ in 0..ROUNDS {
             let unseen = self.graph.unseen();
             for at in &unseen {
                 if image.read_at(at << SHIFT, &mut block).is_ok() {
-                    self.learn(*at, &block, books);
+                    self.learn(*at, &block, state);
                 }
             }
-            books.claims.clear();
+            state.claims.clear();
             if unseen.is_empty() {
                 return;
             }
@@ -171,40 +172,40 @@ impl Jfs {
         ends.into_iter().fold(self.g.blocks, u64::max) << SHIFT
     }
 
-    fn place(&self, block: u64) -> Place {
-        let fixed = |class, what| Place::Fixed(class, what);
-        let inodes = |at: u64| What::Piece("aggregate inodes, block", at);
-        let map = |at: u64| What::Piece("map of the aggregate's inodes, block", at);
+    fn place(&self, block: u64) -> JfsPlace {
+        let fixed = |class, what| JfsPlace::Fixed(class, what);
+        let inodes = |at: u64| BlockMeaning::Piece("aggregate inodes, block", at);
+        let map = |at: u64| BlockMeaning::Piece("map of the aggregate's inodes, block", at);
         match block {
-            0..8 => fixed(Class::BootArea, What::BootArea),
-            8 => fixed(Class::Superblock, What::Superblock),
+            0..8 => fixed(Class::BootArea, BlockMeaning::BootArea),
+            8 => fixed(Class::Superblock, BlockMeaning::Superblock),
             9..11 => fixed(Class::InodeMap, map(block - 9)),
             11..15 => fixed(Class::InodeBlock, inodes(block - 11)),
-            15 => fixed(Class::SuperblockCopy, What::Only("second superblock")),
+            15 => fixed(Class::SuperblockCopy, BlockMeaning::Only("second superblock")),
             _ => {
                 let [second_inodes, second_map] = self.g.second;
                 if let Some(at) = within(block, self.g.log) {
-                    Place::Log(at)
+                    JfsPlace::JfsLog(at)
                 } else if within(block, self.g.fsck).is_some() {
-                    fixed(Class::Summary, What::Only("working space of fsck"))
+                    fixed(Class::Summary, BlockMeaning::Only("working space of fsck"))
                 } else if let Some(run) = self.graph.runs.at(block) {
-                    Place::Owned(*run)
+                    JfsPlace::Owned(*run)
                 } else if let Some(at) = within(block, second_inodes) {
                     fixed(Class::InodeBlock, inodes(at))
                 } else if let Some(at) = within(block, second_map) {
                     fixed(Class::InodeMap, map(at))
                 } else {
-                    Place::Free
+                    JfsPlace::Free
                 }
             }
         }
     }
 
     /// Learns from a whole block at its fixed location.
-    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) {
+    fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) {
         if (jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK).contains(&block) {
             let first = (block - jfs::AGGREGATE_INODES) * 8;
-            self.inodes_written(1, first, bytes, books);
+            self.inodes_written(1, first, bytes, state);
             return;
         }
         match self.graph.runs.at(block) {
@@ -216,29 +217,29 @@ impl Jfs {
                 let old = old.as_deref().unwrap_or_default();
                 for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
                     if old.get(i * Dinode::SIZE..(i + 1) * Dinode::SIZE) != Some(raw) {
-                        books.inodes.push(first + i as u64);
-                        self.inodes_written(FILES, first + i as u64, raw, books);
+                        state.inodes.push(first + i as u64);
+                        self.inodes_written(FILES, first + i as u64, raw, state);
                     }
                 }
             }
             Some(run) if matches!(run.role, Role::Map { .. }) => {
-                self.names_seen(run, bytes, books);
-                self.graph.node_written(block, bytes, books);
+                self.names_seen(run, bytes, state);
+                self.graph.node_written(block, bytes, state);
             }
             Some(_) => {}
-            None => self.graph.stray_written(block, bytes),
+            None => self.graph.orphan_written(block, bytes),
         }
     }
 
     /// Learns the names in a directory page.
-    fn names_seen(&self, run: &Run, bytes: &[u8], books: &mut Books) {
+    fn names_seen(&self, run: &Run, bytes: &[u8], state: &mut DecoderState) {
         if run.class == Class::Directory {
-            let seen = |name: &str, of: u32| books.names.seen(run.ino, name.as_bytes(), of.into());
+            let seen = |name: &str, of: u32| state.names.seen(run.ino, name.as_bytes(), of.into());
             jfs::names(bytes, false, self.g.indexed, seen);
         }
     }
 
-    fn inodes_written(&mut self, fileset: u32, first: u64, bytes: &[u8], books: &mut Books) {
+    fn inodes_written(&mut self, fileset: u32, first: u64, bytes: &[u8], state: &mut DecoderState) {
         for (i, raw) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
             let number = first + i as u64;
             let (of, own, _) = whose(raw);
@@ -249,7 +250,7 @@ impl Jfs {
                 let used = inode.links > 0 && inode.mode & 0o170_000 != 0;
                 if used && !aggregate && inode.mode & 0o170_000 == 0o040_000 {
                     let seen =
-                        |name: &str, of: u32| books.names.seen(number, name.as_bytes(), of.into());
+                        |name: &str, of: u32| state.names.seen(number, name.as_bytes(), of.into());
                     jfs::names(&inode.root, true, self.g.indexed, seen);
                 }
                 if used || (aggregate && number > 0 && inode.blocks > 0) {
@@ -257,7 +258,7 @@ impl Jfs {
                 }
             }
             let root = if aggregate { AGGREGATE | number } else { number };
-            self.graph.set_root(root, entries, books);
+            self.graph.set_root(root, entries, state);
         }
     }
 
@@ -276,7 +277,7 @@ impl Jfs {
         inode: &Dinode,
         number: u64,
         aggregate: bool,
-    ) -> Vec<crate::graph::Entry<trees::Tag>> {
+    ) -> Vec<crate::graph::Entry<trees::JfsTag>> {
         let reader = &self.graph.reader;
         if aggregate {
             return match number {
@@ -311,23 +312,29 @@ impl Jfs {
     }
 
     /// Learns from a log record: about transactions and inodes.
-    fn heed(&mut self, record: &Record, books: &mut Books) {
-        let Some((id, Some(home))) = noted(record, books) else { return };
+    fn heed(&mut self, record: &JfsRecord, state: &mut DecoderState) {
+        let Some((id, Some(home))) = noted(record, state) else { return };
         let head = &record.head;
         let class = match self.place(home) {
-            Place::Fixed(class, _) => class,
-            Place::Owned(run) => run.class,
+            JfsPlace::Fixed(class, _) => class,
+            JfsPlace::Owned(run) => run.class,
             _ => Class::Unknown,
         };
-        books.journal.record(id, home, class);
+        state.journal.record(id, home, class);
         let Some(base) = base_in_block(head) else { return };
         if class == Class::InodeBlock && home > jfs::SECOND_SUPERBLOCK {
-            self.inodes_logged(home, base, record, books);
+            self.inodes_logged(home, base, record, state);
         }
     }
 
     /// Applies a record's changes to a block of inodes, and takes in those inodes that differ.
-    fn inodes_logged(&mut self, home: u64, base: usize, record: &Record, books: &mut Books) {
+    fn inodes_logged(
+        &mut self,
+        home: u64,
+        base: usize,
+        record: &JfsRecord,
+        state: &mut DecoderState,
+    ) {
         let Some(first) = self.graph.runs.at(home).and_then(|run| match run.role {
             Role::Data { lbn } => Some((lbn + (home - run.start)) * 8),
             _ => None,
@@ -346,46 +353,51 @@ impl Jfs {
         });
         for i in (0..8).filter(|i| changed >> i & 1 == 1) {
             let raw = &block[i * Dinode::SIZE..(i + 1) * Dinode::SIZE];
-            books.inodes.push(first + i as u64);
-            self.inodes_written(FILES, first + i as u64, raw, books);
+            state.inodes.push(first + i as u64);
+            self.inodes_written(FILES, first + i as u64, raw, state);
         }
         self.inodes.insert(home, block);
     }
 
-    fn log_page(&mut self, page: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+    fn log_page(
+        &mut self,
+        page: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> (Class, BlockMeaning) {
         let (records, class, what) = log_page(&mut self.log, page, bytes);
-        records.iter().for_each(|record| self.heed(record, books));
+        records.iter().for_each(|record| self.heed(record, state));
         (class, what)
     }
 
-    fn owned(&self, run: &Run, block: u64, to: u64) -> What {
+    fn owned(&self, run: &Run, block: u64, to: u64) -> BlockMeaning {
         let count = ((to - 1) >> SHIFT) - block + 1;
         match run.role {
             Role::Data { lbn } if run.class == Class::InodeBlock => {
                 let first = (lbn + (block - run.start)) * 8;
-                What::Inodes { first, count: count * 8, changed: Vec::new() }
+                BlockMeaning::Inodes { first, count: count * 8, changed: Vec::new() }
             }
             Role::Data { lbn } if run.class == Class::BlockBitmap => {
-                What::Piece("map of free blocks, block", lbn + (block - run.start))
+                BlockMeaning::Piece("map of free blocks, block", lbn + (block - run.start))
             }
             Role::Data { lbn } => {
-                What::Blocks { ino: run.ino, first: lbn + (block - run.start), count }
+                BlockMeaning::Blocks { ino: run.ino, first: lbn + (block - run.start), count }
             }
             Role::Map { lbn, .. } if run.class == Class::InodeMap => {
-                What::Piece("map of inodes, block", lbn)
+                BlockMeaning::Piece("map of inodes, block", lbn)
             }
             Role::Map { .. } if run.class == Class::Directory => {
-                What::Piece("names of directory", run.ino)
+                BlockMeaning::Piece("names of directory", run.ino)
             }
-            Role::Map { level, .. } => What::Extents { ino: run.ino, depth: level },
-            Role::Attributes => What::Attributes { ino: run.ino },
+            Role::Map { level, .. } => BlockMeaning::Extents { ino: run.ino, depth: level },
+            Role::Attributes => BlockMeaning::Attributes { ino: run.ino },
         }
     }
 
     /// The end of the range with the same use as a block.
-    fn until(&self, place: &Place, block: u64, end: u64) -> u64 {
+    fn until(&self, place: &JfsPlace, block: u64, end: u64) -> u64 {
         let blocks = match place {
-            Place::Owned(run)
+            JfsPlace::Owned(run)
                 if matches!(run.role, Role::Data { .. }) && run.class == Class::FileData =>
             {
                 run.end() - block
@@ -405,7 +417,13 @@ impl Decoder for Jfs {
         SHIFT
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         cover(out, offset, data.len() as u64, self.bytes(), |at, end| {
             let block = at >> SHIFT;
             let place = self.place(block);
@@ -413,52 +431,62 @@ impl Decoder for Jfs {
             let bytes = &data[(at - offset) as usize..(to - offset) as usize];
             let whole = bytes.len() == PAGE;
             let (class, what) = match place {
-                Place::Fixed(class, what) => {
+                JfsPlace::Fixed(class, what) => {
                     if whole {
-                        self.learn(block, bytes, books);
+                        self.learn(block, bytes, state);
                     }
                     (class, what)
                 }
-                Place::Log(_) if !whole => return unknown(at, to - at, Reason::NotUnderstood),
-                Place::Log(page) => self.log_page(page, bytes, books),
-                Place::Owned(run) => {
+                JfsPlace::JfsLog(_) if !whole => {
+                    return unknown(at, to - at, Reason::NotUnderstood);
+                }
+                JfsPlace::JfsLog(page) => self.log_page(page, bytes, state),
+                JfsPlace::Owned(run) => {
                     let what = self.owned(&run, block, to);
                     if whole {
-                        self.learn(block, bytes, books);
+                        self.learn(block, bytes, state);
                     }
                     (run.class, what)
                 }
-                Place::Free if whole => {
-                    self.learn(block, bytes, books);
+                JfsPlace::Free if whole => {
+                    self.learn(block, bytes, state);
                     // Inodes claim their file set before the inode map points to them.
                     match self.first_inode(bytes) {
                         Some(first) => {
-                            self.inodes_written(FILES, first, bytes, books);
+                            self.inodes_written(FILES, first, bytes, state);
                             self.inodes.insert(block, bytes.into());
-                            (Class::InodeBlock, What::Unclaimed)
+                            (Class::InodeBlock, BlockMeaning::Unclaimed)
                         }
-                        None => (Class::FileData, What::Unclaimed),
+                        None => (Class::FileData, BlockMeaning::Unclaimed),
                     }
                 }
-                Place::Free => (Class::FileData, What::Unclaimed),
+                JfsPlace::Free => (Class::FileData, BlockMeaning::Unclaimed),
             };
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         cover(out, offset, len, self.bytes(), |at, end| {
             let block = at >> SHIFT;
             let place = self.place(block);
             let to = self.until(&place, block, end);
             let (class, what) = match place {
-                Place::Fixed(class, what) => (class, what),
-                Place::Log(0 | 1) => (Class::JournalSuperblock, What::Only("log superblock")),
-                Place::Log(_) => (Class::JournalRecords, What::Only("log")),
-                Place::Owned(run) => (run.class, self.owned(&run, block, to)),
-                Place::Free => (Class::FileData, What::Unclaimed),
+                JfsPlace::Fixed(class, what) => (class, what),
+                JfsPlace::JfsLog(0 | 1) => {
+                    (Class::JournalSuperblock, BlockMeaning::Only("log superblock"))
+                }
+                JfsPlace::JfsLog(_) => (Class::JournalRecords, BlockMeaning::Only("log")),
+                JfsPlace::Owned(run) => (run.class, self.owned(&run, block, to)),
+                JfsPlace::Free => (Class::FileData, BlockMeaning::Unclaimed),
             };
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 

@@ -11,7 +11,7 @@ const HEIGHT: u8 = 12;
 
 /// The tree of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum JfsTag {
     /// A file's tree of extents.
     Extents { ino: u64, class: Class, height: u8 },
     /// A directory's tree of names.
@@ -21,11 +21,11 @@ pub(super) enum Tag {
 }
 
 #[derive(Debug)]
-pub(super) struct Trees {
+pub(super) struct JfsTrees {
     pub(super) g: Geometry,
 }
 
-impl Trees {
+impl JfsTrees {
     fn inside(&self, place: &Pxd) -> bool {
         let end = place.start() + u64::from(place.blocks());
         place.blocks() > 0 && place.start() > jfs::SECOND_SUPERBLOCK && end <= self.g.blocks
@@ -38,7 +38,7 @@ impl Trees {
         ino: u64,
         class: Class,
         height: u8,
-    ) -> Vec<Entry<Tag>> {
+    ) -> Vec<Entry<JfsTag>> {
         let mut all = Entries::new();
         let Some((leaf, entries)) = jfs::extents(node) else { return Vec::new() };
         for extent in entries.filter(|e| self.inside(&e.place)) {
@@ -46,7 +46,7 @@ impl Trees {
             if leaf && class == Class::InodeMap {
                 // The first block of the inode map is its control page; each other one leads to inodes.
                 for i in 0..u64::from(len) {
-                    let node = (lbn + i > 0).then_some(Tag::Map);
+                    let node = (lbn + i > 0).then_some(JfsTag::Map);
                     let role = match node {
                         Some(_) => Role::Map { level: 1, extents: false, lbn: lbn + i },
                         None => Role::Data { lbn },
@@ -58,7 +58,7 @@ impl Trees {
                 all.add(Entry { start, len, height: 0, class, ino, role, node: None });
             } else if height > 0 {
                 let role = Role::Map { level: height, extents: true, lbn };
-                let node = Some(Tag::Extents { ino, class, height: height - 1 });
+                let node = Some(JfsTag::Extents { ino, class, height: height - 1 });
                 let class = Class::ExtentNode;
                 all.add(Entry { start, len: 1, height: height + 1, class, ino, role, node });
             }
@@ -67,39 +67,45 @@ impl Trees {
     }
 
     /// The entries of the root of a file's extents.
-    pub(super) fn root(&self, node: &[u8], ino: u64, class: Class) -> Vec<Entry<Tag>> {
+    pub(super) fn root(&self, node: &[u8], ino: u64, class: Class) -> Vec<Entry<JfsTag>> {
         self.extents(node, ino, class, HEIGHT)
     }
 
     /// The children of a page or root of names.
-    pub(super) fn names(&self, page: &[u8], root: bool, ino: u64, height: u8) -> Vec<Entry<Tag>> {
+    pub(super) fn names(
+        &self,
+        page: &[u8],
+        root: bool,
+        ino: u64,
+        height: u8,
+    ) -> Vec<Entry<JfsTag>> {
         let children = jfs::name_children(page, root).filter(|p| self.inside(p) && height > 0);
         let entry = |place: Pxd| {
             let role = Role::Map { level: height, extents: false, lbn: 0 };
             let (start, len, class) = (place.start(), place.blocks(), Class::Directory);
-            let node = Some(Tag::Names { ino, height: height - 1 });
+            let node = Some(JfsTag::Names { ino, height: height - 1 });
             Entry { start, len, height, class, ino, role, node }
         };
         children.map(entry).collect()
     }
 
     /// The entries of the root of a directory's names.
-    pub(super) fn name_root(&self, page: &[u8], ino: u64) -> Vec<Entry<Tag>> {
+    pub(super) fn name_root(&self, page: &[u8], ino: u64) -> Vec<Entry<JfsTag>> {
         self.names(page, true, ino, HEIGHT)
     }
 }
 
-impl Reader for Trees {
-    type Tag = Tag;
+impl Reader for JfsTrees {
+    type Tag = JfsTag;
 
-    fn node(&self, tag: Tag, bytes: &[u8]) -> Vec<Entry<Tag>> {
+    fn node(&self, tag: JfsTag, bytes: &[u8]) -> Vec<Entry<JfsTag>> {
         if bytes.len() != jfs::PAGE {
             return Vec::new();
         }
         match tag {
-            Tag::Extents { ino, class, height } => self.extents(bytes, ino, class, height),
-            Tag::Names { ino, height } => self.names(bytes, false, ino, height),
-            Tag::Map => {
+            JfsTag::Extents { ino, class, height } => self.extents(bytes, ino, class, height),
+            JfsTag::Names { ino, height } => self.names(bytes, false, ino, height),
+            JfsTag::Map => {
                 let mut all = Entries::new();
                 for (first, place) in jfs::map_extents(bytes).filter(|(_, p)| self.inside(p)) {
                     // A block holds eight inodes.

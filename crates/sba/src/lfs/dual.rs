@@ -3,11 +3,11 @@
 
 use ordo_format::dualfs::{IDENTITY_SIZE, Identity, ROLE_DATA};
 
-use crate::decoder::{Books, Contents, Decoder, Image, cover};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, cover};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
 /// The identity of a device of a pair, where the image is one.
-pub(super) fn identity(image: &dyn Image) -> Option<Identity> {
+pub(super) fn identity(image: &dyn DiskImage) -> Option<Identity> {
     let mut bytes = [0; IDENTITY_SIZE];
     image.read_at(0, &mut bytes).ok()?;
     Identity::read(&bytes).ok()
@@ -22,14 +22,18 @@ pub(super) fn table_class(identity: &Identity, block: u64) -> Class {
 }
 
 /// The part of a data device at byte `at` of it, and how many bytes from there on are of the same kind.
-pub(super) fn data_part(identity: &Identity, at: u64, end: u64) -> (Class, What, u64) {
+pub(super) fn data_part(identity: &Identity, at: u64, end: u64) -> (Class, BlockMeaning, u64) {
     let shape = identity.shape();
     let bsize = u64::from(shape.bsize);
     let last = shape.blocks * bsize;
     match () {
-        () if at < bsize => (Class::Superblock, What::Superblock, (bsize - at).min(end - at)),
-        () if at < last => (Class::FileData, What::Only("contents of files"), last.min(end) - at),
-        () => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem), end - at),
+        () if at < bsize => {
+            (Class::Superblock, BlockMeaning::Superblock, (bsize - at).min(end - at))
+        }
+        () if at < last => {
+            (Class::FileData, BlockMeaning::Only("contents of files"), last.min(end) - at)
+        }
+        () => (Class::Unknown, BlockMeaning::Unknown(Reason::BeyondFileSystem), end - at),
     }
 }
 
@@ -43,11 +47,11 @@ impl DataDisk {
         is_data.then(|| Box::new(DataDisk(identity.clone())) as Box<dyn Decoder>)
     }
 
-    fn cover(&self, offset: u64, len: u64, out: &mut Vec<Part>) {
+    fn cover(&self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
         let bytes = self.0.blocks * u64::from(self.0.bsize);
         cover(out, offset, len, bytes, |at, end| {
             let (class, what, len) = data_part(&self.0, at, end);
-            Part { class, offset: at, len, what }
+            ClassifiedRange { class, offset: at, len, what }
         });
     }
 }
@@ -61,11 +65,23 @@ impl Decoder for DataDisk {
         self.0.bsize.trailing_zeros()
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, _books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         self.cover(offset, data.len() as u64, out);
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         self.cover(offset, len, out);
     }
 

@@ -7,7 +7,7 @@ use ordo_format::lfs::{PsegBlock, Segsum, Summary, Superblock};
 
 /// What lies at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum LfsPiece {
     Summary { serial: u64, by_cleaner: bool },
     Inodes { serial: u64 },
     File { ino: u64, lbn: i64 },
@@ -20,7 +20,7 @@ pub(super) struct Pseg {
     pub(super) end: i64,
     pub(super) head: Segsum,
     /// Its blocks, the summary first: the address of each, its fragments, and what it is.
-    pub(super) pieces: Vec<(i64, i64, Piece)>,
+    pub(super) pieces: Vec<(i64, i64, LfsPiece)>,
 }
 
 impl Pseg {
@@ -33,15 +33,15 @@ impl Pseg {
             return None;
         }
         let by_cleaner = head.flags & flag::CLEAN != 0;
-        let first = Piece::Summary { serial: head.serial, by_cleaner };
+        let first = LfsPiece::Summary { serial: head.serial, by_cleaner };
         let frags = |bytes: u32| i64::from(bytes / sb.fsize);
         let mut pieces = vec![(start, frags(sb.sumsize), first)];
         pieces.extend(blocks.into_iter().map(|block| match block {
             PsegBlock::Inodes { addr } => {
-                (addr, frags(sb.ibsize), Piece::Inodes { serial: head.serial })
+                (addr, frags(sb.ibsize), LfsPiece::Inodes { serial: head.serial })
             }
             PsegBlock::File { addr, bytes, ino, lbn, .. } => {
-                (addr, frags(bytes), Piece::File { ino, lbn })
+                (addr, frags(bytes), LfsPiece::File { ino, lbn })
             }
         }));
         Some(Pseg { start, end, head, pieces })
@@ -50,11 +50,11 @@ impl Pseg {
 
 /// All partial segments that were seen, by their addresses. None overlaps another one.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct LfsLog {
     psegs: BTreeMap<i64, Pseg>,
 }
 
-impl Log {
+impl LfsLog {
     fn before(&self, addr: i64) -> Option<&Pseg> {
         self.psegs.range(..=addr).next_back().map(|(_, pseg)| pseg)
     }

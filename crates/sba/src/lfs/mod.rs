@@ -23,10 +23,10 @@ use ordo_format::lfs::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Claim, Contents, Decoder, Owner, cover};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, Owner, cover};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
-use log::{Log, Piece, Pseg};
+use log::{LfsLog, LfsPiece, Pseg};
 pub(crate) use prime::probe;
 
 /// Inodes that are remembered at most.
@@ -40,7 +40,7 @@ struct Lfs {
     sb: Superblock,
     /// The identity of a DualFS's metadata device.
     dual: Option<Identity>,
-    log: Log,
+    log: LfsLog,
     /// The kind of each file's blocks.
     classes: FxHashMap<u64, Class>,
     /// By file and logical block: the address, and the length in bytes.
@@ -54,13 +54,13 @@ struct Lfs {
 }
 
 /// The meaning of an address.
-enum Place {
+enum LfsPlace {
     Label,
     /// One of the two superblocks that checkpoints write.
     Superblock,
     Copy,
     /// A piece of the log: what it is, its length from the address on, and how many blocks of the same file follow in order.
-    Log(Piece, i64),
+    LfsLog(LfsPiece, i64),
     /// A place in the log to which no write was seen.
     Free,
     Outside,
@@ -71,7 +71,7 @@ impl Lfs {
         Lfs {
             sb,
             dual,
-            log: Log::default(),
+            log: LfsLog::default(),
             classes: FxHashMap::default(),
             places: BTreeMap::new(),
             early: BTreeMap::new(),
@@ -85,29 +85,29 @@ impl Lfs {
         self.sb.fsize as usize
     }
 
-    fn place(&self, addr: i64) -> Place {
+    fn place(&self, addr: i64) -> LfsPlace {
         let pad = self.sb.frags_of(SUPERBLOCK_PAD).max(1);
         let superblocks = self.sb.sboffs.iter().enumerate();
         let found = superblocks
             .filter(|(i, start)| *i == 0 || **start != 0)
             .find(|(_, start)| (**start..**start + pad).contains(&addr));
         match found {
-            Some((0 | 1, _)) => return Place::Superblock,
-            Some(_) => return Place::Copy,
-            None if self.sb.byte_of(addr) < LABEL_BYTES => return Place::Label,
+            Some((0 | 1, _)) => return LfsPlace::Superblock,
+            Some(_) => return LfsPlace::Copy,
+            None if self.sb.byte_of(addr) < LABEL_BYTES => return LfsPlace::Label,
             None => {}
         }
         if self.sb.segment_of(addr).is_none() {
-            return Place::Outside;
+            return LfsPlace::Outside;
         }
-        let Some((pseg, number)) = self.log.at(addr) else { return Place::Free };
+        let Some((pseg, number)) = self.log.at(addr) else { return LfsPlace::Free };
         let (start, frags, piece) = pseg.pieces[number];
         let mut end = start + frags;
-        if let Piece::File { ino, mut lbn } = piece
+        if let LfsPiece::File { ino, mut lbn } = piece
             && lbn >= 0
         {
             for (start, frags, next) in &pseg.pieces[number + 1..] {
-                if *start != end || *next != (Piece::File { ino, lbn: lbn + 1 }) {
+                if *start != end || *next != (LfsPiece::File { ino, lbn: lbn + 1 }) {
                     break;
                 }
                 // The IFILE's tables are of two kinds.
@@ -117,7 +117,7 @@ impl Lfs {
                 (end, lbn) = (end + frags, lbn + 1);
             }
         }
-        Place::Log(piece, end - addr)
+        LfsPlace::LfsLog(piece, end - addr)
     }
 
     /// The kind of a file's block, where it is known.
@@ -137,7 +137,7 @@ impl Lfs {
     }
 
     /// Takes in the partial segments that begin in a write, or in what was written before it.
-    fn announced(&mut self, offset: u64, data: &[u8], books: &mut Books) {
+    fn announced(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         let fsize = self.fsize() as u64;
         let (mut addr, end) = (offset / fsize, (offset + data.len() as u64) / fsize);
         if !offset.is_multiple_of(fsize) {
@@ -146,21 +146,21 @@ impl Lfs {
         while addr < end {
             let at = addr.cast_signed();
             let bytes = &data[(addr * fsize - offset) as usize..];
-            let begins = self.log.may_begin(&self.sb, at);
-            let Some(pseg) = begins.then(|| Pseg::read(&self.sb, at, bytes)).flatten() else {
+            let can_begin = self.log.may_begin(&self.sb, at);
+            let Some(pseg) = can_begin.then(|| Pseg::read(&self.sb, at, bytes)).flatten() else {
                 addr += 1;
                 continue;
             };
             addr = pseg.end.max(at + 1).cast_unsigned();
-            self.register(pseg, books);
+            self.register(pseg, state);
         }
     }
 
-    fn register(&mut self, pseg: Pseg, books: &mut Books) {
+    fn register(&mut self, pseg: Pseg, state: &mut DecoderState) {
         let pieces = pseg.pieces.clone();
         for old in self.log.add(pseg) {
             for (addr, _, piece) in old.pieces {
-                if let Piece::File { ino, lbn } = piece
+                if let LfsPiece::File { ino, lbn } = piece
                     && self.places.get(&(ino, lbn)).is_some_and(|(at, _)| *at == addr)
                 {
                     self.places.remove(&(ino, lbn));
@@ -168,7 +168,7 @@ impl Lfs {
             }
         }
         for (addr, frags, piece) in &pieces {
-            if let Piece::File { ino, lbn } = piece {
+            if let LfsPiece::File { ino, lbn } = piece {
                 let bytes = *frags as u32 * self.sb.fsize;
                 self.places.insert((*ino, *lbn), (*addr, bytes));
             }
@@ -177,15 +177,15 @@ impl Lfs {
         for (addr, frags, piece) in pieces {
             let Some(bytes) = self.early_bytes(addr, frags) else { continue };
             match piece {
-                Piece::Summary { .. } => {}
-                Piece::Inodes { .. } => {
-                    self.claim(addr, frags, Class::InodeBlock, None, books);
-                    self.inodes(&bytes, books);
+                LfsPiece::Summary { .. } => {}
+                LfsPiece::Inodes { .. } => {
+                    self.claim(addr, frags, Class::InodeBlock, None, state);
+                    self.inodes(&bytes, state);
                 }
-                Piece::File { ino, lbn } => match self.class_of(ino, lbn) {
+                LfsPiece::File { ino, lbn } => match self.class_of(ino, lbn) {
                     Some(class) => {
-                        self.claim(addr, frags, class, Some((ino, lbn)), books);
-                        self.contents_of(ino, class, &bytes, books);
+                        self.claim(addr, frags, class, Some((ino, lbn)), state);
+                        self.contents_of(ino, class, &bytes, state);
                     }
                     None => self.wait(ino, addr, frags),
                 },
@@ -199,13 +199,13 @@ impl Lfs {
         frags: i64,
         class: Class,
         owner: Option<(u64, i64)>,
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         let class = if self.log.is_cleaners(addr) { Class::Cleaner } else { class };
         let first = |lbn: i64| u64::try_from(lbn).ok();
         let owner = owner.map(|(ino, lbn)| Owner { ino, first: first(lbn), packed: false });
         let (block, blocks) = (addr.cast_unsigned(), frags.cast_unsigned());
-        books.claims.push(Claim { block, blocks, class, owner, is_old: false });
+        state.claims.push(Claim { block, blocks, class, owner, is_old: false });
     }
 
     fn early_bytes(&self, addr: i64, frags: i64) -> Option<Vec<u8>> {
@@ -237,14 +237,14 @@ impl Lfs {
     }
 
     /// Takes in a block of inodes: the types of files, and what these no longer have.
-    fn inodes(&mut self, bytes: &[u8], books: &mut Books) {
+    fn inodes(&mut self, bytes: &[u8], state: &mut DecoderState) {
         for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
             let inode = LfsInode::read(self.sb.width, raw);
             let ino = inode.inumber;
             if ino == 0 {
                 continue;
             }
-            books.inodes.push(ino);
+            state.inodes.push(ino);
             let class = match inode.mode & 0o170_000 {
                 0o040_000 => Some(Class::Directory),
                 0o100_000 => Some(Class::FileData),
@@ -262,7 +262,7 @@ impl Lfs {
                 continue;
             }
             self.classes.insert(ino, class);
-            self.typed(ino, class, books);
+            self.typed(ino, class, state);
         }
     }
 
@@ -275,36 +275,36 @@ impl Lfs {
     }
 
     /// Settles blocks of a file that came before its inode.
-    fn typed(&mut self, ino: u64, class: Class, books: &mut Books) {
+    fn typed(&mut self, ino: u64, class: Class, state: &mut DecoderState) {
         let waited = self.untyped.remove(&ino).unwrap_or_default();
         self.waiting -= waited.len();
         for (addr, frags) in waited {
             let Some((pseg, number)) = self.log.at(addr) else { continue };
-            let (start, _, Piece::File { ino: of, lbn }) = pseg.pieces[number] else { continue };
+            let (start, _, LfsPiece::File { ino: of, lbn }) = pseg.pieces[number] else { continue };
             if (start, of) != (addr, ino) {
                 continue;
             }
-            self.claim(addr, frags, class, Some((ino, lbn)), books);
+            self.claim(addr, frags, class, Some((ino, lbn)), state);
             if let Some(bytes) = self.early_bytes(addr, frags) {
-                self.contents_of(ino, class, &bytes, books);
+                self.contents_of(ino, class, &bytes, state);
             }
         }
     }
 
     /// Learns names from a directory's block.
-    fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], books: &mut Books) {
+    fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], state: &mut DecoderState) {
         if class != Class::Directory {
             return;
         }
         for entry in dir::entries(self.sb.width, bytes).map_while(Result::ok) {
             if entry.ino != 0 {
-                books.names.seen(ino, entry.name, entry.ino);
+                state.names.seen(ino, entry.name, entry.ino);
             }
         }
     }
 
     /// Takes in what a write has, whose summaries are known: inodes first, since they say what the rest is.
-    fn passed(&mut self, offset: u64, data: &[u8], books: &mut Books) {
+    fn passed(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         let fsize = self.fsize() as u64;
         for is_first in [true, false] {
             let mut at = offset.next_multiple_of(fsize);
@@ -320,12 +320,12 @@ impl Lfs {
                 at = self.sb.byte_of(start + frags);
                 let Some(bytes) = bytes.filter(|_| start == addr) else { continue };
                 match piece {
-                    Piece::Inodes { .. } if is_first => {
-                        self.inodes(bytes, books);
-                        self.divide(self.sb.byte_of(start), bytes, books);
+                    LfsPiece::Inodes { .. } if is_first => {
+                        self.inodes(bytes, state);
+                        self.divide(self.sb.byte_of(start), bytes, state);
                     }
-                    Piece::File { ino, lbn } if !is_first => match self.class_of(ino, lbn) {
-                        Some(class) => self.contents_of(ino, class, bytes, books),
+                    LfsPiece::File { ino, lbn } if !is_first => match self.class_of(ino, lbn) {
+                        Some(class) => self.contents_of(ino, class, bytes, state),
                         None => {
                             self.wait(ino, addr, frags);
                             self.keep(addr, bytes);
@@ -338,14 +338,14 @@ impl Lfs {
     }
 
     /// A block of inodes belongs to the files that they are of.
-    fn divide(&self, offset: u64, bytes: &[u8], books: &mut Books) {
+    fn divide(&self, offset: u64, bytes: &[u8], state: &mut DecoderState) {
         let raw = bytes.chunks_exact(self.sb.width.inode_size());
         let all: Vec<u64> = raw
             .map(|raw| LfsInode::read(self.sb.width, raw).inumber)
             .filter(|ino| *ino != 0)
             .collect();
         if !all.is_empty() {
-            books.divide(offset, bytes.len() as u64, &all);
+            state.divide(offset, bytes.len() as u64, &all);
         }
     }
 
@@ -366,19 +366,23 @@ impl Lfs {
     }
 
     /// The part from `at` on.
-    fn part(&self, at: u64, end: u64) -> Part {
+    fn part(&self, at: u64, end: u64) -> ClassifiedRange {
         if let Some(part) = self.part_of_pair(at, end) {
             return part;
         }
         let fsize = u64::from(self.sb.fsize);
         let addr = (at / fsize).cast_signed();
         let (class, what, frags) = match self.place(addr) {
-            Place::Label => (Class::BootArea, What::BootArea, 1),
-            Place::Superblock => (Class::Superblock, What::Superblock, 1),
-            Place::Copy => (Class::SuperblockCopy, What::Only("copy of the superblock"), 1),
-            Place::Free => (Class::FileData, What::Unclaimed, 1),
-            Place::Outside => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem), 1),
-            Place::Log(piece, frags) => {
+            LfsPlace::Label => (Class::BootArea, BlockMeaning::BootArea, 1),
+            LfsPlace::Superblock => (Class::Superblock, BlockMeaning::Superblock, 1),
+            LfsPlace::Copy => {
+                (Class::SuperblockCopy, BlockMeaning::Only("copy of the superblock"), 1)
+            }
+            LfsPlace::Free => (Class::FileData, BlockMeaning::Unclaimed, 1),
+            LfsPlace::Outside => {
+                (Class::Unknown, BlockMeaning::Unknown(Reason::BeyondFileSystem), 1)
+            }
+            LfsPlace::LfsLog(piece, frags) => {
                 let (class, what) = self.named(piece);
                 let class = if self.log.is_cleaners(addr) { Class::Cleaner } else { class };
                 (class, what, frags)
@@ -386,17 +390,17 @@ impl Lfs {
         };
         let to = self.sb.byte_of(addr + frags).min(end);
         let what = match what {
-            What::Blocks { ino, first, .. } => {
+            BlockMeaning::Blocks { ino, first, .. } => {
                 let blocks = (to - at).div_ceil(self.sb.bsize.into()).max(1);
-                What::Blocks { ino, first, count: blocks }
+                BlockMeaning::Blocks { ino, first, count: blocks }
             }
             other => other,
         };
-        Part { class, offset: at, len: to - at, what }
+        ClassifiedRange { class, offset: at, len: to - at, what }
     }
 
     /// The part from `at` on where it is in an identity, or on a data device that is on the same disk.
-    fn part_of_pair(&self, at: u64, end: u64) -> Option<Part> {
+    fn part_of_pair(&self, at: u64, end: u64) -> Option<ClassifiedRange> {
         let identity = self.dual.as_ref()?;
         let (class, what, len) = match at.checked_sub(identity.data_at) {
             Some(at) if identity.data_at > 0 => {
@@ -404,11 +408,11 @@ impl Lfs {
             }
             _ if at < u64::from(self.sb.fsize) => {
                 let len = u64::from(self.sb.fsize).min(end) - at;
-                (Class::Superblock, What::Superblock, len)
+                (Class::Superblock, BlockMeaning::Superblock, len)
             }
             _ => return None,
         };
-        Some(Part { class, offset: at, len, what })
+        Some(ClassifiedRange { class, offset: at, len, what })
     }
 
     /// Bytes that the file system has on the disk.
@@ -419,26 +423,26 @@ impl Lfs {
         }
     }
 
-    fn named(&self, piece: Piece) -> (Class, What) {
+    fn named(&self, piece: LfsPiece) -> (Class, BlockMeaning) {
         match piece {
-            Piece::Summary { serial, by_cleaner } => {
+            LfsPiece::Summary { serial, by_cleaner } => {
                 let words = match by_cleaner {
                     true => "summary of the cleaner's partial segment",
                     false => "summary of partial segment",
                 };
-                (Class::SegmentSummary, What::Piece(words, serial))
+                (Class::SegmentSummary, BlockMeaning::Piece(words, serial))
             }
-            Piece::Inodes { serial } => {
-                (Class::InodeBlock, What::Piece("inodes in partial segment", serial))
+            LfsPiece::Inodes { serial } => {
+                (Class::InodeBlock, BlockMeaning::Piece("inodes in partial segment", serial))
             }
-            Piece::File { ino, lbn } => match (self.class_of(ino, lbn), u64::try_from(lbn)) {
-                (Some(class), Ok(first)) => (class, What::Blocks { ino, first, count: 1 }),
+            LfsPiece::File { ino, lbn } => match (self.class_of(ino, lbn), u64::try_from(lbn)) {
+                (Some(class), Ok(first)) => (class, BlockMeaning::Blocks { ino, first, count: 1 }),
                 (Some(class), Err(_)) => {
                     let path = lbn::path(lbn, self.sb.nindir.into());
                     let level = path.map_or(1, |path| (path.slot + 1 - NDADDR - path.depth) as u8);
-                    (class, What::Indirect { ino, level, changed: None })
+                    (class, BlockMeaning::Indirect { ino, level, changed: None })
                 }
-                (None, _) => (Class::FileData, What::Unclaimed),
+                (None, _) => (Class::FileData, BlockMeaning::Unclaimed),
             },
         }
     }
@@ -453,7 +457,13 @@ impl Decoder for Lfs {
         self.sb.fsize.trailing_zeros()
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         let superblocks = [self.sb.sboffs[0], self.sb.sboffs[1]];
         for place in superblocks {
             let at =
@@ -463,12 +473,12 @@ impl Decoder for Lfs {
                 self.superblock(bytes);
             }
         }
-        self.announced(offset, data, books);
-        self.passed(offset, data, books);
+        self.announced(offset, data, state);
+        self.passed(offset, data, state);
         let bytes = self.bytes();
         cover(out, offset, data.len() as u64, bytes, |at, end| {
             let mut part = self.part(at, end);
-            if part.what == What::Unclaimed {
+            if part.what == BlockMeaning::Unclaimed {
                 part.class = self.looks(data.get((at - offset) as usize..).unwrap_or_default());
             }
             part
@@ -479,7 +489,7 @@ impl Decoder for Lfs {
             let first = (at / fsize).cast_signed();
             let mut last = first;
             while self.sb.byte_of(last) < offset + data.len() as u64
-                && matches!(self.place(last), Place::Free)
+                && matches!(self.place(last), LfsPlace::Free)
             {
                 last += 1;
             }
@@ -491,7 +501,13 @@ impl Decoder for Lfs {
         }
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         let bytes = self.bytes();
         cover(out, offset, len, bytes, |at, end| self.part(at, end));
     }

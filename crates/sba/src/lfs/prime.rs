@@ -5,12 +5,12 @@ use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, SUPERBLOCK_SIZE, Superblock};
 
 use super::Lfs;
 use super::dual::{self, DataDisk};
-use super::log::{Piece, Pseg};
-use crate::decoder::{Books, Decoder, Image};
+use super::log::{LfsPiece, Pseg};
+use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 
 /// The decoder of an image, where it holds an LFS.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let identity = dual::identity(image);
     if let Some(data) = identity.as_ref().and_then(DataDisk::probe) {
         return Some(data);
@@ -33,12 +33,12 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
         second.magic == first.magic && second.serial > first.serial && second.size == first.size
     });
     let mut lfs = Lfs::new(newer.unwrap_or(first), dual);
-    lfs.prime(image, books);
+    lfs.prime(image, state);
     Some(Box::new(lfs))
 }
 
 /// `frags` fragments from the device.
-fn frags(image: &dyn Image, sb: &Superblock, addr: i64, frags: i64) -> Option<Vec<u8>> {
+fn frags(image: &dyn DiskImage, sb: &Superblock, addr: i64, frags: i64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(frags).ok()?.checked_mul(sb.fsize as usize)?];
     image.read_at(sb.byte_of(addr), &mut bytes).ok()?;
     Some(bytes)
@@ -46,9 +46,9 @@ fn frags(image: &dyn Image, sb: &Superblock, addr: i64, frags: i64) -> Option<Ve
 
 impl Lfs {
     /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
-    fn prime(&mut self, image: &dyn Image, books: &mut Books) {
+    fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let sb = self.sb.clone();
-        books.names.set_root(ROOT_INO);
+        state.names.set_root(ROOT_INO);
         let sum = i64::from(sb.sumsize / sb.fsize);
         let mut found = Vec::new();
         for segment in 0..u64::from(sb.nseg) {
@@ -62,18 +62,18 @@ impl Lfs {
         }
         // The newest place of a block counts.
         found.sort_by_key(|pseg| (pseg.head.serial, pseg.start));
-        found.into_iter().for_each(|pseg| self.register(pseg, books));
+        found.into_iter().for_each(|pseg| self.register(pseg, state));
         let blocks: Vec<(i64, i64)> = self
             .log
             .by_serial()
             .into_iter()
             .flat_map(|pseg| &pseg.pieces)
-            .filter(|(_, _, piece)| matches!(piece, Piece::Inodes { .. }))
+            .filter(|(_, _, piece)| matches!(piece, LfsPiece::Inodes { .. }))
             .map(|(addr, len, _)| (*addr, *len))
             .collect();
         for (addr, len) in blocks {
             if let Some(bytes) = frags(image, &sb, addr, len) {
-                self.inodes(&bytes, books);
+                self.inodes(&bytes, state);
             }
         }
         let is_directory = |ino: &u64| self.classes.get(ino) == Some(&Class::Directory);
@@ -85,12 +85,12 @@ impl Lfs {
             .collect();
         for (ino, addr, len) in places {
             if let Some(bytes) = frags(image, &sb, addr, i64::from(len / sb.fsize)) {
-                self.contents_of(ino, Class::Directory, &bytes, books);
+                self.contents_of(ino, Class::Directory, &bytes, state);
             }
         }
         self.untyped.clear();
         self.waiting = 0;
-        books.claims.clear();
-        books.inodes.clear();
+        state.claims.clear();
+        state.inodes.clear();
     }
 }

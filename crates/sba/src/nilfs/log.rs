@@ -7,7 +7,7 @@ use ordo_format::nilfs2::{Extent, Geometry, Holds, SegmentSummary, checksum, sum
 
 /// The meaning of a block of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum NilfsPiece {
     Summary { cno: u64 },
     SuperRoot { cno: u64 },
     File { ino: u64, holds: Holds },
@@ -56,14 +56,14 @@ impl Partial {
     }
 
     /// The meaning of a block, and the number of blocks from it on that are alike and consecutive in their file.
-    fn piece(&self, block: u64) -> Option<(Piece, u64)> {
+    fn piece(&self, block: u64) -> Option<(NilfsPiece, u64)> {
         let at = (block - self.start) as u32;
         let cno = self.head.cno;
         if at < self.summary_blocks {
-            return Some((Piece::Summary { cno }, (self.summary_blocks - at).into()));
+            return Some((NilfsPiece::Summary { cno }, (self.summary_blocks - at).into()));
         }
         if self.head.has_super_root() && at + 1 == self.head.nblocks {
-            return Some((Piece::SuperRoot { cno }, 1));
+            return Some((NilfsPiece::SuperRoot { cno }, 1));
         }
         let after = self.extents.partition_point(|extent| extent.at <= at);
         let extent = self.extents[..after].last()?;
@@ -73,24 +73,24 @@ impl Partial {
             node => node,
         };
         (skip < extent.len)
-            .then(|| (Piece::File { ino: extent.ino, holds }, (extent.len - skip).into()))
+            .then(|| (NilfsPiece::File { ino: extent.ino, holds }, (extent.len - skip).into()))
     }
 }
 
 /// All partial segments that were seen, in the order of the device.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct NilfsLog {
     partials: BTreeMap<u64, Partial>,
 }
 
-impl Log {
+impl NilfsLog {
     fn partial(&self, block: u64) -> Option<&Partial> {
         let (_, partial) = self.partials.range(..=block).next_back()?;
         (block < partial.end()).then_some(partial)
     }
 
     /// The meaning of a block, as [`Partial::piece`] gives it.
-    pub(super) fn at(&self, block: u64) -> Option<(Piece, u64)> {
+    pub(super) fn at(&self, block: u64) -> Option<(NilfsPiece, u64)> {
         self.partial(block)?.piece(block)
     }
 

@@ -21,10 +21,10 @@ use ordo_format::nilfs2::{
 };
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::decoder::{Books, Claim, Contents, Decoder, cover, unknown};
-use crate::kind::{Class, Part, Reason, What};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, cover, unknown};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
-use log::{Log, Partial, Piece, Sum};
+use log::{NilfsLog, NilfsPiece, Partial, Sum};
 use places::Places;
 pub(crate) use prime::probe;
 
@@ -39,7 +39,7 @@ const HEADS_MAX: usize = 64;
 
 struct Nilfs {
     g: Geometry,
-    log: Log,
+    log: NilfsLog,
     places: Places,
     /// By inode: a hash of it as it was last seen, and the kind of the file's blocks.
     inodes: FxHashMap<u64, (u64, Class)>,
@@ -53,12 +53,12 @@ struct Nilfs {
 }
 
 /// The use of a block.
-enum Place {
+enum NilfsPlace {
     Boot,
     Superblock,
     Copy,
     /// A block of the log, and the number of blocks from it on that are alike.
-    Log(Piece, u64),
+    NilfsLog(NilfsPiece, u64),
     /// A block of the log to which no write was seen.
     Free,
     /// A block behind the last segment.
@@ -69,7 +69,7 @@ impl Nilfs {
     fn new(g: Geometry) -> Nilfs {
         Nilfs {
             g,
-            log: Log::default(),
+            log: NilfsLog::default(),
             places: Places::default(),
             inodes: FxHashMap::default(),
             early: FxHashMap::default(),
@@ -79,16 +79,16 @@ impl Nilfs {
         }
     }
 
-    fn place(&self, block: u64) -> Place {
+    fn place(&self, block: u64) -> NilfsPlace {
         match block {
-            _ if block == SUPERBLOCK_AT >> self.g.block_shift => Place::Superblock,
-            _ if block < self.g.first_data_block => Place::Boot,
+            _ if block == SUPERBLOCK_AT >> self.g.block_shift => NilfsPlace::Superblock,
+            _ if block < self.g.first_data_block => NilfsPlace::Boot,
             _ if self.g.segment(block).is_some() => match self.log.at(block) {
-                Some((piece, alike)) => Place::Log(piece, alike),
-                None => Place::Free,
+                Some((piece, alike)) => NilfsPlace::NilfsLog(piece, alike),
+                None => NilfsPlace::Free,
             },
-            _ if block == self.g.second >> self.g.block_shift => Place::Copy,
-            _ => Place::Outside,
+            _ if block == self.g.second >> self.g.block_shift => NilfsPlace::Copy,
+            _ => NilfsPlace::Outside,
         }
     }
 
@@ -111,7 +111,7 @@ impl Nilfs {
 
     /// Learns the partial segments that begin in a write, or that it completes. Returns the blocks at which a damaged
     /// one begins.
-    fn announced(&mut self, first: u64, data: &[u8], books: &mut Books) -> Vec<u64> {
+    fn announced(&mut self, first: u64, data: &[u8], state: &mut DecoderState) -> Vec<u64> {
         let (size, mut damaged) = (self.g.block_size(), Vec::new());
         for (i, bytes) in data.chunks_exact(size).enumerate() {
             let block = first + i as u64;
@@ -122,7 +122,7 @@ impl Nilfs {
             if SegmentSummary::head(&self.g, bytes).is_none() {
                 continue;
             }
-            match self.begin(block, Some((first, data)), books) {
+            match self.begin(block, Some((first, data)), state) {
                 Begun::Yes => {}
                 Begun::Damaged => damaged.push(block),
                 Begun::NotYet if self.heads.len() < HEADS_MAX && !self.heads.contains(&block) => {
@@ -137,7 +137,7 @@ impl Nilfs {
             let heads = std::mem::take(&mut self.heads);
             let before = heads.len();
             for block in heads {
-                if matches!(self.begin(block, Some((first, data)), books), Begun::NotYet) {
+                if matches!(self.begin(block, Some((first, data)), state), Begun::NotYet) {
                     self.heads.push(block);
                 }
             }
@@ -171,10 +171,11 @@ impl Nilfs {
     }
 
     /// Begins a partial segment at a block, where its whole summary is there and its place is plausible.
-    fn begin(&mut self, block: u64, now: Option<(u64, &[u8])>, books: &mut Books) -> Begun {
+    fn begin(&mut self, block: u64, now: Option<(u64, &[u8])>, state: &mut DecoderState) -> Begun {
         let Some(first) = self.bytes(block, now) else { return Begun::Damaged };
         let Some(head) = SegmentSummary::head(&self.g, first) else { return Begun::Damaged };
-        if self.log.at(block).is_some_and(|(piece, _)| !matches!(piece, Piece::Summary { .. })) {
+        if self.log.at(block).is_some_and(|(piece, _)| !matches!(piece, NilfsPiece::Summary { .. }))
+        {
             // A block of a file, whatever it looks like.
             return Begun::Yes;
         }
@@ -188,15 +189,15 @@ impl Nilfs {
         }
         let Some(extents) = head.extents(&self.g, &summary) else { return Begun::Damaged };
         let partial = Partial::new(&self.g, block, head, extents);
-        self.register(partial, books);
+        self.register(partial, state);
         Begun::Yes
     }
 
-    fn register(&mut self, partial: Partial, books: &mut Books) {
+    fn register(&mut self, partial: Partial, state: &mut DecoderState) {
         self.give_up(partial.start);
         let (start, end) = (partial.start, partial.end());
         let written = u64::from(partial.head.nblocks) << self.g.block_shift;
-        if let Some(transaction) = books.journal.in_place(partial.head.cno, written) {
+        if let Some(transaction) = state.journal.in_place(partial.head.cno, written) {
             transaction.descriptors += u64::from(partial.head.blocks(&self.g));
         }
         for extent in &partial.extents {
@@ -214,38 +215,38 @@ impl Nilfs {
         let came: Vec<_> = (start..end).filter_map(|b| Some((b, self.early.remove(&b)?))).collect();
         for round in [true, false] {
             for (block, bytes) in &came {
-                self.passed(*block, bytes, round, books);
+                self.passed(*block, bytes, round, state);
             }
         }
         for (block, _) in came {
             let (class, what, _) = self.named(&self.place(block));
-            if what != What::Unclaimed {
-                books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
+            if what != BlockMeaning::Unclaimed {
+                state.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
             }
         }
     }
 
     /// Takes in a written block whose summary is known. The first round learns what metadata say; the second learns
     /// contents whose meaning depends on that.
-    fn passed(&mut self, block: u64, bytes: &[u8], first: bool, books: &mut Books) {
+    fn passed(&mut self, block: u64, bytes: &[u8], first: bool, state: &mut DecoderState) {
         let Some((piece, _)) = self.log.at(block) else { return };
         if first {
             let Some((cno, sum)) = self.log.pass(block, bytes) else { return };
-            if piece == (Piece::SuperRoot { cno })
-                && let Some(transaction) = books.journal.commit(cno, 0)
+            if piece == (NilfsPiece::SuperRoot { cno })
+                && let Some(transaction) = state.journal.commit(cno, 0)
             {
                 transaction.bad_checksums += u64::from(!SuperRoot::is_sound(&self.g, bytes));
             }
             if sum == Sum::Wrong
-                && let Some(transaction) = books.journal.write(cno, 0)
+                && let Some(transaction) = state.journal.write(cno, 0)
             {
                 transaction.bad_checksums += 1;
             }
         }
-        let Piece::File { ino, holds } = piece else { return };
+        let NilfsPiece::File { ino, holds } = piece else { return };
         match (first, ino, holds) {
             (true, ino::DAT, Holds::Data(lbn)) => self.addresses(lbn, bytes),
-            (true, ino::IFILE, Holds::Data(lbn)) => self.inodes(lbn, bytes, books),
+            (true, ino::IFILE, Holds::Data(lbn)) => self.inodes(lbn, bytes, state),
             (true, _, Holds::Node(_)) => {
                 if let Some(level) = nilfs2::node_level(bytes) {
                     self.log.node_is(block, level);
@@ -253,7 +254,7 @@ impl Nilfs {
             }
             (false, ..) => match self.class_of(ino, holds) {
                 None => self.wait(ino, block, bytes),
-                Some(Class::Directory) => names_in(ino, bytes, books),
+                Some(Class::Directory) => names_in(ino, bytes, state),
                 Some(_) => {}
             },
             _ => {}
@@ -263,7 +264,8 @@ impl Nilfs {
     /// Takes in entries of the DAT: a live block is the newest of its file.
     fn addresses(&mut self, lbn: u64, bytes: &[u8]) {
         for (block, live) in live_in(&self.g, lbn, bytes) {
-            let Some((Piece::File { ino, holds: Holds::Data(lbn) }, _)) = self.log.at(block) else {
+            let Some((NilfsPiece::File { ino, holds: Holds::Data(lbn) }, _)) = self.log.at(block)
+            else {
                 continue;
             };
             match live {
@@ -277,7 +279,7 @@ impl Nilfs {
     }
 
     /// Takes in inodes: their types, and which of them changed.
-    fn inodes(&mut self, lbn: u64, bytes: &[u8], books: &mut Books) {
+    fn inodes(&mut self, lbn: u64, bytes: &[u8], state: &mut DecoderState) {
         let Grouped::Entries(first) = self.g.grouped(lbn, self.g.inode_size) else { return };
         for (i, raw) in bytes.chunks_exact(self.g.inode_size).enumerate() {
             let file = first.saturating_add(i as u64);
@@ -291,22 +293,22 @@ impl Nilfs {
             let mut hash = FxHasher::default();
             hash.write(raw);
             let new = (hash.finish(), class);
-            let room = self.inodes.len() < INODES_MAX || self.inodes.contains_key(&file);
-            if !room || self.inodes.insert(file, new) == Some(new) {
+            let capacity = self.inodes.len() < INODES_MAX || self.inodes.contains_key(&file);
+            if !capacity || self.inodes.insert(file, new) == Some(new) {
                 continue;
             }
-            books.inodes.push(file);
+            state.inodes.push(file);
             let waited = self.untyped.remove(&file).unwrap_or_default();
             self.waiting -= waited.len();
             for block in waited {
                 let bytes = self.early.remove(&block);
-                if !matches!(self.log.at(block), Some((Piece::File { ino, .. }, _)) if ino == file)
+                if !matches!(self.log.at(block), Some((NilfsPiece::File { ino, .. }, _)) if ino == file)
                 {
                     continue;
                 }
-                books.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
+                state.claims.push(Claim { block, blocks: 1, class, owner: None, is_old: false });
                 if let (Class::Directory, Some(bytes)) = (class, bytes) {
-                    names_in(file, &bytes, books);
+                    names_in(file, &bytes, state);
                 }
             }
         }
@@ -344,66 +346,70 @@ impl Nilfs {
 
     /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
     /// was seen.
-    fn named(&self, place: &Place) -> (Class, What, u64) {
+    fn named(&self, place: &NilfsPlace) -> (Class, BlockMeaning, u64) {
         let (piece, alike) = match *place {
-            Place::Boot => return (Class::BootArea, What::BootArea, 1),
-            Place::Superblock => return (Class::Superblock, What::Superblock, 1),
-            Place::Copy => {
-                return (Class::SuperblockCopy, What::Only("copy of the superblock"), 1);
+            NilfsPlace::Boot => return (Class::BootArea, BlockMeaning::BootArea, 1),
+            NilfsPlace::Superblock => return (Class::Superblock, BlockMeaning::Superblock, 1),
+            NilfsPlace::Copy => {
+                return (Class::SuperblockCopy, BlockMeaning::Only("copy of the superblock"), 1);
             }
-            Place::Free => return (Class::FileData, What::Unclaimed, 1),
-            Place::Outside => {
-                return (Class::Unknown, What::Unknown(Reason::NotUnderstood), 1);
+            NilfsPlace::Free => return (Class::FileData, BlockMeaning::Unclaimed, 1),
+            NilfsPlace::Outside => {
+                return (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood), 1);
             }
-            Place::Log(piece, alike) => (piece, alike),
+            NilfsPlace::NilfsLog(piece, alike) => (piece, alike),
         };
         let (file, holds) = match piece {
-            Piece::Summary { cno } => {
-                let what = What::Piece("segment summary of checkpoint", cno);
+            NilfsPiece::Summary { cno } => {
+                let what = BlockMeaning::Piece("segment summary of checkpoint", cno);
                 return (Class::SegmentSummary, what, alike);
             }
-            Piece::SuperRoot { cno } => {
-                return (Class::Checkpoint, What::Piece("super root of checkpoint", cno), 1);
+            NilfsPiece::SuperRoot { cno } => {
+                return (
+                    Class::Checkpoint,
+                    BlockMeaning::Piece("super root of checkpoint", cno),
+                    1,
+                );
             }
-            Piece::File { ino, holds } => (ino, holds),
+            NilfsPiece::File { ino, holds } => (ino, holds),
         };
         let Some(class) = self.class_of(file, holds) else {
-            return (Class::FileData, What::Unclaimed, 1);
+            return (Class::FileData, BlockMeaning::Unclaimed, 1);
         };
         match (file, holds) {
             (_, Holds::Node(level)) => {
-                (class, What::Indirect { ino: file, level: level.max(1), changed: None }, 1)
+                (class, BlockMeaning::Indirect { ino: file, level: level.max(1), changed: None }, 1)
             }
             (ino::IFILE, Holds::Data(lbn)) => {
                 let what = match self.g.grouped(lbn, self.g.inode_size) {
-                    Grouped::Descriptors => What::Only("descriptors of groups of inodes"),
-                    Grouped::Bitmap(group) => What::Piece("inode bitmap of group", group),
+                    Grouped::Descriptors => BlockMeaning::Only("descriptors of groups of inodes"),
+                    Grouped::Bitmap(group) => BlockMeaning::Piece("inode bitmap of group", group),
                     Grouped::Entries(first) => {
                         let count = (self.g.block_size() / self.g.inode_size) as u64;
-                        What::Inodes { first, count, changed: Vec::new() }
+                        BlockMeaning::Inodes { first, count, changed: Vec::new() }
                     }
                 };
                 (class, what, 1)
             }
             (_, Holds::Data(lbn)) => {
-                (class, What::Blocks { ino: file, first: lbn, count: alike }, alike)
+                (class, BlockMeaning::Blocks { ino: file, first: lbn, count: alike }, alike)
             }
         }
     }
 
     /// The part from `at` on.
-    fn part(&self, at: u64, end: u64, place: &Place) -> Part {
+    fn part(&self, at: u64, end: u64, place: &NilfsPlace) -> ClassifiedRange {
         let shift = self.g.block_shift;
         let (class, what, alike) = self.named(place);
         let block = at >> shift;
         let to = block.saturating_add(alike).saturating_mul(1 << shift).min(end);
         let what = match what {
-            What::Blocks { ino, first, .. } => {
-                What::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
+            BlockMeaning::Blocks { ino, first, .. } => {
+                BlockMeaning::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
             }
             other => other,
         };
-        Part { class, offset: at, len: to - at, what }
+        ClassifiedRange { class, offset: at, len: to - at, what }
     }
 
     /// The kind that a block without a summary looks like.
@@ -436,9 +442,9 @@ fn live_in<'a>(
     all.filter(|entry| entry.blocknr != 0).map(|entry| (entry.blocknr, entry.end == u64::MAX))
 }
 
-fn names_in(dir: u64, bytes: &[u8], books: &mut Books) {
+fn names_in(dir: u64, bytes: &[u8], state: &mut DecoderState) {
     for entry in nilfs2::names(bytes).0 {
-        books.names.seen(dir, entry.name, entry.ino);
+        state.names.seen(dir, entry.name, entry.ino);
     }
 }
 
@@ -451,7 +457,13 @@ impl Decoder for Nilfs {
         self.g.block_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         let (shift, size) = (self.g.block_shift, self.g.block_size());
         if let Some(at) = SUPERBLOCK_AT.checked_sub(offset)
             && let Some(bytes) = data.get(at as usize..).and_then(|b| b.get(..Superblock::SIZE))
@@ -461,20 +473,20 @@ impl Decoder for Nilfs {
         // Only whole blocks of the request are read.
         let skip = (offset.next_multiple_of(size as u64) - offset).min(data.len() as u64);
         let (first, whole) = ((offset + skip) >> shift, &data[skip as usize..]);
-        let damaged = self.announced(first, whole, books);
+        let damaged = self.announced(first, whole, state);
         for round in [true, false] {
             for (i, bytes) in whole.chunks_exact(size).enumerate() {
-                self.passed(first + i as u64, bytes, round, books);
+                self.passed(first + i as u64, bytes, round, state);
             }
         }
         cover(out, offset, data.len() as u64, self.g.bytes, |at, end| {
             let block = at >> shift;
             let place = self.place(block);
             let mut part = self.part(at, end, &place);
-            if damaged.contains(&block) && !matches!(place, Place::Log(..)) {
+            if damaged.contains(&block) && !matches!(place, NilfsPlace::NilfsLog(..)) {
                 return unknown(at, part.len, Reason::NotUnderstood);
             }
-            if let (What::Unclaimed, Some(bytes)) =
+            if let (BlockMeaning::Unclaimed, Some(bytes)) =
                 (&part.what, self.bytes(block, Some((first, whole))))
             {
                 part.class = self.looks(bytes);
@@ -483,13 +495,19 @@ impl Decoder for Nilfs {
         });
         for (i, bytes) in whole.chunks_exact(size).enumerate() {
             let block = first + i as u64;
-            if matches!(self.place(block), Place::Free) {
+            if matches!(self.place(block), NilfsPlace::Free) {
                 self.keep(block, bytes);
             }
         }
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             self.part(at, end, &self.place(at >> self.g.block_shift))
         });

@@ -16,7 +16,7 @@ pub(super) const PAGE: usize = 4096;
 
 /// An event that a log page tells.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum LogOperation {
     /// A record of a transaction, with its bytes; the transaction is named by its first record's LSN.
     Bytes { id: u64, len: u64 },
     /// A change of these clusters; the decoder works out the byte on the volume.
@@ -40,7 +40,7 @@ pub(super) enum Page {
 
 /// A record that continues in the next page.
 #[derive(Debug)]
-struct Part {
+struct SplitRecord {
     head: LogRecord,
     data: Vec<u8>,
     /// The page with the rest, in bytes from the log's start.
@@ -51,20 +51,20 @@ struct Part {
 struct Open {
     first: u64,
     /// Whether the newest record rolls back the first one, so that nothing of the transaction is left.
-    undone: bool,
+    rolled_back: bool,
     committed: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct NtfsLog {
     pub(super) shape: Option<LogShape>,
     /// The LSN of the newest record that was read.
     last: u64,
-    part: Option<Part>,
+    part: Option<SplitRecord>,
     open: FxHashMap<u32, Open>,
 }
 
-impl Log {
+impl NtfsLog {
     /// Marks records up to this LSN as written before the watch began.
     pub(super) fn begin_after(&mut self, lsn: u64) {
         self.last = self.last.max(lsn);
@@ -75,7 +75,7 @@ impl Log {
     }
 
     /// Takes in a page that is written at this byte of the log.
-    pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<Said>) -> Page {
+    pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<LogOperation>) -> Page {
         if raw.iter().all(|b| *b == 0xff) {
             return Page::Empty;
         }
@@ -103,7 +103,13 @@ impl Log {
         }
     }
 
-    fn records(&mut self, at: u64, page: &[u8], shape: &LogShape, said: &mut Vec<Said>) -> Page {
+    fn records(
+        &mut self,
+        at: u64,
+        page: &[u8],
+        shape: &LogShape,
+        said: &mut Vec<LogOperation>,
+    ) -> Page {
         let size = page.len() as u64;
         let head = RecordPage::decode(page, LE);
         let area = (2 + shape.copies) * size;
@@ -119,7 +125,7 @@ impl Log {
         home = first.map(|(_, home)| home).or(home);
         // A page whose newest record is older than the last one read does not continue it.
         let last = self.last;
-        let goes_on = |p: &mut Part| {
+        let goes_on = |p: &mut SplitRecord| {
             p.head.lsn > last && home == Some(p.next) && (place || head.last >= p.head.lsn)
         };
         if let Some(part) = self.part.take_if(goes_on) {
@@ -132,16 +138,16 @@ impl Log {
             }
         }
         while let Some((record, its_home)) = next_record(page, &mut from, home, shape) {
-            let begins = from;
-            let ends = begins + LogRecord::SIZE + record.len as usize;
+            let begin = from;
+            let ends = begin + LogRecord::SIZE + record.len as usize;
             from = ends.next_multiple_of(8);
             if record.lsn <= self.last {
                 continue;
             }
-            let data = &page[begins + LogRecord::SIZE..ends.min(page.len())];
+            let data = &page[begin + LogRecord::SIZE..ends.min(page.len())];
             if ends > page.len() {
                 let next = next_page(its_home, shape);
-                self.part = Some(Part { head: record, data: data.to_vec(), next });
+                self.part = Some(SplitRecord { head: record, data: data.to_vec(), next });
             } else {
                 self.record(&record, data, &mut newest, said);
             }
@@ -156,16 +162,16 @@ impl Log {
     /// in the next page.
     fn rest(
         &mut self,
-        mut part: Part,
+        mut part: SplitRecord,
         page: &[u8],
         shape: &LogShape,
         newest: &mut Option<u64>,
-        said: &mut Vec<Said>,
-    ) -> Result<usize, Part> {
+        said: &mut Vec<LogOperation>,
+    ) -> Result<usize, SplitRecord> {
         let want = part.head.len as usize - part.data.len();
-        let room = &page[shape.records_at..];
-        let take = want.min(room.len());
-        part.data.extend_from_slice(&room[..take]);
+        let capacity = &page[shape.records_at..];
+        let take = want.min(capacity.len());
+        part.data.extend_from_slice(&capacity[..take]);
         if take < want {
             part.next = next_page(part.next, shape);
             return Err(part);
@@ -179,7 +185,7 @@ impl Log {
         head: &LogRecord,
         data: &[u8],
         newest: &mut Option<u64>,
-        said: &mut Vec<Said>,
+        said: &mut Vec<LogOperation>,
     ) {
         self.last = head.lsn;
         let Some((what, clusters)) = Action::read(data).filter(|_| head.kind == 1) else { return };
@@ -190,26 +196,26 @@ impl Log {
             if self.open.len() >= OPEN_MAX {
                 self.open.clear();
             }
-            let open = Open { first: head.lsn, undone: false, committed: false };
+            let open = Open { first: head.lsn, rolled_back: false, committed: false };
             self.open.insert(head.transaction, open);
         }
         let Some(open) = self.open.get_mut(&head.transaction) else { return };
         let id = open.first;
         *newest = Some(id);
         if !open.committed {
-            said.push(Said::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
+            said.push(LogOperation::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
         }
         let done = match what.redo {
             action::COMMIT => !std::mem::replace(&mut open.committed, true),
-            action::FORGET => !open.committed && !open.undone,
+            action::FORGET => !open.committed && !open.rolled_back,
             _ => {
-                open.undone = what.undo == action::UNDONE && head.undo_next == 0;
-                said.push(Said::Change { id, action: what, clusters });
+                open.rolled_back = what.undo == action::UNDONE && head.undo_next == 0;
+                said.push(LogOperation::Change { id, action: what, clusters });
                 return;
             }
         };
         if done {
-            said.push(Said::Commit { id });
+            said.push(LogOperation::Commit { id });
         }
         if what.redo == action::FORGET {
             self.open.remove(&head.transaction);

@@ -10,12 +10,12 @@ mod prime;
 use ordo_format::Endian;
 use ordo_format::ntfs::{self, Attribute, FileName, FileRecord, Geometry, kind, unprotected};
 
-use crate::decoder::{Books, Contents, Decoder, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, cover, unknown};
 use crate::graph::{Entries, Entry, Graph, Reader};
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
-use log::{Log, Page, Said};
+use log::{LogOperation, NtfsLog, Page};
 
 pub(crate) use prime::probe;
 
@@ -36,8 +36,8 @@ const CAPITALS: u64 = 10;
 pub(crate) struct Ntfs {
     g: Geometry,
     graph: Graph<Flat>,
-    log: Log,
-    said: Vec<Said>,
+    log: NtfsLog,
+    said: Vec<LogOperation>,
 }
 
 /// A graph reader without nodes: records point to contents directly.
@@ -55,10 +55,10 @@ impl Reader for Flat {
 }
 
 /// The use of a place.
-enum Place {
+enum NtfsPlace {
     Boot,
     BootCopy,
-    Log(Run),
+    NtfsLog(Run),
     Owned(Run),
     Free,
 }
@@ -83,17 +83,17 @@ fn class_of(ino: u64, attribute: &Attribute<'_>) -> Class {
 }
 
 impl Ntfs {
-    fn place(&self, at: u64) -> Place {
+    fn place(&self, at: u64) -> NtfsPlace {
         if at < 1 << self.g.sector_shift {
-            return Place::Boot;
+            return NtfsPlace::Boot;
         }
         if at >= self.g.bytes - (1 << self.g.sector_shift) {
-            return Place::BootCopy;
+            return NtfsPlace::BootCopy;
         }
         match self.graph.runs.at(at >> self.g.cluster_shift) {
-            Some(run) if run.class == Class::JournalRecords => Place::Log(*run),
-            Some(run) => Place::Owned(*run),
-            None => Place::Free,
+            Some(run) if run.class == Class::JournalRecords => NtfsPlace::NtfsLog(*run),
+            Some(run) => NtfsPlace::Owned(*run),
+            None => NtfsPlace::Free,
         }
     }
 
@@ -121,7 +121,7 @@ impl Ntfs {
     }
 
     /// Takes in a file record whose sectors are fixed up: its runs, and the names in it.
-    fn record_written(&mut self, number: u64, record: &[u8], books: &mut Books) {
+    fn record_written(&mut self, number: u64, record: &[u8], state: &mut DecoderState) {
         let head = FileRecord::decode(record, LE);
         let used = head.flags & 1 != 0;
         // An extension record counts as part of its base record.
@@ -136,21 +136,21 @@ impl Ntfs {
             if let Some((name, text)) = name.and_then(FileName::read)
                 && name.space != 2
             {
-                books.names.seen(name.parent & ((1 << 48) - 1), text.as_bytes(), ino);
+                state.names.seen(name.parent & ((1 << 48) - 1), text.as_bytes(), ino);
             }
         }
-        self.graph.set_root(number, entries.into_vec(), books);
+        self.graph.set_root(number, entries.into_vec(), state);
     }
 
     /// Takes in the records of a range of `$MFT` that begins at this byte. Returns false where one is damaged.
-    fn records_written(&mut self, byte: u64, bytes: &[u8], books: &mut Books) -> bool {
+    fn records_written(&mut self, byte: u64, bytes: &[u8], state: &mut DecoderState) -> bool {
         let (size, mut sound) = (1usize << self.g.record_shift, true);
         let skip = (byte.next_multiple_of(size as u64) - byte) as usize;
         let first = byte.next_multiple_of(size as u64) >> self.g.record_shift;
         for (i, raw) in bytes.get(skip..).unwrap_or_default().chunks_exact(size).enumerate() {
             match unprotected(raw) {
                 Some(record) if record.starts_with(b"FILE") => {
-                    self.record_written(first + i as u64, &record, books);
+                    self.record_written(first + i as u64, &record, state);
                 }
                 // A record that was never used, or did not change.
                 _ if raw.iter().all(|b| *b == 0) => {}
@@ -163,28 +163,28 @@ impl Ntfs {
     fn class_at(&self, at: u64) -> Class {
         match self.place(at) {
             _ if at >= self.g.bytes => Class::Unknown,
-            Place::Boot => Class::Superblock,
-            Place::BootCopy => Class::SuperblockCopy,
-            Place::Log(_) => Class::JournalRecords,
-            Place::Owned(run) => run.class,
-            Place::Free => Class::Unknown,
+            NtfsPlace::Boot => Class::Superblock,
+            NtfsPlace::BootCopy => Class::SuperblockCopy,
+            NtfsPlace::NtfsLog(_) => Class::JournalRecords,
+            NtfsPlace::Owned(run) => run.class,
+            NtfsPlace::Free => Class::Unknown,
         }
     }
 
     /// Learns from the events that a page of the log told.
-    fn heed(&mut self, books: &mut Books) {
+    fn heed(&mut self, state: &mut DecoderState) {
         for said in std::mem::take(&mut self.said) {
             match said {
-                Said::Bytes { id, len } => drop(books.journal.write(id, len)),
-                Said::Commit { id } => drop(books.journal.commit(id, 0)),
-                Said::Change { id, action, clusters } => {
+                LogOperation::Bytes { id, len } => drop(state.journal.write(id, len)),
+                LogOperation::Commit { id } => drop(state.journal.commit(id, 0)),
+                LogOperation::Change { id, action, clusters } => {
                     let home = log::home(&action, &clusters, self.g.cluster_shift);
                     if let Some(home) = home.filter(|home| *home < self.g.bytes) {
-                        books.journal.record(id, home >> 9, self.class_at(home));
-                        if let Place::Owned(run) = self.place(home)
+                        state.journal.record(id, home >> 9, self.class_at(home));
+                        if let NtfsPlace::Owned(run) = self.place(home)
                             && (run.class, run.ino) == (Class::InodeBlock, MFT)
                         {
-                            books.inodes.push(self.byte_of(&run, home) >> self.g.record_shift);
+                            state.inodes.push(self.byte_of(&run, home) >> self.g.record_shift);
                         }
                     }
                 }
@@ -192,70 +192,83 @@ impl Ntfs {
         }
     }
 
-    fn log_written(&mut self, byte: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+    fn log_written(
+        &mut self,
+        byte: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> (Class, BlockMeaning) {
         let page = self.log.page(byte, bytes, &mut self.said);
-        self.heed(books);
+        self.heed(state);
         match page {
-            Page::Restart => (Class::JournalSuperblock, What::Only("restart page of the log")),
+            Page::Restart => {
+                (Class::JournalSuperblock, BlockMeaning::Only("restart page of the log"))
+            }
             Page::Records(transaction) => {
-                (Class::JournalRecords, What::Journal { transaction, home: None })
+                (Class::JournalRecords, BlockMeaning::Journal { transaction, home: None })
             }
             Page::Copy(transaction @ Some(_)) => {
-                (Class::JournalRecords, What::Journal { transaction, home: None })
+                (Class::JournalRecords, BlockMeaning::Journal { transaction, home: None })
             }
-            Page::Copy(None) => (Class::JournalRecords, What::Only("copy of the log's last page")),
-            Page::Empty => (Class::JournalRecords, What::Only("page of the log, never used")),
-            Page::NotUnderstood => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+            Page::Copy(None) => {
+                (Class::JournalRecords, BlockMeaning::Only("copy of the log's last page"))
+            }
+            Page::Empty => {
+                (Class::JournalRecords, BlockMeaning::Only("page of the log, never used"))
+            }
+            Page::NotUnderstood => (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood)),
         }
     }
 
     /// The meaning of a range with an owner, from `at` to `to`.
-    fn owned(&self, run: &Run, at: u64, to: u64) -> What {
-        let Role::Data { lbn } = run.role else { return What::Unclaimed };
+    fn owned(&self, run: &Run, at: u64, to: u64) -> BlockMeaning {
+        let Role::Data { lbn } = run.role else { return BlockMeaning::Unclaimed };
         let byte = self.byte_of(run, at);
         let blocks = ((to - 1) >> self.g.cluster_shift) - (at >> self.g.cluster_shift) + 1;
         let first = lbn + ((at >> self.g.cluster_shift) - run.start);
         match (run.class, run.ino) {
-            (Class::InodeBlock, MIRROR) => What::Only("copy of the first file records"),
+            (Class::InodeBlock, MIRROR) => BlockMeaning::Only("copy of the first file records"),
             (Class::InodeBlock, _) => {
                 let last = (byte + (to - at)).div_ceil(1 << self.g.record_shift);
                 let first = byte >> self.g.record_shift;
-                What::Inodes { first, count: last - first, changed: Vec::new() }
+                BlockMeaning::Inodes { first, count: last - first, changed: Vec::new() }
             }
-            (Class::BlockBitmap, _) => What::Piece("bitmap of clusters, block", first),
-            (Class::InodeBitmap, _) => What::Piece("bitmap of file records, block", first),
-            (Class::BootArea, _) => What::BootArea,
-            (Class::Summary, VOLUME) => What::Only("$Volume"),
-            (Class::Summary, TYPES) => What::Only("$AttrDef"),
-            (Class::Summary, _) => What::Only("$UpCase"),
-            (_, SECURE) => What::Piece("security descriptors, block", first),
-            (_, ino) => What::Blocks { ino, first, count: blocks },
+            (Class::BlockBitmap, _) => BlockMeaning::Piece("bitmap of clusters, block", first),
+            (Class::InodeBitmap, _) => BlockMeaning::Piece("bitmap of file records, block", first),
+            (Class::BootArea, _) => BlockMeaning::BootArea,
+            (Class::Summary, VOLUME) => BlockMeaning::Only("$Volume"),
+            (Class::Summary, TYPES) => BlockMeaning::Only("$AttrDef"),
+            (Class::Summary, _) => BlockMeaning::Only("$UpCase"),
+            (_, SECURE) => BlockMeaning::Piece("security descriptors, block", first),
+            (_, ino) => BlockMeaning::Blocks { ino, first, count: blocks },
         }
     }
 
     /// The end of the range with the same use as `at`.
-    fn until(&self, place: &Place, at: u64, end: u64) -> u64 {
+    fn until(&self, place: &NtfsPlace, at: u64, end: u64) -> u64 {
         let shift = self.g.cluster_shift;
         let to = match place {
-            Place::Boot => 1 << self.g.sector_shift,
-            Place::BootCopy => self.g.bytes,
-            Place::Log(run) => {
+            NtfsPlace::Boot => 1 << self.g.sector_shift,
+            NtfsPlace::BootCopy => self.g.bytes,
+            NtfsPlace::NtfsLog(run) => {
                 let (byte, page) = (self.byte_of(run, at), self.log.page_size() as u64);
                 (at + (page - byte % page)).min(run.end() << shift)
             }
-            Place::Owned(run) => run.end() << shift,
-            Place::Free => ((at >> shift) + 1) << shift,
+            NtfsPlace::Owned(run) => run.end() << shift,
+            NtfsPlace::Free => ((at >> shift) + 1) << shift,
         };
         to.min(end).min((self.g.bytes - (1 << self.g.sector_shift)).max(at + 1))
     }
 
-    fn fixed(&self, place: &Place, at: u64, to: u64) -> (Class, What) {
+    fn fixed(&self, place: &NtfsPlace, at: u64, to: u64) -> (Class, BlockMeaning) {
         match place {
-            Place::Boot => (Class::Superblock, What::Superblock),
-            Place::BootCopy => (Class::SuperblockCopy, What::Only("copy of the first sector")),
-            Place::Log(_) => (Class::JournalRecords, What::Only("log")),
-            Place::Owned(run) => (run.class, self.owned(run, at, to)),
-            Place::Free => (Class::FileData, What::Unclaimed),
+            NtfsPlace::Boot => (Class::Superblock, BlockMeaning::Superblock),
+            NtfsPlace::BootCopy => {
+                (Class::SuperblockCopy, BlockMeaning::Only("copy of the first sector"))
+            }
+            NtfsPlace::NtfsLog(_) => (Class::JournalRecords, BlockMeaning::Only("log")),
+            NtfsPlace::Owned(run) => (run.class, self.owned(run, at, to)),
+            NtfsPlace::Free => (Class::FileData, BlockMeaning::Unclaimed),
         }
     }
 }
@@ -273,38 +286,50 @@ impl Decoder for Ntfs {
         9
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         cover(out, offset, data.len() as u64, self.g.bytes, |at, end| {
             let place = self.place(at);
             let to = self.until(&place, at, end);
             let bytes = &data[(at - offset) as usize..(to - offset) as usize];
             let (class, what) = match &place {
-                Place::Log(run) => {
+                NtfsPlace::NtfsLog(run) => {
                     let byte = self.byte_of(run, at);
                     if bytes.len() != self.log.page_size() {
                         return unknown(at, to - at, Reason::NotUnderstood);
                     }
-                    self.log_written(byte, bytes, books)
+                    self.log_written(byte, bytes, state)
                 }
-                Place::Owned(run) if (run.class, run.ino) == (Class::InodeBlock, MFT) => {
+                NtfsPlace::Owned(run) if (run.class, run.ino) == (Class::InodeBlock, MFT) => {
                     let named = self.fixed(&place, at, to);
-                    match self.records_written(self.byte_of(run, at), bytes, books) {
+                    match self.records_written(self.byte_of(run, at), bytes, state) {
                         true => named,
-                        false => (Class::Unknown, What::Unknown(Reason::NotUnderstood)),
+                        false => (Class::Unknown, BlockMeaning::Unknown(Reason::NotUnderstood)),
                     }
                 }
                 _ => self.fixed(&place, at, to),
             };
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, _data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+    ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             let place = self.place(at);
             let to = self.until(&place, at, end);
             let (class, what) = self.fixed(&place, at, to);
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 

@@ -2,9 +2,9 @@
 
 use ordo_format::ntfs::{Boot, LogShape, RecordPage, unprotected};
 
-use super::log::{Log, PAGE, newest};
+use super::log::{NtfsLog, PAGE, newest};
 use super::{Flat, LOG, MFT, Ntfs, ROOT};
-use crate::decoder::{Books, Decoder, Image};
+use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::graph::Graph;
 use crate::kind::Class;
 use crate::runs::{Role, Run};
@@ -15,26 +15,26 @@ const PIECE: u64 = 1 << 18;
 const ROUNDS: usize = 16;
 
 /// The decoder of an image, where it holds NTFS.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Boot::SIZE];
     image.read_at(0, &mut bytes).ok()?;
     let g = Boot::read(&bytes)?;
-    let mut ntfs = Ntfs { g, graph: Graph::new(Flat), log: Log::default(), said: Vec::new() };
-    books.names.set_root(ROOT);
+    let mut ntfs = Ntfs { g, graph: Graph::new(Flat), log: NtfsLog::default(), said: Vec::new() };
+    state.names.set_root(ROOT);
     let mut first = vec![0; 1 << g.record_shift];
     image.read_at(g.mft << g.cluster_shift, &mut first).ok()?;
-    ntfs.records_written(0, &first, books);
+    ntfs.records_written(0, &first, state);
     for _ in 0..ROUNDS {
         let before = ntfs.pieces(MFT, Class::InodeBlock);
         for run in &before {
-            ntfs.read_records(run, image, books);
+            ntfs.read_records(run, image, state);
         }
         if before == ntfs.pieces(MFT, Class::InodeBlock) {
             break;
         }
     }
     ntfs.read_log(image);
-    books.claims.clear();
+    state.claims.clear();
     Some(Box::new(ntfs))
 }
 
@@ -50,7 +50,7 @@ impl Ntfs {
         all
     }
 
-    fn read_records(&mut self, run: &Run, image: &dyn Image, books: &mut Books) {
+    fn read_records(&mut self, run: &Run, image: &dyn DiskImage, state: &mut DecoderState) {
         let shift = self.g.cluster_shift;
         let (mut at, end) = (run.start << shift, run.end() << shift);
         let mut piece = Vec::new();
@@ -59,14 +59,14 @@ impl Ntfs {
             if image.read_at(at, &mut piece).is_err() {
                 return;
             }
-            self.records_written(self.byte_of(run, at), &piece, books);
-            books.claims.clear();
+            self.records_written(self.byte_of(run, at), &piece, state);
+            state.claims.clear();
             at += piece.len() as u64;
         }
     }
 
     /// Reads the log's shape and the LSN of its newest record: later records are new.
-    fn read_log(&mut self, image: &dyn Image) {
+    fn read_log(&mut self, image: &dyn DiskImage) {
         let runs = self.pieces(LOG, Class::JournalRecords);
         let shift = self.g.cluster_shift;
         let Some(first) = runs.first() else { return };

@@ -11,9 +11,9 @@ use std::hash::Hasher;
 use ordo_format::reiserfs::{self, Geometry, ItemHead, SUPERBLOCK_AT, Superblock};
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::decoder::{Books, Contents, Decoder, Image, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, cover, unknown};
 use crate::graph::Graph;
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::ring::Ring;
 use crate::runs::{Role, Run};
 
@@ -55,30 +55,30 @@ pub(crate) struct Reiser {
 }
 
 /// The decoder of an image, where it holds ReiserFS.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
     let g = Superblock::read(&bytes)?;
     let tree = Graph::new(Tree { g });
     let (ring, late, inodes) = (Ring::default(), Vec::new(), FxHashMap::default());
     let mut reiser = Reiser { g, tree, ring, late, inodes };
-    books.names.set_root(ROOT_OBJECT);
-    reiser.set_root(&g, books);
+    state.names.set_root(ROOT_OBJECT);
+    reiser.set_root(&g, state);
     let mut block = vec![0; g.block_size()];
     for _ in 0..g.height {
         for at in reiser.tree.unseen() {
             if image.read_at(at << g.block_shift, &mut block).is_ok() {
-                reiser.tree.node_written(at, &block, books);
-                reiser.leaf_seen(&block, books);
+                reiser.tree.node_written(at, &block, state);
+                reiser.leaf_seen(&block, state);
             }
         }
-        books.claims.clear();
+        state.claims.clear();
     }
     Some(Box::new(reiser))
 }
 
 /// The use of a block.
-enum Place {
+enum ReiserPlace {
     Boot,
     Superblock,
     Bitmap(u64),
@@ -89,131 +89,145 @@ enum Place {
 }
 
 impl Reiser {
-    fn set_root(&mut self, g: &Geometry, books: &mut Books) {
+    fn set_root(&mut self, g: &Geometry, state: &mut DecoderState) {
         let root = node_entry(g, g.root, g.height.saturating_sub(1));
-        self.tree.set_root(ROOT, root.into_iter().collect(), books);
+        self.tree.set_root(ROOT, root.into_iter().collect(), state);
     }
 
-    fn place(&self, block: u64) -> Place {
+    fn place(&self, block: u64) -> ReiserPlace {
         let first = self.g.journal.unwrap_or(u64::MAX);
         match block {
-            _ if block < self.g.superblock() => Place::Boot,
-            _ if block == self.g.superblock() => Place::Superblock,
+            _ if block < self.g.superblock() => ReiserPlace::Boot,
+            _ if block == self.g.superblock() => ReiserPlace::Superblock,
             _ if block >= first && block - first < self.g.journal_size => {
-                Place::Ring(block - first)
+                ReiserPlace::Ring(block - first)
             }
-            _ if block.checked_sub(first) == Some(self.g.journal_size) => Place::JournalHeader,
+            _ if block.checked_sub(first) == Some(self.g.journal_size) => {
+                ReiserPlace::JournalHeader
+            }
             _ => match (self.g.bitmap(block), self.tree.runs.at(block)) {
-                (Some(n), _) => Place::Bitmap(n),
-                (None, Some(run)) => Place::Owned(*run),
-                (None, None) => Place::Free,
+                (Some(n), _) => ReiserPlace::Bitmap(n),
+                (None, Some(run)) => ReiserPlace::Owned(*run),
+                (None, None) => ReiserPlace::Free,
             },
         }
     }
 
     /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
-    fn learn(&mut self, block: u64, bytes: &[u8], books: &mut Books) -> Class {
+    fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) -> Class {
         match self.place(block) {
-            Place::Superblock => {
+            ReiserPlace::Superblock => {
                 let skip = (SUPERBLOCK_AT - (block << self.g.block_shift)) as usize;
                 let new = bytes.get(skip..).and_then(Superblock::read);
                 let same = |g: &Geometry| Geometry { root: 0, height: 0, ..*g };
                 // A superblock of another geometry would be another file system's.
                 if let Some(new) = new.filter(|new| same(new) == same(&self.g)) {
                     self.g = new;
-                    self.set_root(&new, books);
+                    self.set_root(&new, state);
                 }
                 Class::Superblock
             }
-            Place::Owned(run) => {
+            ReiserPlace::Owned(run) => {
                 if run.class != Class::FileData {
-                    self.tree.node_written(block, bytes, books);
-                    self.leaf_seen(bytes, books);
+                    self.tree.node_written(block, bytes, state);
+                    self.leaf_seen(bytes, state);
                 }
                 run.class
             }
-            Place::Free => {
-                self.tree.stray_written(block, bytes);
+            ReiserPlace::Free => {
+                self.tree.orphan_written(block, bytes);
                 let looks = self.looks(block, bytes);
                 if looks == Class::TreeLeaf {
-                    self.leaf_seen(bytes, books);
+                    self.leaf_seen(bytes, state);
                 }
                 looks
             }
-            Place::Boot => Class::BootArea,
-            Place::Bitmap(_) => Class::BlockBitmap,
-            Place::Ring(_) => Class::JournalData,
-            Place::JournalHeader => Class::JournalSuperblock,
+            ReiserPlace::Boot => Class::BootArea,
+            ReiserPlace::Bitmap(_) => Class::BlockBitmap,
+            ReiserPlace::Ring(_) => Class::JournalData,
+            ReiserPlace::JournalHeader => Class::JournalSuperblock,
         }
     }
 
     /// Notes the inodes of a leaf that changed, and learns the names in it.
-    fn leaf_seen(&mut self, bytes: &[u8], books: &mut Books) {
+    fn leaf_seen(&mut self, bytes: &[u8], state: &mut DecoderState) {
         if reiserfs::node(bytes).is_none_or(|head| head.level != 1) {
             return;
         }
         for item in reiserfs::item_heads(bytes).filter(ItemHead::is_directory) {
             for (name, object) in item.names(bytes) {
-                books.names.seen(item.object_id.into(), name, object.into());
+                state.names.seen(item.object_id.into(), name, object.into());
             }
         }
         for item in reiserfs::item_heads(bytes).filter(ItemHead::is_inode) {
             let mut hash = FxHasher::default();
             hash.write(item.body(bytes));
             let new = hash.finish();
-            let room = self.inodes.len() < INODES_MAX || self.inodes.contains_key(&item.object_id);
-            if room && self.inodes.insert(item.object_id, new) != Some(new) {
-                books.inodes.push(item.object_id.into());
+            let capacity =
+                self.inodes.len() < INODES_MAX || self.inodes.contains_key(&item.object_id);
+            if capacity && self.inodes.insert(item.object_id, new) != Some(new) {
+                state.inodes.push(item.object_id.into());
             }
         }
     }
 
     fn looks(&self, block: u64, bytes: &[u8]) -> Class {
-        match reiserfs::node(bytes).filter(|_| self.tree.has_stray(block)) {
+        match reiserfs::node(bytes).filter(|_| self.tree.has_orphan(block)) {
             Some(head) if head.level == 1 => Class::TreeLeaf,
             Some(_) => Class::TreeNode,
             None => Class::FileData,
         }
     }
 
-    fn copied(&mut self, id: u32, home: u64, bytes: &[u8], books: &mut Books) -> What {
+    fn copied(
+        &mut self,
+        id: u32,
+        home: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> BlockMeaning {
         let class = match home < self.g.blocks {
-            true => self.learn(home, bytes, books),
+            true => self.learn(home, bytes, state),
             false => Class::Unknown,
         };
-        books.journal.copy(id.into(), home, class, bytes.len() as u64);
+        state.journal.copy(id.into(), home, class, bytes.len() as u64);
         let byte = home << self.g.block_shift;
-        What::Journal { transaction: Some(id.into()), home: Some((byte, class)) }
+        BlockMeaning::Journal { transaction: Some(id.into()), home: Some((byte, class)) }
     }
 
     /// Names a block of the journal's ring, and learns from it.
-    fn journal_block(&mut self, at: u64, bytes: &[u8], books: &mut Books) -> (Class, What) {
+    fn journal_block(
+        &mut self,
+        at: u64,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) -> (Class, BlockMeaning) {
         let len = bytes.len() as u64;
-        let of = |id: u32| What::Journal { transaction: Some(id.into()), home: None };
+        let of = |id: u32| BlockMeaning::Journal { transaction: Some(id.into()), home: None };
         if let Some(head) = reiserfs::descriptor(bytes) {
             self.ring.take(at);
-            if let Some(transaction) = books.journal.write(head.id.into(), len) {
+            if let Some(transaction) = state.journal.write(head.id.into(), len) {
                 transaction.descriptors += 1;
             }
-            self.descriptor(at, &head, bytes, books);
+            self.descriptor(at, &head, bytes, state);
             return (Class::JournalDescriptor, of(head.id));
         }
         match self.ring.take(at) {
             Some(Announced::Copy { id, home }) => {
-                (Class::JournalData, self.copied(id, home, bytes, books))
+                (Class::JournalData, self.copied(id, home, bytes, state))
             }
             Some(Announced::Late { id, index }) => {
                 self.late.push((index, bytes.into()));
                 (Class::JournalData, of(id))
             }
             Some(Announced::Commit { id, late }) => {
-                self.commit(id, late, bytes, books);
+                self.commit(id, late, bytes, state);
                 (Class::JournalCommit, of(id))
             }
             None => {
-                books.journal.stray(false);
+                state.journal.orphan_block(false);
                 self.ring.keep(at, bytes);
-                (Class::JournalData, What::Journal { transaction: None, home: None })
+                (Class::JournalData, BlockMeaning::Journal { transaction: None, home: None })
             }
         }
     }
@@ -223,7 +237,7 @@ impl Reiser {
         at: u64,
         head: &reiserfs::TransactionHead,
         bytes: &[u8],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         // A transaction cannot have more copies than the ring has blocks.
         let (id, len) = (head.id, u64::from(head.len));
@@ -231,8 +245,8 @@ impl Reiser {
             return;
         }
         self.late.clear();
-        let room = self.g.descriptor_room();
-        let homes: Vec<u64> = reiserfs::homes(bytes, 12, (len as usize).min(room)).collect();
+        let capacity = self.g.descriptor_capacity();
+        let homes: Vec<u64> = reiserfs::homes(bytes, 12, (len as usize).min(capacity)).collect();
         for i in 0..len {
             let what = match homes.get(i as usize) {
                 Some(home) => Announced::Copy { id, home: *home },
@@ -240,9 +254,9 @@ impl Reiser {
             };
             let came = self.ring.announce((at + 1 + i) % self.g.journal_size, what);
             let Some((what, early)) = came else { continue };
-            books.journal.stray(true);
+            state.journal.orphan_block(true);
             match what {
-                Announced::Copy { home, .. } => drop(self.copied(id, home, &early, books)),
+                Announced::Copy { home, .. } => drop(self.copied(id, home, &early, state)),
                 Announced::Late { index, .. } => self.late.push((index, early)),
                 Announced::Commit { .. } => {}
             }
@@ -250,65 +264,76 @@ impl Reiser {
         let late = len as usize - homes.len();
         let commit = Announced::Commit { id, late };
         if self.ring.announce((at + 1 + len) % self.g.journal_size, commit).is_some() {
-            books.journal.stray(true);
-            books.journal.commit(id.into(), self.g.block_size() as u64);
+            state.journal.orphan_block(true);
+            state.journal.commit(id.into(), self.g.block_size() as u64);
         }
     }
 
-    fn commit(&mut self, id: u32, late: usize, bytes: &[u8], books: &mut Books) {
+    fn commit(&mut self, id: u32, late: usize, bytes: &[u8], state: &mut DecoderState) {
         let homes: Vec<u64> = reiserfs::homes(bytes, 8, late).collect();
         for (index, copy) in std::mem::take(&mut self.late) {
             if let Some(home) = homes.get(index) {
-                self.copied(id, *home, &copy, books);
+                self.copied(id, *home, &copy, state);
             }
         }
-        books.journal.commit(id.into(), bytes.len() as u64);
+        state.journal.commit(id.into(), bytes.len() as u64);
         self.ring.ended();
     }
 
     /// The kind and meaning of a block that follow from its place alone.
-    fn fixed(&self, place: &Place, block: u64) -> (Class, What) {
+    fn fixed(&self, place: &ReiserPlace, block: u64) -> (Class, BlockMeaning) {
         match place {
-            Place::Boot => (Class::BootArea, What::BootArea),
-            Place::Superblock => (Class::Superblock, What::Superblock),
-            Place::Bitmap(n) => (Class::BlockBitmap, What::Piece("block bitmap", *n)),
-            Place::JournalHeader => (Class::JournalSuperblock, What::Only("journal header")),
-            Place::Ring(_) => (Class::JournalData, What::Journal { transaction: None, home: None }),
-            Place::Owned(run) => {
+            ReiserPlace::Boot => (Class::BootArea, BlockMeaning::BootArea),
+            ReiserPlace::Superblock => (Class::Superblock, BlockMeaning::Superblock),
+            ReiserPlace::Bitmap(n) => (Class::BlockBitmap, BlockMeaning::Piece("block bitmap", *n)),
+            ReiserPlace::JournalHeader => {
+                (Class::JournalSuperblock, BlockMeaning::Only("journal header"))
+            }
+            ReiserPlace::Ring(_) => {
+                (Class::JournalData, BlockMeaning::Journal { transaction: None, home: None })
+            }
+            ReiserPlace::Owned(run) => {
                 let what = match run.role {
                     Role::Data { lbn } => {
                         let first = lbn + (block - run.start);
-                        What::Blocks { ino: run.ino, first, count: 1 }
+                        BlockMeaning::Blocks { ino: run.ino, first, count: 1 }
                     }
-                    Role::Map { level: 1, .. } => What::Only("leaf of the tree"),
+                    Role::Map { level: 1, .. } => BlockMeaning::Only("leaf of the tree"),
                     Role::Map { level, .. } => {
-                        What::Piece("inner node of the tree, level", level.into())
+                        BlockMeaning::Piece("inner node of the tree, level", level.into())
                     }
-                    Role::Attributes => What::Only("attributes"),
+                    Role::Attributes => BlockMeaning::Only("attributes"),
                 };
                 (run.class, what)
             }
-            Place::Free => (Class::FileData, What::Unclaimed),
+            ReiserPlace::Free => (Class::FileData, BlockMeaning::Unclaimed),
         }
     }
 
     /// The part from `at` on: one block, or the whole rest of a run of file data or of the boot area.
-    fn part(&self, at: u64, end: u64, class: Class, what: What, place: &Place) -> Part {
+    fn part(
+        &self,
+        at: u64,
+        end: u64,
+        class: Class,
+        what: BlockMeaning,
+        place: &ReiserPlace,
+    ) -> ClassifiedRange {
         let shift = self.g.block_shift;
         let block = at >> shift;
         let blocks = match place {
-            Place::Owned(run) if run.class == Class::FileData => run.end() - block,
-            Place::Boot => self.g.superblock() - block,
+            ReiserPlace::Owned(run) if run.class == Class::FileData => run.end() - block,
+            ReiserPlace::Boot => self.g.superblock() - block,
             _ => 1,
         };
         let to = ((block + blocks) << shift).min(end);
         let what = match what {
-            What::Blocks { ino, first, .. } => {
-                What::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
+            BlockMeaning::Blocks { ino, first, .. } => {
+                BlockMeaning::Blocks { ino, first, count: ((to - 1) >> shift) - block + 1 }
             }
             other => other,
         };
-        Part { class, offset: at, len: to - at, what }
+        ClassifiedRange { class, offset: at, len: to - at, what }
     }
 }
 
@@ -321,7 +346,13 @@ impl Decoder for Reiser {
         self.g.block_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         let shift = self.g.block_shift;
         cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
             let block = at >> shift;
@@ -331,12 +362,14 @@ impl Decoder for Reiser {
             let whole = bytes.len() == self.g.block_size();
             let place = self.place(block);
             let (class, what) = match place {
-                Place::Ring(_) if !whole => return unknown(at, len, Reason::NotUnderstood),
-                Place::Ring(i) => self.journal_block(i, bytes, books),
-                Place::Free if whole => (self.learn(block, bytes, books), What::Unclaimed),
-                Place::Superblock | Place::Owned(_) if whole => {
+                ReiserPlace::Ring(_) if !whole => return unknown(at, len, Reason::NotUnderstood),
+                ReiserPlace::Ring(i) => self.journal_block(i, bytes, state),
+                ReiserPlace::Free if whole => {
+                    (self.learn(block, bytes, state), BlockMeaning::Unclaimed)
+                }
+                ReiserPlace::Superblock | ReiserPlace::Owned(_) if whole => {
                     let named = self.fixed(&place, block);
-                    self.learn(block, bytes, books);
+                    self.learn(block, bytes, state);
                     named
                 }
                 _ => self.fixed(&place, block),
@@ -345,7 +378,7 @@ impl Decoder for Reiser {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         let shift = self.g.block_shift;
         cover(out, offset, len, self.g.blocks << shift, |at, end| {
             let block = at >> shift;
@@ -354,9 +387,11 @@ impl Decoder for Reiser {
             let mut part = self.part(at, end, class, what, &place);
             let from = (at - offset) as usize;
             let bytes = data.and_then(|d| d.get(from..from + part.len as usize));
-            if let (Place::Ring(_), Some(head)) = (&place, bytes.and_then(reiserfs::descriptor)) {
+            if let (ReiserPlace::Ring(_), Some(head)) =
+                (&place, bytes.and_then(reiserfs::descriptor))
+            {
                 part.class = Class::JournalDescriptor;
-                part.what = What::Journal { transaction: Some(head.id.into()), home: None };
+                part.what = BlockMeaning::Journal { transaction: Some(head.id.into()), home: None };
             }
             part
         });

@@ -13,8 +13,8 @@ use ordo_runtime::Time;
 use super::owners::Role;
 use super::view::{Ask, View};
 use super::{Classifier, named};
-use crate::decoder::{Books, Contents, Decoder, Image};
-use crate::kind::{Class, EntryChange, Part, What};
+use crate::decoder::{Contents, Decoder, DecoderState, DiskImage};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, EntryChange};
 use crate::stats::Stats;
 
 const ROOT: u64 = 2;
@@ -27,7 +27,10 @@ struct Ufs {
 }
 
 /// The decoder of an image, where it holds UFS2.
-pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Decoder>> {
+pub(crate) fn probe(
+    image: &dyn DiskImage,
+    decoder_state: &mut DecoderState,
+) -> Option<Box<dyn Decoder>> {
     let classifier = Classifier::new();
     let bytes = image.bytes();
     let read = async |at: u64, len: u64| {
@@ -38,9 +41,9 @@ pub(crate) fn probe(image: &dyn Image, books: &mut Books) -> Option<Box<dyn Deco
     if !at_once(classifier.learn(bytes, READ, &read))?.ok()? {
         return None;
     }
-    books.names.set_root(ROOT);
+    decoder_state.names.set_root(ROOT);
     let shift = classifier.with_view(|view| {
-        names(view, image, books);
+        names(view, image, decoder_state);
         view.sb.bshift
     })?;
     Some(Box::new(Ufs { classifier, block_shift: shift as u32 }))
@@ -55,7 +58,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Learns the names in the directories of the image.
-fn names(view: &View, image: &dyn Image, books: &mut Books) {
+fn names(view: &View, image: &dyn DiskImage, decoder_state: &mut DecoderState) {
     // Directories are read in the order of the device: the last name that is seen of a file is its path.
     let all: BTreeMap<u64, u64> = view.files.directories().into_iter().collect();
     for (start, frags) in all {
@@ -64,7 +67,7 @@ fn names(view: &View, image: &dyn Image, books: &mut Books) {
         if image.read_at(view.sb.byte_of(start), &mut block).is_ok() {
             for entry in dir::entries(&block, view.endian).flatten() {
                 if entry.ino != 0 {
-                    books.names.seen(extent.ino.into(), entry.name, entry.ino.into());
+                    decoder_state.names.seen(extent.ino.into(), entry.name, entry.ino.into());
                 }
             }
         }
@@ -80,25 +83,31 @@ impl Decoder for Ufs {
         self.block_shift
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
-        let (op, flags, len) = (Operation::Write, books.flags, data.len() as u64);
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        decoder_state: &mut DecoderState,
+    ) {
+        let (op, flags, len) = (Operation::Write, decoder_state.flags, data.len() as u64);
         let mut state = self.classifier.state.borrow_mut();
         let parts = state.name(Ask::Changes, offset, len, Some(data));
         let request = named(0, op, offset, len, flags, Time::ZERO, parts);
         state.written(&request, data);
         for part in &request.parts {
             match &part.what {
-                What::Inodes { changed, .. } => {
-                    books.inodes.extend(changed.iter().map(|(ino, _)| *ino));
+                BlockMeaning::Inodes { changed, .. } => {
+                    decoder_state.inodes.extend(changed.iter().map(|(ino, _)| *ino));
                 }
-                What::File { ino, entries: Some(entries), .. } => {
+                BlockMeaning::File { ino, entries: Some(entries), .. } => {
                     for entry in entries {
                         let (name, child) = match entry {
                             EntryChange::Added { name, ino } => (name, ino),
                             EntryChange::Redirected { name, to, .. } => (name, to),
                             EntryChange::Removed { .. } => continue,
                         };
-                        books.names.seen(*ino, name, (*child).into());
+                        decoder_state.names.seen(*ino, name, (*child).into());
                     }
                 }
                 _ => {}
@@ -107,7 +116,7 @@ impl Decoder for Ufs {
         out.extend(request.parts);
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         let (op, flags) = (Operation::Read, WriteFlags::empty());
         let mut state = self.classifier.state.borrow_mut();
         let parts = state.name(Ask::Read, offset, len, data);
@@ -116,7 +125,7 @@ impl Decoder for Ufs {
         out.extend(request.parts);
     }
 
-    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<Part>) {
+    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
         let (op, flags) = (Operation::Write, WriteFlags::empty());
         let mut state = self.classifier.state.borrow_mut();
         let parts = state.name(Ask::Read, offset, len, None);

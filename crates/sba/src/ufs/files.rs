@@ -249,15 +249,15 @@ impl Files {
                 }
             }
         }
-        self.give_back(stats);
+        self.release_lost(stats);
     }
 
     /// Gives fragments back to their earlier owners when the later claim is gone. An extent that is given back may be
     /// an indirect block, and may take fragments from others in turn. A hostile image could make that endless, hence
     /// the bound.
-    fn give_back(&mut self, stats: &mut Stats) {
+    fn release_lost(&mut self, stats: &mut Stats) {
         for _ in 0..GIVEN_BACK_MAX {
-            let Some(Extent { start, frags, ino, role }) = self.owners.next_to_give_back() else {
+            let Some(Extent { start, frags, ino, role }) = self.owners.next_to_release() else {
                 return;
             };
             self.claim_as(start, frags.into(), ino, role, stats);
@@ -423,7 +423,7 @@ impl Files {
     /// Takes in the addresses of an indirect block as it is on the device now.
     pub(super) fn learn_indirect(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
         self.claim_addresses(addr, new, stats);
-        self.give_back(stats);
+        self.release_lost(stats);
     }
 
     fn claim_addresses(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {

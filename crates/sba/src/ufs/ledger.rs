@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::contents::Looks;
 use crate::kind::Class;
-use crate::stats::{Counts, Stats};
+use crate::stats::{Stats, TrafficCounts};
 
 /// Notes kept at most; beyond this, all guesses stay as they were counted.
 const MOST: usize = 1 << 20;
@@ -21,9 +21,9 @@ pub(super) struct Note {
     /// The kind by which the write was counted.
     pub(super) class: Class,
     pub(super) looks: Looks,
-    pub(super) counts: Counts,
+    pub(super) counts: TrafficCounts,
     /// The share of the newest write.
-    pub(super) newest: Counts,
+    pub(super) newest: TrafficCounts,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl Ledger {
                         Looks::Other => &note.newest,
                         _ => &note.counts,
                     };
-                    let moved = stats.recount(whose, note.class, class);
+                    let moved = stats.reclassify(whose, note.class, class);
                     debug_assert!(moved, "what was noted was counted");
                 }
                 stats.settled += 1;

@@ -28,14 +28,14 @@ use ordo_format::ufs2::{Group, Superblock};
 use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MAX, SECTOR_MIN, SectorHead, WafsSuper};
 use ordo_runtime::Time;
 
-use crate::kind::{Class, Named, Part, Reason, What};
-use crate::stats::{Counts, Stats};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, ClassifiedRequest, Reason};
+use crate::stats::{Stats, TrafficCounts};
 use view::{Ask, View};
 
 pub(crate) use decoder::probe;
 
 /// A function that is called with each request and its meaning.
-type Listener = Box<dyn FnMut(&Named)>;
+type Listener = Box<dyn FnMut(&ClassifiedRequest)>;
 
 #[derive(Default)]
 struct State {
@@ -61,7 +61,7 @@ impl Classifier {
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
     /// completed.
-    pub fn listen(&self, listener: impl FnMut(&Named) + 'static) {
+    pub fn listen(&self, listener: impl FnMut(&ClassifiedRequest) + 'static) {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
@@ -145,7 +145,7 @@ impl Classifier {
     }
 
     /// The meaning of a request in the present state. A write must be named before it is shown to the tap.
-    pub fn name(&self, request: &Issued<'_>) -> Named {
+    pub fn name(&self, request: &Issued<'_>) -> ClassifiedRequest {
         let (op, data) = (request.op, request.data);
         let parts = self.state.borrow().name(Ask::of(op, true), request.offset, request.len, data);
         named(request.id, op, request.offset, request.len, request.flags, request.at, parts)
@@ -183,7 +183,7 @@ impl Classifier {
         }
     }
 
-    fn tell(&self, named: &Named) {
+    fn tell(&self, named: &ClassifiedRequest) {
         // The listener is taken out during the call, since it may set another one.
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
@@ -200,9 +200,9 @@ fn named(
     len: u64,
     flags: WriteFlags,
     at: Time,
-    parts: Vec<Part>,
-) -> Named {
-    Named { id, op, offset, len, flags, at, parts }
+    parts: Vec<ClassifiedRange>,
+) -> ClassifiedRequest {
+    ClassifiedRequest { id, op, offset, len, flags, at, parts }
 }
 
 /// Reads a range, cut at the device's end.
@@ -242,15 +242,20 @@ async fn find_superblock<E>(
 }
 
 impl State {
-    fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
+    fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<ClassifiedRange> {
         if data.is_some_and(is_log) {
-            return vec![Part { class: Class::Log, offset, len, what: What::Log }];
+            return vec![ClassifiedRange {
+                class: Class::Log,
+                offset,
+                len,
+                what: BlockMeaning::Log,
+            }];
         }
         match &self.view {
             Some(view) => view.name(ask, offset, len, data),
             None => {
-                let what = What::Unknown(Reason::NoSuperblock);
-                vec![Part { class: Class::Unknown, offset, len, what }]
+                let what = BlockMeaning::Unknown(Reason::NoSuperblock);
+                vec![ClassifiedRange { class: Class::Unknown, offset, len, what }]
             }
         }
     }
@@ -282,7 +287,7 @@ impl State {
     }
 
     /// Counts a named request. Returns the counts of each part.
-    fn count(&mut self, request: &Named) -> Vec<Counts> {
+    fn count(&mut self, request: &ClassifiedRequest) -> Vec<TrafficCounts> {
         let write = request.op == Operation::Write;
         let end = if write { &mut self.write_end } else { &mut self.read_end };
         let sequential = *end == Some(request.offset);
@@ -293,7 +298,7 @@ impl State {
         for (i, part) in request.parts.iter().enumerate() {
             let first = u64::from(i == 0);
             let last_byte = part.offset + part.len - 1;
-            let counts = Counts {
+            let counts = TrafficCounts {
                 requests: first,
                 blocks: (last_byte >> shift) - (part.offset >> shift) + 1,
                 bytes: part.len,
@@ -301,7 +306,7 @@ impl State {
                 sequential: first * u64::from(sequential),
             };
             by[part.class].add(&counts);
-            if let What::Unknown(reason) = part.what {
+            if let BlockMeaning::Unknown(reason) = part.what {
                 *self.stats.unknown.entry(reason).or_default() += 1;
             }
             shares.push(counts);
@@ -309,7 +314,7 @@ impl State {
         shares
     }
 
-    fn written(&mut self, request: &Named, data: &[u8]) {
+    fn written(&mut self, request: &ClassifiedRequest, data: &[u8]) {
         let shares = self.count(request);
         self.see_superblock(request.offset, data);
         let Some(view) = &mut self.view else { return };
@@ -320,7 +325,7 @@ impl State {
         }
     }
 
-    fn read(&mut self, request: &Named, data: Option<&[u8]>) {
+    fn read(&mut self, request: &ClassifiedRequest, data: Option<&[u8]>) {
         self.count(request);
         let Some(data) = data else { return };
         self.see_superblock(request.offset, data);

@@ -95,8 +95,8 @@ impl Owners {
     /// off.
     pub(super) fn claim(&mut self, extent: Extent) {
         let block = extent.start >> self.shift;
-        let room = ((block + 1) << self.shift) - extent.start;
-        let extent = Extent { frags: u64::from(extent.frags).min(room).max(1) as u8, ..extent };
+        let capacity = ((block + 1) << self.shift) - extent.start;
+        let extent = Extent { frags: u64::from(extent.frags).min(capacity).max(1) as u8, ..extent };
         self.withdraw(block, |e| e.same_pointer(&extent));
         let Some(slot) = self.blocks.get_mut(&block) else {
             self.blocks.insert(block, Slot::One(extent));
@@ -151,7 +151,7 @@ impl Owners {
     }
 
     /// A contested extent whose fragments nobody else claims any more.
-    pub(super) fn next_to_give_back(&mut self) -> Option<Extent> {
+    pub(super) fn next_to_release(&mut self) -> Option<Extent> {
         while let Some(block) = self.given_up.last() {
             let owned = self.blocks.get(block).map_or(&[][..], Slot::all);
             let is_free = |e: &&Extent| owned.iter().all(|other| apart(e, other));
@@ -207,26 +207,22 @@ mod tests {
         owners.claim(extent(8, 2, 2));
         owners.claim(extent(12, 2, 3));
         owners.release(8, 2, role);
-        assert_eq!(owners.next_to_give_back(), None, "the third still has some");
+        assert_eq!(owners.next_to_release(), None, "the third still has some");
         owners.release(12, 3, role);
-        assert_eq!(owners.next_to_give_back(), Some(extent(8, 8, 1)));
+        assert_eq!(owners.next_to_release(), Some(extent(8, 8, 1)));
         owners.claim(extent(8, 8, 1));
-        assert_eq!(owners.next_to_give_back(), None);
+        assert_eq!(owners.next_to_release(), None);
         owners.claim(extent(8, 8, 4));
         owners.claim(extent(8, 8, 5));
         owners.release(8, 4, role);
         owners.release(8, 5, role);
-        assert_eq!(owners.next_to_give_back(), Some(extent(8, 8, 1)), "the fourth gave it up");
+        assert_eq!(owners.next_to_release(), Some(extent(8, 8, 1)), "the fourth gave it up");
         owners.claim(extent(8, 8, 1));
         owners.claim(Extent { role: Role::Attributes, ..extent(8, 8, 1) });
         owners.release(8, 1, Role::Attributes);
-        assert_eq!(
-            owners.next_to_give_back(),
-            Some(extent(8, 8, 1)),
-            "its own, by another pointer"
-        );
+        assert_eq!(owners.next_to_release(), Some(extent(8, 8, 1)), "its own, by another pointer");
         owners.release(8, 1, role);
-        assert_eq!(owners.next_to_give_back(), None);
+        assert_eq!(owners.next_to_release(), None);
         assert!(owners.contested.is_empty() && owners.blocks.is_empty());
     }
 }

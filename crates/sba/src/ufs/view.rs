@@ -11,8 +11,8 @@ use super::contents;
 use super::files::Files;
 use super::ledger::Note;
 use super::owners::{Extent, Role};
-use crate::kind::{Class, Part, Reason, What};
-use crate::stats::{Counts, Stats};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
+use crate::stats::{Stats, TrafficCounts};
 
 /// Bytes of directories kept at most, to tell which entries a write changes.
 const DIRECTORY_BYTES: usize = 64 << 20;
@@ -108,7 +108,13 @@ impl View {
     }
 
     /// Names every byte of a request. A write is named by the state that it leaves on the device.
-    pub(super) fn name(&self, ask: Ask, offset: u64, len: u64, data: Option<&[u8]>) -> Vec<Part> {
+    pub(super) fn name(
+        &self,
+        ask: Ask,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+    ) -> Vec<ClassifiedRange> {
         let mut parts = Vec::new();
         let end = offset.saturating_add(len);
         let mut at = offset;
@@ -130,14 +136,14 @@ impl View {
         parts
     }
 
-    fn name_fixed(&self, ask: Ask, area: Area, piece: &Piece<'_>) -> Part {
+    fn name_fixed(&self, ask: Ask, area: Area, piece: &Piece<'_>) -> ClassifiedRange {
         let (class, what) = match area {
-            Area::Boot => (Class::BootArea, What::BootArea),
-            Area::Superblock => (Class::Superblock, What::Superblock),
-            Area::Copy(cg) => (Class::SuperblockCopy, What::SuperblockCopy(cg)),
-            Area::Summary => (Class::Summary, What::Summary),
-            Area::Header(cg) => (Class::CylinderGroup, What::CylinderGroup(cg)),
-            Area::Beyond => (Class::Unknown, What::Unknown(Reason::BeyondFileSystem)),
+            Area::Boot => (Class::BootArea, BlockMeaning::BootArea),
+            Area::Superblock => (Class::Superblock, BlockMeaning::Superblock),
+            Area::Copy(cg) => (Class::SuperblockCopy, BlockMeaning::SuperblockCopy(cg)),
+            Area::Summary => (Class::Summary, BlockMeaning::Summary),
+            Area::Header(cg) => (Class::CylinderGroup, BlockMeaning::CylinderGroup(cg)),
+            Area::Beyond => (Class::Unknown, BlockMeaning::Unknown(Reason::BeyondFileSystem)),
             Area::Inodes(cg) => {
                 let (first, skip, count) = area::inodes_in(&self.sb, cg, piece.offset, piece.len);
                 let changed = match piece.data.filter(|_| matches!(ask, Ask::Changes)) {
@@ -148,15 +154,15 @@ impl View {
                     }
                     None => Vec::new(),
                 };
-                (Class::InodeBlock, What::Inodes { first, count, changed })
+                (Class::InodeBlock, BlockMeaning::Inodes { first, count, changed })
             }
             Area::Data => unreachable!("named by block"),
         };
-        Part { class, offset: piece.offset, len: piece.len, what }
+        ClassifiedRange { class, offset: piece.offset, len: piece.len, what }
     }
 
     /// Names a range of the data area, block by block.
-    fn name_data(&self, ask: Ask, piece: &Piece<'_>, parts: &mut Vec<Part>) {
+    fn name_data(&self, ask: Ask, piece: &Piece<'_>, parts: &mut Vec<ClassifiedRange>) {
         let (mut at, end) = (piece.offset, piece.offset + piece.len);
         while at < end {
             let frag = at >> self.sb.fshift;
@@ -199,12 +205,12 @@ impl View {
         }
     }
 
-    fn name_owned(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> Part {
+    fn name_owned(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> ClassifiedRange {
         let class = self.files.class_of(extent);
         let written = block.data.filter(|_| matches!(ask, Ask::Changes));
         let ino = u64::from(extent.ino);
         let what = match extent.role {
-            Role::Attributes => What::Attributes { ino },
+            Role::Attributes => BlockMeaning::Attributes { ino },
             Role::Indirect { level, .. } => {
                 let known = self.files.indirect(extent.start).and_then(|(_, known)| known);
                 let new = written.and_then(|d| contents::addresses(d, self.endian, &self.sb));
@@ -221,7 +227,7 @@ impl View {
                     places.dedup();
                     places.len()
                 });
-                What::Indirect { ino, level, changed }
+                BlockMeaning::Indirect { ino, level, changed }
             }
             Role::Data { lbn } => {
                 let from = (block.offset - self.sb.byte_of(extent.start)) as usize;
@@ -229,19 +235,19 @@ impl View {
                     let old = self.directories.get(extent.start, from, new.len())?;
                     Some(contents::entry_changes(old, new, self.endian))
                 });
-                What::File { ino, lbn, entries }
+                BlockMeaning::File { ino, lbn, entries }
             }
         };
-        Part { class, offset: block.offset, len: block.len, what }
+        ClassifiedRange { class, offset: block.offset, len: block.len, what }
     }
 
     /// Names unclaimed fragments by what they look like. Adjacent ones that look alike become one part.
-    fn name_unclaimed(&self, block: &Piece<'_>, parts: &mut Vec<Part>) {
-        let what = What::Unclaimed;
+    fn name_unclaimed(&self, block: &Piece<'_>, parts: &mut Vec<ClassifiedRange>) {
+        let what = BlockMeaning::Unclaimed;
         let looks = |data| contents::looks_like(data, self.endian, &self.sb).class();
         let Some(data) = block.data else {
             let (class, offset, len) = (Class::FileData, block.offset, block.len);
-            parts.push(Part { class, offset, len, what });
+            parts.push(ClassifiedRange { class, offset, len, what });
             return;
         };
         let mut class = looks(data);
@@ -253,7 +259,7 @@ impl View {
             class = Class::Indirect;
         }
         if class != Class::FileData {
-            parts.push(Part { class, offset: block.offset, len: block.len, what });
+            parts.push(ClassifiedRange { class, offset: block.offset, len: block.len, what });
             return;
         }
         let first = parts.len();
@@ -265,7 +271,7 @@ impl View {
             let (offset, len) = (block.offset + at as u64, (to - at) as u64);
             match parts[first..].last_mut().filter(|p| p.class == class) {
                 Some(last) => last.len += len,
-                None => parts.push(Part { class, offset, len, what: what.clone() }),
+                None => parts.push(ClassifiedRange { class, offset, len, what: what.clone() }),
             }
             at = to;
         }
@@ -274,26 +280,28 @@ impl View {
     /// Learns from a write that was named so, and notes the guesses in it.
     pub(super) fn absorb_write(
         &mut self,
-        part: &Part,
+        part: &ClassifiedRange,
         data: &[u8],
-        counts: Counts,
+        counts: TrafficCounts,
         stats: &mut Stats,
     ) {
         match &part.what {
-            What::Inodes { first, count, .. } => {
+            BlockMeaning::Inodes { first, count, .. } => {
                 self.absorb_inodes(part, *first, *count, data, stats)
             }
-            What::File { .. } | What::Attributes { .. } | What::Indirect { .. } => {
+            BlockMeaning::File { .. }
+            | BlockMeaning::Attributes { .. }
+            | BlockMeaning::Indirect { .. } => {
                 self.absorb_block(part, data, counts, false, stats);
             }
-            What::Unclaimed => self.absorb_block(part, data, counts, true, stats),
+            BlockMeaning::Unclaimed => self.absorb_block(part, data, counts, true, stats),
             _ => {}
         }
     }
 
     fn absorb_inodes(
         &mut self,
-        part: &Part,
+        part: &ClassifiedRange,
         first: u64,
         count: u64,
         data: &[u8],
@@ -308,9 +316,9 @@ impl View {
 
     fn absorb_block(
         &mut self,
-        part: &Part,
+        part: &ClassifiedRange,
         data: &[u8],
-        counts: Counts,
+        counts: TrafficCounts,
         unclaimed: bool,
         stats: &mut Stats,
     ) {
@@ -343,20 +351,20 @@ impl View {
     }
 
     /// Learns from a read, as far as nothing was known of its blocks.
-    pub(super) fn absorb_read(&mut self, part: &Part, data: &[u8], stats: &mut Stats) {
+    pub(super) fn absorb_read(&mut self, part: &ClassifiedRange, data: &[u8], stats: &mut Stats) {
         let start = part.offset >> self.sb.fshift;
         match &part.what {
-            What::Inodes { first, count, .. } if !self.primed => {
+            BlockMeaning::Inodes { first, count, .. } if !self.primed => {
                 self.absorb_inodes(part, *first, *count, data, stats);
             }
-            What::Indirect { .. } => {
+            BlockMeaning::Indirect { .. } => {
                 let unseen = self.files.indirect(start).is_some_and(|(_, known)| known.is_none());
                 if unseen && data.len() == self.sb.block_size() {
                     let found = contents::addresses(data, self.endian, &self.sb);
                     self.files.learn_indirect(start, found.unwrap_or_default(), stats);
                 }
             }
-            What::File { .. } if part.class == Class::Directory => {
+            BlockMeaning::File { .. } if part.class == Class::Directory => {
                 if let Some(extent) = self.files.owners.at(start) {
                     let from = (part.offset - self.sb.byte_of(extent.start)) as usize;
                     self.directories.keep(extent.start, from, data);

@@ -6,7 +6,7 @@ use ordo_format::xfs::dir;
 use ordo_format::xfs::log::BufferItem;
 
 use super::Xfs;
-use crate::decoder::Books;
+use crate::decoder::DecoderState;
 
 /// Bytes for which a bit of the map stands (`XFS_BLF_CHUNK`).
 const CHUNK: usize = 128;
@@ -52,7 +52,7 @@ impl LoggedBuffer {
 
 impl Xfs {
     /// Learns from a buffer in the log, where it is a directory's block.
-    pub(super) fn buffer_logged(&mut self, buffer: &LoggedBuffer, books: &mut Books) {
+    pub(super) fn buffer_logged(&mut self, buffer: &LoggedBuffer, state: &mut DecoderState) {
         let (item, shift) = (&buffer.item, self.g.block_shift - 9);
         let linear = item.sector >> shift;
         if u64::from(item.sectors) != 1 << shift || linear << shift != item.sector {
@@ -60,7 +60,7 @@ impl Xfs {
         }
         if item.flags & CANCEL != 0 {
             if self.dirs.remove(&linear).is_some() {
-                books.names.listed(linear, 0, |_| {});
+                state.names.listed(linear, 0, |_| {});
             }
             return;
         }
@@ -75,7 +75,7 @@ impl Xfs {
             }
         });
         if let Some(image) = image.filter(|image| dir::has_entries(image)) {
-            self.names_seen(linear, &image, books);
+            self.names_seen(linear, &image, state);
         }
     }
 

@@ -7,7 +7,7 @@ use ordo_format::xfs::log::{
 use rustc_hash::FxHashMap;
 
 use super::buffers::LoggedBuffer;
-use crate::decoder::Image;
+use crate::decoder::DiskImage;
 
 /// Transactions that are open at once at most; `REGION_MAX` bounds the bytes of a continued region.
 const OPEN_MAX: usize = 1024;
@@ -15,7 +15,7 @@ const REGION_MAX: usize = 1 << 20;
 
 /// An event that a log record tells.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum LogOperation {
     /// An operation of a transaction, with its bytes.
     Bytes {
         id: u32,
@@ -77,7 +77,7 @@ struct Pending {
 /// The log as it is written. Log records are written concurrently, so they may arrive out of order. Each one names
 /// its predecessor; one that arrives early is read when its predecessor has been.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct XfsLog {
     pending: Vec<Pending>,
     /// The log sequence number (LSN) of the last record that was read.
     last: Option<u64>,
@@ -93,7 +93,7 @@ pub(super) struct Log {
 }
 
 /// The meaning of a range of the log.
-pub(super) enum Piece {
+pub(super) enum XfsPiece {
     /// A record, or part of one; the transaction of its last operation.
     Record(Option<u32>),
     /// A log record without operations.
@@ -105,7 +105,7 @@ pub(super) enum Piece {
 
 /// The LSN of the newest record in a log of at most `blocks` blocks that begins at byte `start` of the device: the
 /// end of what was written. Blocks up to it have one cycle number, blocks behind it another.
-fn newest(image: &dyn Image, start: u64, blocks: u64) -> Option<u64> {
+fn newest(image: &dyn DiskImage, start: u64, blocks: u64) -> Option<u64> {
     let read = |at: u64| {
         let mut block = [0; BLOCK];
         image.read_at(start + at * BLOCK as u64, &mut block).ok().map(|()| block)
@@ -137,10 +137,10 @@ impl LoggedInode {
     }
 }
 
-impl Log {
+impl XfsLog {
     /// A log that continues the one on the device.
-    pub(super) fn over(image: &dyn Image, start: u64, blocks: u64) -> Log {
-        Log { last: newest(image, start, blocks), ..Log::default() }
+    pub(super) fn over(image: &dyn DiskImage, start: u64, blocks: u64) -> XfsLog {
+        XfsLog { last: newest(image, start, blocks), ..XfsLog::default() }
     }
 
     /// Takes in a range of the log that is written from block `at` on. Returns its meaning and length. After block
@@ -151,8 +151,8 @@ impl Log {
         at: u64,
         blocks: Option<u64>,
         data: &[u8],
-        said: &mut Vec<Said>,
-    ) -> (Piece, usize) {
+        said: &mut Vec<LogOperation>,
+    ) -> (XfsPiece, usize) {
         let goes_on = |p: &Pending| p.next == at || (blocks.is_none() && at == 0);
         if let Some(i) = self.pending.iter().position(goes_on) {
             let mut pending = self.pending.swap_remove(i);
@@ -167,22 +167,22 @@ impl Log {
             }
             pending.next = (at + (take / BLOCK) as u64) % blocks.unwrap_or(u64::MAX);
             self.pending.push(pending);
-            return (Piece::Record(None), take);
+            return (XfsPiece::Record(None), take);
         }
         // The kernel clears the log ahead of its head with empty record headers, one a block.
         if let run @ 1.. = RecordHead::empties(data) {
-            return (Piece::Empty, run * BLOCK);
+            return (XfsPiece::Empty, run * BLOCK);
         }
         let Some(head) = RecordHead::read(data) else {
             if at == 0 && self.goes_around(data) {
                 self.rest = data[..Self::cycles(data) * BLOCK].to_vec();
-                return (Piece::Record(None), self.rest.len());
+                return (XfsPiece::Record(None), self.rest.len());
             }
             let zeros = data[..BLOCK].iter().all(|b| *b == 0);
-            return (if zeros { Piece::Zeros } else { Piece::NotUnderstood }, BLOCK);
+            return (if zeros { XfsPiece::Zeros } else { XfsPiece::NotUnderstood }, BLOCK);
         };
         if head.len == 0 || head.operations == 0 {
-            return (Piece::Empty, (head.blocks() * BLOCK).min(data.len()));
+            return (XfsPiece::Empty, (head.blocks() * BLOCK).min(data.len()));
         }
         let want = head.blocks() * BLOCK;
         if want <= data.len() {
@@ -199,7 +199,7 @@ impl Log {
             self.pending.remove(0);
         }
         self.pending.push(Pending { head, bytes, next });
-        (Piece::Record(None), data.len())
+        (XfsPiece::Record(None), data.len())
     }
 
     /// The number of leading blocks with the same cycle number.
@@ -214,17 +214,22 @@ impl Log {
         self.last.is_some_and(|last| [last >> 32, (last >> 32) + 1].contains(&cycle))
     }
 
-    fn record(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
+    fn record(
+        &mut self,
+        head: &RecordHead,
+        record: &[u8],
+        said: &mut Vec<LogOperation>,
+    ) -> XfsPiece {
         if !self.is_next(head) {
             self.early.push((head.clone(), record.to_vec()));
             if self.early.len() < EARLY_MAX {
-                return Piece::Record(None);
+                return XfsPiece::Record(None);
             }
             // The missing predecessor will not arrive any more, so the oldest waiting record is read.
             self.early.sort_by_key(|(head, _)| head.lsn);
             self.last = None;
             self.catch_up(said);
-            return Piece::Record(None);
+            return XfsPiece::Record(None);
         }
         let piece = self.read(head, record, said);
         self.catch_up(said);
@@ -238,38 +243,43 @@ impl Log {
     }
 
     /// Reads the waiting records whose turn has come.
-    fn catch_up(&mut self, said: &mut Vec<Said>) {
+    fn catch_up(&mut self, said: &mut Vec<LogOperation>) {
         while let Some(i) = self.early.iter().position(|(head, _)| self.is_next(head)) {
             let (head, record) = self.early.remove(i);
             let piece = self.read(&head, &record, said);
-            if matches!(piece, Piece::NotUnderstood) {
-                said.push(Said::NotUnderstood);
+            if matches!(piece, XfsPiece::NotUnderstood) {
+                said.push(LogOperation::NotUnderstood);
             }
         }
     }
 
-    fn read(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<Said>) -> Piece {
+    fn read(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<LogOperation>) -> XfsPiece {
         self.last = self.last.max(Some(head.lsn));
         let mut data = std::mem::take(&mut self.unpacked);
         let piece = match head.unpack(record, &mut data) {
             Some(()) => self.unpacked(head, &data, said),
-            None => Piece::NotUnderstood,
+            None => XfsPiece::NotUnderstood,
         };
         self.unpacked = data;
         piece
     }
 
-    fn unpacked(&mut self, head: &RecordHead, data: &[u8], said: &mut Vec<Said>) -> Piece {
+    fn unpacked(
+        &mut self,
+        head: &RecordHead,
+        data: &[u8],
+        said: &mut Vec<LogOperation>,
+    ) -> XfsPiece {
         let (mut last, mut unmount) = (None, false);
         let whole = operations(data, head.operations, |op, body| {
             let len = (ordo_format::xfs::log::OpHead::SIZE + body.len()) as u64;
             if op.flags & flags::UNMOUNT != 0 {
                 unmount = true;
-                said.push(Said::Unmount);
+                said.push(LogOperation::Unmount);
                 return;
             }
             last = Some(op.id);
-            said.push(Said::Bytes { id: op.id, len });
+            said.push(LogOperation::Bytes { id: op.id, len });
             if op.flags & flags::START != 0 {
                 if self.open.len() >= OPEN_MAX {
                     self.open.clear();
@@ -277,21 +287,21 @@ impl Log {
                 self.open.insert(op.id, Open::default());
             } else if op.flags & flags::COMMIT != 0 {
                 self.open.remove(&op.id);
-                said.push(Said::Commit { id: op.id });
+                said.push(LogOperation::Commit { id: op.id });
             } else if let Some(open) = self.open.get_mut(&op.id) {
                 open.operation(op.id, op.flags, body, said);
             }
         });
         match (whole, unmount) {
-            (false, _) => Piece::NotUnderstood,
-            (true, true) => Piece::Unmount,
-            (true, false) => Piece::Record(last),
+            (false, _) => XfsPiece::NotUnderstood,
+            (true, true) => XfsPiece::Unmount,
+            (true, false) => XfsPiece::Record(last),
         }
     }
 }
 
 impl Open {
-    fn operation(&mut self, id: u32, bits: u8, body: &[u8], said: &mut Vec<Said>) {
+    fn operation(&mut self, id: u32, bits: u8, body: &[u8], said: &mut Vec<LogOperation>) {
         if bits & flags::CONTINUED == 0 {
             self.part.clear();
         }
@@ -311,18 +321,18 @@ impl Open {
         }
     }
 
-    fn region(&mut self, id: u32, region: Vec<u8>, said: &mut Vec<Said>) {
+    fn region(&mut self, id: u32, region: Vec<u8>, said: &mut Vec<LogOperation>) {
         if self.wanted == 0 {
             // Every transaction begins with a header region of its own.
             if region.len() == 16 && region.starts_with(b"NART") {
                 return;
             }
             let Some((kind, regions)) = item_head(&region) else {
-                said.push(Said::NotUnderstood);
+                said.push(LogOperation::NotUnderstood);
                 return;
             };
             if !(item::FIRST..=item::LAST).contains(&kind) {
-                said.push(Said::NotUnderstood);
+                said.push(LogOperation::NotUnderstood);
             }
             self.wanted = usize::from(regions.max(1));
             self.regions.clear();
@@ -338,14 +348,14 @@ impl Open {
     }
 }
 
-fn whole_item(id: u32, regions: Vec<Vec<u8>>) -> Option<Said> {
+fn whole_item(id: u32, regions: Vec<Vec<u8>>) -> Option<LogOperation> {
     let first = regions.first()?;
     let (kind, _) = item_head(first)?;
     match kind {
         item::BUFFER if first.len() >= BufferItem::SIZE => {
             let buffer = BufferItem::decode(first, Endian::Little);
             let buffer = Box::new(LoggedBuffer { item: buffer, regions });
-            Some(Said::Buffer { id, buffer })
+            Some(LogOperation::Buffer { id, buffer })
         }
         item::INODE if first.len() >= InodeItem::SIZE => {
             let item = InodeItem::decode(first, Endian::Little);
@@ -354,7 +364,7 @@ fn whole_item(id: u32, regions: Vec<Vec<u8>>) -> Option<Said> {
             let data = if item.fields & 0xe != 0 { rest.next() } else { None };
             let attributes = if item.fields & 0x1c0 != 0 { rest.next() } else { None };
             let item = Box::new(LoggedInode { item, core, data, attributes });
-            Some(Said::Inode { id, item })
+            Some(LogOperation::Inode { id, item })
         }
         _ => None,
     }

@@ -15,13 +15,13 @@ use ordo_format::Endian;
 use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree, dir};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Books, Contents, Decoder, Share, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, Share, cover, unknown};
 use crate::graph::{Entry, Graph};
-use crate::kind::{Class, Part, Reason, What};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
-use log::{Log, LoggedInode, Piece, Said};
-use trees::{Tag, Trees};
+use log::{LogOperation, LoggedInode, XfsLog, XfsPiece};
+use trees::{XfsTag, XfsTrees};
 
 pub(crate) use prime::probe;
 
@@ -30,48 +30,48 @@ const GROUPS: u64 = 1 << 62;
 
 pub(crate) struct Xfs {
     g: Geometry,
-    graph: Graph<Trees>,
-    log: Log,
+    graph: Graph<XfsTrees>,
+    log: XfsLog,
     /// By group, the first and count of the free list's active entries, and the list (AGFL).
     lists: Vec<(u32, u32, Vec<u32>)>,
     /// By block, the inodes that were logged since the block was last written at its place.
     logged: FxHashMap<u64, Vec<u64>>,
     /// Directory blocks as they are known, from their place and from changes in the log.
     dirs: FxHashMap<u64, Box<[u8]>>,
-    said: Vec<Said>,
+    said: Vec<LogOperation>,
 }
 
 /// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
 const INLINE: u64 = 1 << 63;
 
 /// The use of a place.
-enum Place {
+enum XfsPlace {
     /// A header of a group, by its sector number in the group.
     Header {
         group: u32,
         sector: u64,
     },
-    Log,
+    XfsLog,
     Owned(Run),
     Free,
 }
 
 impl Xfs {
-    fn place(&self, at: u64) -> Place {
+    fn place(&self, at: u64) -> XfsPlace {
         let g = &self.g;
         let linear = at >> g.block_shift;
         let (group, within) = ((linear / g.ag_blocks) as u32, linear % g.ag_blocks);
         let sector = (at - ((linear - within) << g.block_shift)) >> g.sector_shift;
         if sector < 4 || within == 0 {
-            return Place::Header { group, sector };
+            return XfsPlace::Header { group, sector };
         }
         match g.log {
-            Some(start) if linear >= start && linear < start + g.log_blocks => Place::Log,
-            _ => self.graph.runs.at(linear).map_or(Place::Free, |run| Place::Owned(*run)),
+            Some(start) if linear >= start && linear < start + g.log_blocks => XfsPlace::XfsLog,
+            _ => self.graph.runs.at(linear).map_or(XfsPlace::Free, |run| XfsPlace::Owned(*run)),
         }
     }
 
-    fn header_written(&mut self, group: u32, sector: u64, bytes: &[u8], books: &mut Books) {
+    fn header_written(&mut self, group: u32, sector: u64, bytes: &[u8], state: &mut DecoderState) {
         let number = GROUPS | u64::from(group) << 2 | sector;
         match sector {
             1 if bytes.len() >= Agf::SIZE && bytes.starts_with(b"XAGF") => {
@@ -85,12 +85,12 @@ impl Xfs {
                     (Tree::Owners, agf.owners, agf.owners_levels),
                     (Tree::Shared, agf.shared, agf.shared_levels),
                 ];
-                self.set_trees(number, group, &trees, books);
+                self.set_trees(number, group, &trees, state);
                 if let Some(list) = self.lists.get_mut(group as usize) {
                     (list.0, list.1) =
                         (agf.list_first, if agf.list_count == 0 { 0 } else { agf.list_count });
                 }
-                self.list_changed(group, books);
+                self.list_changed(group, state);
             }
             2 if bytes.len() >= Agi::SIZE && bytes.starts_with(b"XAGI") => {
                 let agi = Agi::decode(bytes, xfs::BIG);
@@ -101,7 +101,7 @@ impl Xfs {
                     (Tree::Inodes, agi.root, agi.levels),
                     (Tree::FreeInodes, agi.free_root, agi.free_levels),
                 ];
-                self.set_trees(number, group, &trees, books);
+                self.set_trees(number, group, &trees, state);
             }
             3 => {
                 let skip = if self.g.self_describing { 36 } else { 0 };
@@ -110,7 +110,7 @@ impl Xfs {
                 if let Some(old) = self.lists.get_mut(group as usize) {
                     old.2 = list;
                 }
-                self.list_changed(group, books);
+                self.list_changed(group, state);
             }
             _ => {}
         }
@@ -121,18 +121,18 @@ impl Xfs {
         number: u64,
         group: u32,
         trees: &[(Tree, u32, u32)],
-        books: &mut Books,
+        state: &mut DecoderState,
     ) {
         let reader = &self.graph.reader;
         let entries = trees
             .iter()
             .filter_map(|(tree, block, levels)| reader.group_node(*tree, group, *block, *levels));
         let entries = entries.collect();
-        self.graph.set_root(number, entries, books);
+        self.graph.set_root(number, entries, state);
     }
 
     /// Claims the blocks on a group's free list, which are kept for the group's trees.
-    fn list_changed(&mut self, group: u32, books: &mut Books) {
+    fn list_changed(&mut self, group: u32, state: &mut DecoderState) {
         let Some((first, count, list)) = self.lists.get(group as usize) else { return };
         let mut entries = Vec::new();
         let len = list.len() as u32;
@@ -154,7 +154,7 @@ impl Xfs {
             let (class, role) = (Class::SpaceTree, Role::Attributes);
             entries.push(Entry { start, len: 1, height: 0, class, ino: 0, role, node: None });
         }
-        self.graph.set_root(GROUPS | u64::from(group) << 2 | 3, entries, books);
+        self.graph.set_root(GROUPS | u64::from(group) << 2 | 3, entries, state);
     }
 
     fn class_of(&self, ino: u64, inode: &Dinode) -> Class {
@@ -171,23 +171,23 @@ impl Xfs {
     fn set_forks(
         &mut self,
         ino: u64,
-        data: Option<Vec<Entry<Tag>>>,
-        attributes: Option<Vec<Entry<Tag>>>,
-        books: &mut Books,
+        data: Option<Vec<Entry<XfsTag>>>,
+        attributes: Option<Vec<Entry<XfsTag>>>,
+        state: &mut DecoderState,
     ) {
         if ino >> 60 != 0 {
             return;
         }
         if let Some(entries) = data {
-            self.graph.set_root(ino << 1, entries, books);
+            self.graph.set_root(ino << 1, entries, state);
         }
         if let Some(entries) = attributes {
-            self.graph.set_root(ino << 1 | 1, entries, books);
+            self.graph.set_root(ino << 1 | 1, entries, state);
         }
     }
 
     /// Takes in a block of inodes at its fixed location.
-    fn inodes_written(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
+    fn inodes_written(&mut self, linear: u64, bytes: &[u8], state: &mut DecoderState) {
         let first = self.g.first_inode(linear);
         for (i, raw) in bytes.chunks_exact(self.g.inode_size()).enumerate() {
             let inode = Dinode::decode(raw, xfs::BIG);
@@ -199,11 +199,11 @@ impl Xfs {
                 continue;
             }
             let class = self.class_of(ino, &inode);
-            books.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
+            state.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
             if inode.is_short_directory() {
                 let fork = inode.raw_forks(raw).0;
                 let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_inode(&self.g, fork, each);
-                books.names.listed(ino | INLINE, ino, each);
+                state.names.listed(ino | INLINE, ino, each);
             }
             let [data, attributes] = match inode.mode {
                 0 => [Fork::None, Fork::None],
@@ -212,12 +212,12 @@ impl Xfs {
             let data = if inode.flags & Dinode::REALTIME != 0 { Fork::None } else { data };
             let data = self.graph.reader.of_fork(data, ino, class);
             let attributes = self.graph.reader.of_fork(attributes, ino, Class::ExtendedAttributes);
-            self.set_forks(ino, Some(data), Some(attributes), books);
+            self.set_forks(ino, Some(data), Some(attributes), state);
         }
     }
 
     /// Takes in an inode from the log: the core is little-endian, the forks are as on disk.
-    fn inode_logged(&mut self, logged: &LoggedInode, books: &mut Books) {
+    fn inode_logged(&mut self, logged: &LoggedInode, state: &mut DecoderState) {
         let ino = logged.item.ino;
         let mut core = [0; Dinode::SIZE];
         let len = logged.core.len().min(core.len());
@@ -226,15 +226,15 @@ impl Xfs {
         if inode.magic != Dinode::MAGIC {
             return;
         }
-        books.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
+        state.names.inode(ino, (inode.mode != 0).then_some(inode.generation));
         if inode.mode == 0 {
-            return self.set_forks(ino, Some(Vec::new()), Some(Vec::new()), books);
+            return self.set_forks(ino, Some(Vec::new()), Some(Vec::new()), state);
         }
         if inode.is_short_directory()
             && let Some(fork) = &logged.data
         {
             let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_inode(&self.g, fork, each);
-            books.names.listed(ino | INLINE, ino, each);
+            state.names.listed(ino | INLINE, ino, each);
         }
         let reader = &self.graph.reader;
         let (data_count, attr_count) = inode.counts();
@@ -258,7 +258,7 @@ impl Xfs {
                 read(&logged.attributes, inode.attr_format, attr_count, class)
             }
         };
-        self.set_forks(ino, data, attributes, books);
+        self.set_forks(ino, data, attributes, state);
     }
 
     /// The kind of the block that contains a sector.
@@ -268,19 +268,19 @@ impl Xfs {
             return Class::Unknown;
         }
         match self.place(at) {
-            Place::Header { group, sector } => header(group, sector).0,
-            Place::Log => Class::JournalRecords,
-            Place::Owned(run) => run.class,
-            Place::Free => Class::Unknown,
+            XfsPlace::Header { group, sector } => header(group, sector).0,
+            XfsPlace::XfsLog => Class::JournalRecords,
+            XfsPlace::Owned(run) => run.class,
+            XfsPlace::Free => Class::Unknown,
         }
     }
 
     /// Gives a file its part of a range of the log.
-    fn own(&self, (offset, len): (u64, u64), ino: u64, bytes: u64, books: &mut Books) {
+    fn own(&self, (offset, len): (u64, u64), ino: u64, bytes: u64, state: &mut DecoderState) {
         // An item may have begun in an earlier request. Less than the range says that the range is not the file's alone.
         let bytes = bytes.min(len.saturating_sub(1));
         if ino != 0 && bytes > 0 {
-            books.shares.push(Share { offset, len, ino, file_block: None, bytes });
+            state.shares.push(Share { offset, len, ino, file_block: None, bytes });
         }
     }
 
@@ -291,48 +291,48 @@ impl Xfs {
     }
 
     /// Learns from the events that a range of the log told. Returns whether all were understood.
-    fn heed(&mut self, range: (u64, u64), books: &mut Books) -> bool {
+    fn heed(&mut self, range: (u64, u64), state: &mut DecoderState) -> bool {
         let mut understood = true;
         for said in std::mem::take(&mut self.said) {
             match said {
-                Said::Bytes { id, len } => drop(books.journal.write(id.into(), len)),
-                Said::Commit { id } => drop(books.journal.commit(id.into(), 0)),
-                Said::Buffer { id, buffer } => {
+                LogOperation::Bytes { id, len } => drop(state.journal.write(id.into(), len)),
+                LogOperation::Commit { id } => drop(state.journal.commit(id.into(), 0)),
+                LogOperation::Buffer { id, buffer } => {
                     let sector = buffer.item.sector;
-                    books.names.begin_batch(Some(id.into()), true);
-                    self.buffer_logged(&buffer, books);
-                    self.own(range, self.owner_at(sector), buffer.bytes(), books);
-                    books.journal.record(id.into(), sector, self.class_at(sector));
+                    state.names.begin_batch(Some(id.into()), true);
+                    self.buffer_logged(&buffer, state);
+                    self.own(range, self.owner_at(sector), buffer.bytes(), state);
+                    state.journal.record(id.into(), sector, self.class_at(sector));
                 }
-                Said::Inode { id, item } => {
-                    books.names.begin_batch(Some(id.into()), true);
-                    self.inode_logged(&item, books);
-                    books.inodes.push(item.item.ino);
-                    self.own(range, item.item.ino, item.bytes(), books);
+                LogOperation::Inode { id, item } => {
+                    state.names.begin_batch(Some(id.into()), true);
+                    self.inode_logged(&item, state);
+                    state.inodes.push(item.item.ino);
+                    self.own(range, item.item.ino, item.bytes(), state);
                     if let Some(linear) = self.g.linear(item.item.ino >> self.g.inodes_shift()) {
                         let all = self.logged.entry(linear).or_default();
                         if !all.contains(&item.item.ino) {
                             all.push(item.item.ino);
                         }
                     }
-                    books.journal.record(id.into(), item.item.sector, Class::InodeBlock);
+                    state.journal.record(id.into(), item.item.sector, Class::InodeBlock);
                 }
-                Said::Unmount => {}
-                Said::NotUnderstood => understood = false,
+                LogOperation::Unmount => {}
+                LogOperation::NotUnderstood => understood = false,
             }
         }
-        books.names.begin_batch(None, false);
+        state.names.begin_batch(None, false);
         understood
     }
 
-    fn log_piece(&mut self, at: u64, bytes: &[u8], books: &mut Books) -> Part {
+    fn log_piece(&mut self, at: u64, bytes: &[u8], state: &mut DecoderState) -> ClassifiedRange {
         let g = &self.g;
         let start = g.log.unwrap_or(0) << g.block_shift;
         let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
         let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.said);
-        let understood = self.heed((at, len as u64), books);
+        let understood = self.heed((at, len as u64), state);
         let (class, what) = named_piece(&piece, understood);
-        Part { class, offset: at, len: len as u64, what }
+        ClassifiedRange { class, offset: at, len: len as u64, what }
     }
 
     /// Whether a block holds inodes that claim to be at this place.
@@ -348,11 +348,14 @@ impl Xfs {
     }
 
     /// The kind of a whole block of metadata by its own header.
-    fn described(&self, linear: u64, bytes: &[u8]) -> Option<(Class, What)> {
+    fn described(&self, linear: u64, bytes: &[u8]) -> Option<(Class, BlockMeaning)> {
         if self.are_inodes(linear, bytes) {
             let count = 1 << self.g.inodes_shift();
             let first = self.g.first_inode(linear);
-            return Some((Class::InodeBlock, What::Inodes { first, count, changed: Vec::new() }));
+            return Some((
+                Class::InodeBlock,
+                BlockMeaning::Inodes { first, count, changed: Vec::new() },
+            ));
         }
         if !self.g.self_describing {
             return None;
@@ -361,36 +364,46 @@ impl Xfs {
         let sector = linear << (self.g.block_shift - 9);
         Some(match xfs::describes_itself(&self.g, bytes, sector)? {
             Described::Group(tree) => (trees::class_of(tree), tree_words(tree, group)),
-            Described::FileTree => (Class::ExtentNode, What::Only("node of a file's extents")),
-            Described::Directory => (Class::Directory, What::Only("directory")),
-            Described::Attributes => (Class::ExtendedAttributes, What::Only("extended attributes")),
-            Described::Symlink => (Class::Symlink, What::Only("symbolic link")),
+            Described::FileTree => {
+                (Class::ExtentNode, BlockMeaning::Only("node of a file's extents"))
+            }
+            Described::Directory => (Class::Directory, BlockMeaning::Only("directory")),
+            Described::Attributes => {
+                (Class::ExtendedAttributes, BlockMeaning::Only("extended attributes"))
+            }
+            Described::Symlink => (Class::Symlink, BlockMeaning::Only("symbolic link")),
             Described::Either => {
-                (Class::Directory, What::Only("index of a directory or of attributes"))
+                (Class::Directory, BlockMeaning::Only("index of a directory or of attributes"))
             }
         })
     }
 
     /// The meaning of blocks with an owner, from `at` on.
-    fn owned(&self, run: &Run, at: u64, to: u64) -> (Class, What) {
+    fn owned(&self, run: &Run, at: u64, to: u64) -> (Class, BlockMeaning) {
         let shift = self.g.block_shift;
         let linear = at >> shift;
         let what = match run.role {
             _ if run.class == Class::InodeBlock => {
                 let count = (((to - 1) >> shift) - linear + 1) << self.g.inodes_shift();
-                What::Inodes { first: self.g.first_inode(linear), count, changed: Vec::new() }
+                BlockMeaning::Inodes {
+                    first: self.g.first_inode(linear),
+                    count,
+                    changed: Vec::new(),
+                }
             }
-            Role::Data { lbn } => What::Blocks {
+            Role::Data { lbn } => BlockMeaning::Blocks {
                 ino: run.ino,
                 first: lbn + (linear - run.start),
                 count: ((to - 1) >> shift) - linear + 1,
             },
             Role::Map { level, .. } if run.class == Class::ExtentNode => {
-                What::Extents { ino: run.ino, depth: level.saturating_sub(1) }
+                BlockMeaning::Extents { ino: run.ino, depth: level.saturating_sub(1) }
             }
-            Role::Map { .. } => What::Piece("tree of allocation group", linear / self.g.ag_blocks),
+            Role::Map { .. } => {
+                BlockMeaning::Piece("tree of allocation group", linear / self.g.ag_blocks)
+            }
             Role::Attributes => {
-                What::Piece("block of the free list of group", linear / self.g.ag_blocks)
+                BlockMeaning::Piece("block of the free list of group", linear / self.g.ag_blocks)
             }
         };
         (run.class, what)
@@ -398,23 +411,25 @@ impl Xfs {
 }
 
 /// The meaning of a range of the log.
-fn named_piece(piece: &Piece, understood: bool) -> (Class, What) {
+fn named_piece(piece: &XfsPiece, understood: bool) -> (Class, BlockMeaning) {
     let what = match piece {
-        Piece::Record(_) if !understood => What::Unknown(Reason::NotUnderstood),
-        Piece::Record(id) => What::Journal { transaction: id.map(u64::from), home: None },
-        Piece::Empty => What::Only("empty log records"),
-        Piece::Unmount => What::Only("log record of the unmount"),
-        Piece::Zeros => What::Only("zeros in the log"),
-        Piece::NotUnderstood => What::Unknown(Reason::NotUnderstood),
+        XfsPiece::Record(_) if !understood => BlockMeaning::Unknown(Reason::NotUnderstood),
+        XfsPiece::Record(id) => {
+            BlockMeaning::Journal { transaction: id.map(u64::from), home: None }
+        }
+        XfsPiece::Empty => BlockMeaning::Only("empty log records"),
+        XfsPiece::Unmount => BlockMeaning::Only("log record of the unmount"),
+        XfsPiece::Zeros => BlockMeaning::Only("zeros in the log"),
+        XfsPiece::NotUnderstood => BlockMeaning::Unknown(Reason::NotUnderstood),
     };
     let class = match what {
-        What::Unknown(_) => Class::Unknown,
+        BlockMeaning::Unknown(_) => Class::Unknown,
         _ => Class::JournalRecords,
     };
     (class, what)
 }
 
-fn tree_words(tree: Tree, group: u64) -> What {
+fn tree_words(tree: Tree, group: u64) -> BlockMeaning {
     let name = match tree {
         Tree::ByBlock => "free space by block, group",
         Tree::BySize => "free space by size, group",
@@ -423,19 +438,23 @@ fn tree_words(tree: Tree, group: u64) -> What {
         Tree::Inodes => "tree of inodes, group",
         Tree::FreeInodes => "chunks with free inodes, group",
     };
-    What::Piece(name, group)
+    BlockMeaning::Piece(name, group)
 }
 
 /// The meaning of a group's header sector.
-fn header(group: u32, sector: u64) -> (Class, What) {
+fn header(group: u32, sector: u64) -> (Class, BlockMeaning) {
     let number = u64::from(group);
     match sector {
-        0 if group == 0 => (Class::Superblock, What::Superblock),
-        0 => (Class::SuperblockCopy, What::Piece("copy of the superblock in group", number)),
-        1 => (Class::GroupHeader, What::Piece("header of free space (AGF) of group", number)),
-        2 => (Class::GroupHeader, What::Piece("header of inodes (AGI) of group", number)),
-        3 => (Class::GroupHeader, What::Piece("free list (AGFL) of group", number)),
-        _ => (Class::GroupHeader, What::Piece("after the headers of group", number)),
+        0 if group == 0 => (Class::Superblock, BlockMeaning::Superblock),
+        0 => {
+            (Class::SuperblockCopy, BlockMeaning::Piece("copy of the superblock in group", number))
+        }
+        1 => {
+            (Class::GroupHeader, BlockMeaning::Piece("header of free space (AGF) of group", number))
+        }
+        2 => (Class::GroupHeader, BlockMeaning::Piece("header of inodes (AGI) of group", number)),
+        3 => (Class::GroupHeader, BlockMeaning::Piece("free list (AGFL) of group", number)),
+        _ => (Class::GroupHeader, BlockMeaning::Piece("after the headers of group", number)),
     }
 }
 
@@ -452,31 +471,39 @@ impl Decoder for Xfs {
         9
     }
 
-    fn write(&mut self, offset: u64, data: &[u8], out: &mut Vec<Part>, books: &mut Books) {
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
         let shift = self.g.block_shift;
         cover(out, offset, data.len() as u64, self.g.blocks << shift, |at, end| {
             let linear = at >> shift;
             let place = self.place(at);
             let to = self.until(&place, at, end);
             let bytes = &data[(at - offset) as usize..(to - offset) as usize];
-            let part = |(class, what)| Part { class, offset: at, len: to - at, what };
+            let part = |(class, what)| ClassifiedRange { class, offset: at, len: to - at, what };
             let block = ((linear + 1) << shift).min(end);
             let first = &data[(at - offset) as usize..(block - offset) as usize];
             let whole = first.len() == self.g.block_size();
             match place {
-                Place::Header { group, sector } => {
-                    self.header_written(group, sector, bytes, books);
+                XfsPlace::Header { group, sector } => {
+                    self.header_written(group, sector, bytes, state);
                     part(header(group, sector))
                 }
-                Place::Log if !(at % 512 == 0 && bytes.len().is_multiple_of(512)) => {
+                XfsPlace::XfsLog if !(at % 512 == 0 && bytes.len().is_multiple_of(512)) => {
                     unknown(at, to - at, Reason::NotUnderstood)
                 }
-                Place::Log => self.log_piece(at, bytes, books),
-                Place::Owned(run) if run.class == Class::FileData => part(self.owned(&run, at, to)),
-                Place::Owned(run) => {
+                XfsPlace::XfsLog => self.log_piece(at, bytes, state),
+                XfsPlace::Owned(run) if run.class == Class::FileData => {
+                    part(self.owned(&run, at, to))
+                }
+                XfsPlace::Owned(run) => {
                     let described = if whole { self.described(linear, first) } else { None };
                     if whole {
-                        self.learn((linear, at), first, books);
+                        self.learn((linear, at), first, state);
                     }
                     // A block with a valid header has the kind that it claims. Its owner is known better from the
                     // pointers to it.
@@ -484,47 +511,47 @@ impl Decoder for Xfs {
                         Some(own) if own.0 != run.class || run.role == Role::Attributes => own,
                         _ => self.owned(&run, at, block),
                     };
-                    Part { class, offset: at, len: block - at, what }
+                    ClassifiedRange { class, offset: at, len: block - at, what }
                 }
-                Place::Free => {
+                XfsPlace::Free => {
                     let (class, what) = match whole.then(|| self.described(linear, first)).flatten()
                     {
                         Some(described) => {
                             let len = first.len() as u64;
-                            books.own(at, len, dir::owner(&self.g, first).unwrap_or(0), None);
+                            state.own(at, len, dir::owner(&self.g, first).unwrap_or(0), None);
                             described
                         }
-                        None => (Class::FileData, What::Unclaimed),
+                        None => (Class::FileData, BlockMeaning::Unclaimed),
                     };
                     if whole {
-                        self.learn((linear, at), first, books);
+                        self.learn((linear, at), first, state);
                     }
-                    Part { class, offset: at, len: block - at, what }
+                    ClassifiedRange { class, offset: at, len: block - at, what }
                 }
             }
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<Part>) {
+    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
         let shift = self.g.block_shift;
         cover(out, offset, len, self.g.blocks << shift, |at, end| {
             let place = self.place(at);
             let mut to = self.until(&place, at, end);
             let (class, what) = match place {
-                Place::Header { group, sector } => header(group, sector),
-                Place::Log => (Class::JournalRecords, What::Only("log")),
-                Place::Owned(run) => self.owned(&run, at, to),
-                Place::Free => {
+                XfsPlace::Header { group, sector } => header(group, sector),
+                XfsPlace::XfsLog => (Class::JournalRecords, BlockMeaning::Only("log")),
+                XfsPlace::Owned(run) => self.owned(&run, at, to),
+                XfsPlace::Free => {
                     to = (((at >> shift) + 1) << shift).min(end);
                     let bytes =
                         data.and_then(|d| d.get((at - offset) as usize..(to - offset) as usize));
                     let whole = bytes.filter(|b| b.len() == self.g.block_size());
                     let described = whole.and_then(|b| self.described(at >> shift, b));
                     // The contents may be left from an earlier use of the block.
-                    (described.map_or(Class::FileData, |(class, _)| class), What::Unclaimed)
+                    (described.map_or(Class::FileData, |(class, _)| class), BlockMeaning::Unclaimed)
                 }
             };
-            Part { class, offset: at, len: to - at, what }
+            ClassifiedRange { class, offset: at, len: to - at, what }
         });
     }
 
@@ -535,33 +562,33 @@ impl Decoder for Xfs {
 
 impl Xfs {
     /// The end of the range with the same use as `at`.
-    fn until(&self, place: &Place, at: u64, end: u64) -> u64 {
+    fn until(&self, place: &XfsPlace, at: u64, end: u64) -> u64 {
         let g = &self.g;
         let linear = at >> g.block_shift;
         let to = match place {
-            Place::Header { sector, .. } if *sector < 4 => {
+            XfsPlace::Header { sector, .. } if *sector < 4 => {
                 ((at >> g.sector_shift) + 1) << g.sector_shift
             }
-            Place::Header { .. } => (linear + 1) << g.block_shift,
-            Place::Log => (g.log.unwrap_or(0) + g.log_blocks) << g.block_shift,
-            Place::Owned(run) => run.end() << g.block_shift,
-            Place::Free => (linear + 1) << g.block_shift,
+            XfsPlace::Header { .. } => (linear + 1) << g.block_shift,
+            XfsPlace::XfsLog => (g.log.unwrap_or(0) + g.log_blocks) << g.block_shift,
+            XfsPlace::Owned(run) => run.end() << g.block_shift,
+            XfsPlace::Free => (linear + 1) << g.block_shift,
         };
         to.min(end)
     }
 
     /// Learns the names in a directory block. Where directory blocks are larger than the file system's, only the
     /// names in the first block of each are learned.
-    fn names_seen(&mut self, linear: u64, bytes: &[u8], books: &mut Books) {
+    fn names_seen(&mut self, linear: u64, bytes: &[u8], state: &mut DecoderState) {
         let run = self.graph.runs.at(linear).filter(|run| run.class == Class::Directory);
         let sector = linear << (self.g.block_shift - 9);
         let is_its_own = || xfs::describes_itself(&self.g, bytes, sector).is_some();
         let says = dir::owner(&self.g, bytes).filter(|_| is_its_own());
         if let Some(directory) = says.or(run.map(|run| run.ino)) {
             let each = |each: &mut dyn FnMut(&[u8], u64)| dir::in_block(&self.g, bytes, each);
-            books.names.listed(linear, directory, each);
+            state.names.listed(linear, directory, each);
             // A directory that outgrew its inode has no names in it any more.
-            books.names.listed(directory | INLINE, directory, |_| {});
+            state.names.listed(directory | INLINE, directory, |_| {});
             if dir::has_entries(bytes) {
                 self.keep_directory(linear, bytes);
             }
@@ -569,20 +596,20 @@ impl Xfs {
     }
 
     /// Learns from a whole block that is not file data, at byte `at` of the device.
-    fn learn(&mut self, (linear, at): (u64, u64), bytes: &[u8], books: &mut Books) {
+    fn learn(&mut self, (linear, at): (u64, u64), bytes: &[u8], state: &mut DecoderState) {
         if self.are_inodes(linear, bytes) {
             if let Some(inodes) = self.logged.remove(&linear) {
-                books.divide(at, bytes.len() as u64, &inodes);
+                state.divide(at, bytes.len() as u64, &inodes);
             }
-            return self.inodes_written(linear, bytes, books);
+            return self.inodes_written(linear, bytes, state);
         }
-        self.names_seen(linear, bytes, books);
+        self.names_seen(linear, bytes, state);
         match self.graph.runs.at(linear) {
             Some(run) if matches!(run.role, Role::Map { .. }) => {
-                self.graph.node_written(linear, bytes, books);
+                self.graph.node_written(linear, bytes, state);
             }
             Some(_) => {}
-            None => self.graph.stray_written(linear, bytes),
+            None => self.graph.orphan_written(linear, bytes),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::runs::Role;
 
 /// The tree of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(super) enum XfsTag {
     /// A tree of an allocation group.
     Group { tree: Tree, group: u32, height: u8 },
     /// A file's tree of extents.
@@ -16,7 +16,7 @@ pub(super) enum Tag {
 }
 
 #[derive(Debug)]
-pub(super) struct Trees {
+pub(super) struct XfsTrees {
     pub(super) g: Geometry,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn class_of(tree: Tree) -> Class {
     }
 }
 
-impl Trees {
+impl XfsTrees {
     /// The entry of a node of a group's tree, where there can be one.
     pub(super) fn group_node(
         &self,
@@ -36,15 +36,15 @@ impl Trees {
         group: u32,
         block: u32,
         height: u32,
-    ) -> Option<Entry<Tag>> {
+    ) -> Option<Entry<XfsTag>> {
         let height = u8::try_from(height).ok().filter(|h| (1..=12).contains(h))?;
         let start = self.g.in_group(group, block).filter(|_| block != 0)?;
         let role = Role::Map { level: height, extents: false, lbn: 0 };
-        let node = Some(Tag::Group { tree, group, height });
+        let node = Some(XfsTag::Group { tree, group, height });
         Some(Entry { start, len: 1, height, class: class_of(tree), ino: 0, role, node })
     }
 
-    fn add_extents(&self, raw: &[u8], ino: u64, class: Class, all: &mut Entries<Tag>) {
+    fn add_extents(&self, raw: &[u8], ino: u64, class: Class, all: &mut Entries<XfsTag>) {
         for extent in raw.chunks_exact(16).map(xfs::extent) {
             let Some(start) = self.g.linear(extent.block) else { continue };
             if extent.len == 0 || start + u64::from(extent.len) > self.g.blocks {
@@ -61,16 +61,16 @@ impl Trees {
         ino: u64,
         class: Class,
         height: u8,
-    ) -> Vec<Entry<Tag>> {
+    ) -> Vec<Entry<XfsTag>> {
         let role = Role::Map { level: height, extents: true, lbn: 0 };
-        let node = Some(Tag::File { ino, class, height });
+        let node = Some(XfsTag::File { ino, class, height });
         let entry =
             |start| Entry { start, len: 1, height, class: Class::ExtentNode, ino, role, node };
         blocks.filter_map(|block| self.g.linear(block)).map(entry).collect()
     }
 
     /// The entries of a fork.
-    pub(super) fn of_fork(&self, fork: Fork<'_>, ino: u64, class: Class) -> Vec<Entry<Tag>> {
+    pub(super) fn of_fork(&self, fork: Fork<'_>, ino: u64, class: Class) -> Vec<Entry<XfsTag>> {
         match fork {
             Fork::None => Vec::new(),
             Fork::Extents(raw) => {
@@ -86,7 +86,7 @@ impl Trees {
     }
 
     /// The entries of a tree's root as the log holds it: with the header of a block.
-    pub(super) fn of_logged_root(&self, raw: &[u8], ino: u64, class: Class) -> Vec<Entry<Tag>> {
+    pub(super) fn of_logged_root(&self, raw: &[u8], ino: u64, class: Class) -> Vec<Entry<XfsTag>> {
         let (level, records) = xfs::long_records(&self.g, raw);
         match (1..=8).contains(&level) {
             true => {
@@ -97,7 +97,13 @@ impl Trees {
         }
     }
 
-    fn group_entries(&self, tree: Tree, group: u32, height: u8, bytes: &[u8]) -> Vec<Entry<Tag>> {
+    fn group_entries(
+        &self,
+        tree: Tree,
+        group: u32,
+        height: u8,
+        bytes: &[u8],
+    ) -> Vec<Entry<XfsTag>> {
         let g = &self.g;
         if Tree::of(bytes) != Some(tree) || xfs::level(bytes) + 1 != u16::from(height) {
             return Vec::new();
@@ -132,16 +138,16 @@ impl Trees {
     }
 }
 
-impl Reader for Trees {
-    type Tag = Tag;
+impl Reader for XfsTrees {
+    type Tag = XfsTag;
 
-    fn node(&self, tag: Tag, bytes: &[u8]) -> Vec<Entry<Tag>> {
+    fn node(&self, tag: XfsTag, bytes: &[u8]) -> Vec<Entry<XfsTag>> {
         if bytes.len() != self.g.block_size() {
             return Vec::new();
         }
         match tag {
-            Tag::Group { tree, group, height } => self.group_entries(tree, group, height, bytes),
-            Tag::File { ino, class, height } => {
+            XfsTag::Group { tree, group, height } => self.group_entries(tree, group, height, bytes),
+            XfsTag::File { ino, class, height } => {
                 let (level, records) = xfs::long_records(&self.g, bytes);
                 if !xfs::is_long_tree(bytes) || level + 1 != u16::from(height) {
                     return Vec::new();

@@ -9,9 +9,9 @@ use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use ordo_sba::journal::Transaction;
-use ordo_sba::kind::{Part, What};
+use ordo_sba::kind::{BlockMeaning, ClassifiedRange};
 use ordo_sba::{Class, Stats, Watch};
-use ordo_trace::{Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
 /// A trace, and the device's contents before it.
 pub struct Recorded {
@@ -31,7 +31,7 @@ impl Recorded {
     pub fn after(&self, requests: usize) -> Vec<u8> {
         let mut image = self.start.clone();
         for r in &self.trace.requests()[..requests] {
-            if let (Op::Write, Some(data)) = (r.op, self.trace.data(r)) {
+            if let (RequestOp::Write, Some(data)) = (r.op, self.trace.data(r)) {
                 image[r.offset as usize..][..data.len()].copy_from_slice(data);
             }
         }
@@ -40,7 +40,7 @@ impl Recorded {
 }
 
 /// Everything that a watcher reported.
-pub struct Said {
+pub struct WatchResult {
     /// The watcher after the last request.
     pub watch: Rc<Watch>,
     pub system: &'static str,
@@ -48,15 +48,15 @@ pub struct Said {
     /// Every request's description in words.
     pub lines: Vec<(u64, String)>,
     /// Every part.
-    pub parts: Vec<(u64, Part)>,
+    pub parts: Vec<(u64, ClassifiedRange)>,
     /// Blocks written at their fixed location, with the transaction that each checkpoints.
     pub checkpoints: Vec<(u64, u64, u64)>,
     pub transactions: Vec<Transaction>,
-    pub strays: u64,
+    pub orphan_blocks: u64,
 }
 
 /// Replays a trace over an image; `None` where no file system was recognised.
-pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
+pub fn watched(start: &[u8], trace: &Trace) -> Option<WatchResult> {
     let watch = Watch::over(&start)?;
     let lines = Rc::new(RefCell::new(Vec::new()));
     let parts = Rc::new(RefCell::new(Vec::new()));
@@ -77,20 +77,20 @@ pub fn watched(start: &[u8], trace: &Trace) -> Option<Said> {
     });
     ordo_trace::replay(trace, &watch);
     let (system, stats) = (watch.system(), watch.finish());
-    Some(Said {
+    Some(WatchResult {
         system,
         stats,
         lines: lines.take(),
         parts: parts.take(),
         checkpoints: checkpoints.take(),
         transactions: watch.transactions(<[_]>::to_vec),
-        strays: watch.strays(),
+        orphan_blocks: watch.orphan_blocks(),
         watch,
     })
 }
 
 /// The parts of a block, by a read of it.
-pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<Part> {
+pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<ClassifiedRange> {
     let said = Rc::new(RefCell::new(Vec::new()));
     let into = said.clone();
     watch.listen(move |told| *into.borrow_mut() = told.named.parts.clone());
@@ -121,21 +121,23 @@ pub fn write(watch: &Watch, id: u64, offset: u64, data: &[u8]) {
 }
 
 /// The logged blocks: pairs of a transaction and a block.
-pub fn logged(said: &Said, shift: u32) -> Vec<(u64, u64)> {
+pub fn logged(said: &WatchResult, shift: u32) -> Vec<(u64, u64)> {
     let copies = said.parts.iter().filter_map(|(_, part)| match part.what {
-        What::Journal { transaction: Some(id), home: Some((byte, _)) } => Some((id, byte >> shift)),
+        BlockMeaning::Journal { transaction: Some(id), home: Some((byte, _)) } => {
+            Some((id, byte >> shift))
+        }
         _ => None,
     });
     copies.collect()
 }
 
 /// Asserts that every byte has a name that is no guess.
-pub fn all_is_known(said: &Said, what: &str) {
+pub fn all_is_known(said: &WatchResult, what: &str) {
     let unknown: Vec<_> = said.parts.iter().filter(|(_, p)| p.class == Class::Unknown).collect();
     assert!(unknown.is_empty(), "{what}: {unknown:?}");
     assert!(said.stats.unknown.is_empty(), "{what}: {:?}", said.stats.unknown);
     assert_eq!(said.stats.unclaimed, 0, "{what}: blocks that nothing points to");
-    assert_eq!(said.strays, 0, "{what}: copies without a transaction");
+    assert_eq!(said.orphan_blocks, 0, "{what}: copies without a transaction");
 }
 
 /// Runs a program, and returns its output with its standard error; `None`, with a message, where it is not installed.
@@ -202,8 +204,8 @@ pub fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
     let mut trace = Trace::new(512, false);
     for (at, data) in writes {
         let kept = trace.keep(&data);
-        trace.push(Request {
-            op: Op::Write,
+        trace.push(TraceRequest {
+            op: RequestOp::Write,
             offset: at as u64,
             len: data.len() as u64,
             flags: Flags::empty(),
@@ -220,7 +222,7 @@ pub fn trace(writes: impl IntoIterator<Item = (usize, Vec<u8>)>) -> Trace {
 pub fn turned(trace: &Trace, size: usize) -> Trace {
     let mut turned = Trace::new(trace.sector(), false);
     for r in trace.requests() {
-        let data = trace.data(r).filter(|data| r.op == Op::Write && data.len() > size);
+        let data = trace.data(r).filter(|data| r.op == RequestOp::Write && data.len() > size);
         let Some(data) = data.map(<[u8]>::to_vec) else {
             let mut same = *r;
             same.data = trace.data(r).map(|data| turned.keep(data));

@@ -6,8 +6,8 @@
 //! smaller is written whole. A transaction's runs follow a header of 12 bytes, and fill whole blocks of the journal.
 
 use ordo_annotate::Pieces;
-use ordo_sba::decoder::Image;
-use ordo_trace::{Op, Trace};
+use ordo_sba::decoder::DiskImage;
+use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 
 use super::{World, journal_of};
@@ -81,7 +81,7 @@ pub(super) fn change(world: &mut World<'_>) -> Result<(), String> {
     let mut copies = 0;
     for index in plan.in_order() {
         let step = plan.step(index);
-        if step.op != Op::Write {
+        if step.op != RequestOp::Write {
             continue;
         }
         let Some(id) = owner.get(&index) else {

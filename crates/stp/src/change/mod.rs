@@ -16,9 +16,9 @@ use ordo_annotate::Pieces;
 use ordo_block::model::Model;
 use ordo_trace::Trace;
 
-use crate::journal::{self, Span};
+use crate::journal::{self, JournalSpan};
 use crate::plan::Plan;
-use crate::play::{Disk, Stage};
+use crate::play::{PlayDisk, PlayStage};
 
 /// What a change is made to: a plan, the disks it is played on, and the trace that it comes from.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct World<'a> {
     /// The requests.
     pub plan: Plan,
     /// The disks.
-    pub stage: Stage,
+    pub stage: PlayStage,
     /// The trace, for the contents of its requests.
     pub trace: &'a Trace,
     /// The known pieces of the device before the trace.
@@ -37,9 +37,9 @@ pub struct World<'a> {
 
 /// The place for a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum JournalPlace {
     /// In thousandths of the device: 500 is its middle.
-    Part(u64),
+    Permille(u64),
     /// A byte of the device.
     Byte(u64),
 }
@@ -77,9 +77,9 @@ pub enum Barriers {
 
 /// A change.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub enum PlanChange {
     /// The journal lies elsewhere on the same disk.
-    JournalAt(Place),
+    JournalAt(JournalPlace),
     /// The journal has a disk of its own.
     JournalDevice(&'static Model),
     /// Journaling of file data.
@@ -96,30 +96,30 @@ pub enum Change {
     CacheOff,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for PlanChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::JournalAt(Place::Part(part)) => {
+            PlanChange::JournalAt(JournalPlace::Permille(part)) => {
                 write!(f, "journal-at {}%", *part as f64 / 10.0)
             }
-            Change::JournalAt(Place::Byte(byte)) => write!(f, "journal-at {byte}"),
-            Change::JournalDevice(model) => write!(f, "journal-device {}", model.name),
-            Change::Mode(Mode::Ordered) => f.write_str("mode ordered"),
-            Change::Mode(Mode::Data(_)) => f.write_str("mode data"),
-            Change::Mode(Mode::Adaptive(_)) => f.write_str("mode adaptive"),
-            Change::Overlap => f.write_str("overlap"),
-            Change::Differential => f.write_str("differential"),
-            Change::Barriers(Barriers::Off) => f.write_str("barriers off"),
-            Change::Barriers(Barriers::On) => f.write_str("barriers on"),
-            Change::Barriers(Barriers::Fua) => f.write_str("barriers fua"),
-            Change::Disk(model) => write!(f, "disk {}", model.name),
-            Change::CacheOff => f.write_str("cache off"),
+            PlanChange::JournalAt(JournalPlace::Byte(byte)) => write!(f, "journal-at {byte}"),
+            PlanChange::JournalDevice(model) => write!(f, "journal-device {}", model.name),
+            PlanChange::Mode(Mode::Ordered) => f.write_str("mode ordered"),
+            PlanChange::Mode(Mode::Data(_)) => f.write_str("mode data"),
+            PlanChange::Mode(Mode::Adaptive(_)) => f.write_str("mode adaptive"),
+            PlanChange::Overlap => f.write_str("overlap"),
+            PlanChange::Differential => f.write_str("differential"),
+            PlanChange::Barriers(Barriers::Off) => f.write_str("barriers off"),
+            PlanChange::Barriers(Barriers::On) => f.write_str("barriers on"),
+            PlanChange::Barriers(Barriers::Fua) => f.write_str("barriers fua"),
+            PlanChange::Disk(model) => write!(f, "disk {}", model.name),
+            PlanChange::CacheOff => f.write_str("cache off"),
         }
     }
 }
 
 /// The name of a set of changes, which are made one after the other.
-pub fn name(changes: &[Change]) -> String {
+pub fn name(changes: &[PlanChange]) -> String {
     match changes {
         [] => "unchanged".into(),
         all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -136,23 +136,22 @@ pub struct Refused {
     pub why: String,
 }
 
-impl Change {
+impl PlanChange {
     /// Makes the change.
     ///
     /// # Errors
     /// The change means nothing for this trace.
     pub fn apply(&self, world: &mut World<'_>) -> Result<(), Refused> {
         let done = match self {
-            Change::JournalAt(at) => place::journal_at(world, *at),
-            Change::JournalDevice(model) => place::journal_device(world, model),
-            Change::Mode(mode) => mode::change(world, *mode),
-            Change::Overlap => timing::overlap(world),
-            Change::Differential => differential::change(world),
-            Change::Barriers(barriers) => timing::barriers(world, *barriers),
-            Change::Disk(model) => {
-                no_model_beside_real(world).map(|()| world.stage.disks[0].0 = Disk::Model(model))
-            }
-            Change::CacheOff => timing::cache_off(world),
+            PlanChange::JournalAt(at) => place::journal_at(world, *at),
+            PlanChange::JournalDevice(model) => place::journal_device(world, model),
+            PlanChange::Mode(mode) => mode::change(world, *mode),
+            PlanChange::Overlap => timing::overlap(world),
+            PlanChange::Differential => differential::change(world),
+            PlanChange::Barriers(barriers) => timing::barriers(world, *barriers),
+            PlanChange::Disk(model) => no_model_beside_real(world)
+                .map(|()| world.stage.disks[0].0 = PlayDisk::Model(model)),
+            PlanChange::CacheOff => timing::cache_off(world),
         };
         done.map_err(|why| Refused { change: self.to_string(), why })
     }
@@ -165,15 +164,15 @@ const NO_MODEL: &str = "the trace does not say on which disk model it was record
 /// A model's time is virtual, and so it is no disk of a stage with a real one.
 fn no_model_beside_real(world: &World<'_>) -> Result<(), String> {
     match world.stage.disks[0].0 {
-        Disk::Real(_) => {
+        PlayDisk::Real(_) => {
             Err("a disk model has virtual time, and this playback is on a real device".into())
         }
-        Disk::Model(_) | Disk::Recorded(_) => Ok(()),
+        PlayDisk::Model(_) | PlayDisk::Recorded(_) => Ok(()),
     }
 }
 
 /// The journal of a trace, or the reason why there is nothing to change.
-fn journal_of(world: &World<'_>) -> Result<Span, String> {
+fn journal_of(world: &World<'_>) -> Result<JournalSpan, String> {
     journal::span(world.trace, &world.plan).ok_or_else(|| {
         format!("the trace has no write to a journal; its file system is {}", world.system)
     })

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 use super::{Home, Mode, World, journal_of};
-use crate::journal::{Span, Transaction, relay, transactions};
-use crate::plan::{After, Plan, Step};
+use crate::journal::{JournalSpan, JournalTransaction, relay, transactions};
+use crate::plan::{After, Plan, PlanStep};
 use crate::traffic::{Logged, Role};
 
 /// The age at which writeback writes a dirty block, in nanoseconds: `dirty_expire_centisecs` of Linux.
@@ -70,7 +70,7 @@ pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
 }
 
 /// Whether a transaction's data lies in long runs, the last transaction's data before it included.
-fn sequential(plan: &Plan, transaction: &Transaction, last: &mut Option<u64>) -> bool {
+fn sequential(plan: &Plan, transaction: &JournalTransaction, last: &mut Option<u64>) -> bool {
     let (mut bytes, mut breaks) = (0, 0);
     for step in transaction.data.iter().map(|n| plan.step(*n)) {
         breaks += u64::from(*last != Some(step.offset));
@@ -97,7 +97,7 @@ struct Later {
     pending: BTreeMap<u64, Pending>,
     /// Bytes of the journal that were written since the last checkpoint.
     used: u64,
-    span: Span,
+    span: JournalSpan,
     home: Home,
 }
 
@@ -175,10 +175,10 @@ impl Later {
 fn written_again(plan: &mut Plan, index: usize) {
     plan.step_mut(index).checkpoint = true;
     let anchor = plan.step(index).clone();
-    let (op, role, offset, len) = (Op::Flush, Role::Flush, 0, 0);
+    let (op, role, offset, len) = (RequestOp::Flush, Role::Flush, 0, 0);
     plan.behind(
         index,
-        Step { op, role, offset, len, checkpoint: false, number: None, took: None, ..anchor },
+        PlanStep { op, role, offset, len, checkpoint: false, number: None, took: None, ..anchor },
     );
 }
 
@@ -200,10 +200,10 @@ fn merged(ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 /// A write of file data at its fixed location, ordered and issued as `anchor` is.
-fn home(anchor: &Step, (offset, len): (u64, u64), checkpoint: bool) -> Step {
-    Step {
+fn home(anchor: &PlanStep, (offset, len): (u64, u64), checkpoint: bool) -> PlanStep {
+    PlanStep {
         disk: 0,
-        op: Op::Write,
+        op: RequestOp::Write,
         offset,
         len,
         fua: false,
@@ -220,7 +220,11 @@ fn home(anchor: &Step, (offset, len): (u64, u64), checkpoint: bool) -> Step {
 }
 
 /// Takes file data out of the journal: it is written at its fixed location before the transaction.
-fn ordered(plan: &mut Plan, span: &Span, all: BTreeMap<u64, Transaction>) -> Result<(), String> {
+fn ordered(
+    plan: &mut Plan,
+    span: &JournalSpan,
+    all: BTreeMap<u64, JournalTransaction>,
+) -> Result<(), String> {
     for transaction in all.into_values() {
         let logs = transaction.log;
         let copies = logs.iter().flat_map(|n| plan.step(*n).copies.iter().filter(|copy| copy.data));

@@ -1,17 +1,17 @@
 //! Where the journal lies.
 
 use ordo_block::model::Model;
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
-use super::{NO_MODEL, Place, World, journal_of, no_model_beside_real};
-use crate::journal::Span;
-use crate::plan::Step;
-use crate::play::Disk;
+use super::{JournalPlace, NO_MODEL, World, journal_of, no_model_beside_real};
+use crate::journal::JournalSpan;
+use crate::plan::PlanStep;
+use crate::play::PlayDisk;
 use crate::traffic::Role;
 
 /// Moves the journal. The blocks that lie in its new place change places with it, as `mke2fs` would have put them
 /// elsewhere.
-pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String> {
+pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), String> {
     let span = journal_of(world)?;
     let (disk, device) = world.stage.disks[0].clone();
     if disk.volatile_cache().is_none() {
@@ -25,8 +25,8 @@ pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String>
         return Err("the journal has a disk of its own".into());
     }
     let wanted = match at {
-        Place::Part(part) => (u128::from(device) * u128::from(part) / 1000) as u64,
-        Place::Byte(byte) => byte,
+        JournalPlace::Permille(part) => (u128::from(device) * u128::from(part) / 1000) as u64,
+        JournalPlace::Byte(byte) => byte,
     };
     if wanted >= device {
         return Err(format!("byte {wanted} is not on the device, which has {device}"));
@@ -35,7 +35,7 @@ pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String>
     let swap = Swap { span, target };
     for index in world.plan.live().collect::<Vec<_>>() {
         let step = world.plan.step(index).clone();
-        if step.disk > 0 || !matches!(step.op, Op::Read | Op::Write) {
+        if step.disk > 0 || !matches!(step.op, RequestOp::Read | RequestOp::Write) {
             continue;
         }
         let pieces = swap.pieces(step.offset, step.len);
@@ -45,7 +45,7 @@ pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String>
                 (step.offset, step.len) = (offset, len);
             } else {
                 let copies = Vec::new();
-                world.plan.beside(index, Step { offset, len, copies, ..step.clone() });
+                world.plan.beside(index, PlanStep { offset, len, copies, ..step.clone() });
             }
         }
     }
@@ -54,14 +54,14 @@ pub(super) fn journal_at(world: &mut World<'_>, at: Place) -> Result<(), String>
 
 /// Two ranges of a device that change places.
 struct Swap {
-    span: Span,
+    span: JournalSpan,
     target: u64,
 }
 
 impl Swap {
     /// The new place of a byte, and the number of bytes from it on that stay together.
     fn of(&self, byte: u64) -> (u64, u64) {
-        let Swap { span: Span { first, end, .. }, target } = *self;
+        let Swap { span: JournalSpan { first, end, .. }, target } = *self;
         let len = end - first;
         if (first..end).contains(&byte) {
             return (byte - first + target, end - byte);
@@ -114,7 +114,7 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
         return Err("the journal has a disk of its own already".into());
     }
     no_model_beside_real(world)?;
-    world.stage.disks.push((Disk::Model(model), span.len().max(1 << 20)));
+    world.stage.disks.push((PlayDisk::Model(model), span.len().max(1 << 20)));
     let plan = &mut world.plan;
     for index in plan.live().collect::<Vec<_>>() {
         if plan.step(index).role.is_journal() {
@@ -131,7 +131,7 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
         let before = plan.before(index).iter().any(|n| role(*n) == Role::Commit);
         if before {
             // jbd2 flushes the file system's device, and then sends the commit block with a preflush to the journal's.
-            let flush = Step { disk: 1, number: None, took: None, ..plan.step(index).clone() };
+            let flush = PlanStep { disk: 1, number: None, took: None, ..plan.step(index).clone() };
             plan.behind(index, flush);
         } else if behind {
             plan.step_mut(index).disk = 1;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn every_block_has_one_new_place() {
         for target in [0, 10, 28, 30, 35, 40, 60, 90] {
-            let span = Span { first: 30, end: 40, block: 1, whole: true };
+            let span = JournalSpan { first: 30, end: 40, block: 1, whole: true };
             let swap = Swap { span, target };
             let mut seen: Vec<u64> = (0..100).map(|byte| swap.of(byte).0).collect();
             assert_eq!(seen[30..40], (target..target + 10).collect::<Vec<_>>());

@@ -1,10 +1,10 @@
 //! What waits for what, and what is flushed.
 
-use ordo_trace::Op;
+use ordo_trace::RequestOp;
 
 use super::{Barriers, NO_MODEL, World, journal_of};
 use crate::journal::transactions;
-use crate::plan::{After, Step};
+use crate::plan::{After, PlanStep};
 use crate::traffic::Role;
 
 /// Lets the journal writes of a transaction begin with its data: the commit block, and the flush before it, wait for
@@ -75,10 +75,13 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
                 if !std::mem::take(&mut plan.step_mut(index).fua) {
                     continue;
                 }
-                let (op, role) = (Op::Flush, Role::Flush);
+                let (op, role) = (RequestOp::Flush, Role::Flush);
                 let bare = plan.step(index).clone();
-                let flush = Step { op, role, offset: 0, len: 0, copies: Vec::new(), ..bare };
-                plan.behind(index, Step { number: None, took: None, transaction: None, ..flush });
+                let flush = PlanStep { op, role, offset: 0, len: 0, copies: Vec::new(), ..bare };
+                plan.behind(
+                    index,
+                    PlanStep { number: None, took: None, transaction: None, ..flush },
+                );
             }
         }
     }
@@ -97,7 +100,7 @@ pub(super) fn cache_off(world: &mut World<'_>) -> Result<(), String> {
         None => return Err(NO_MODEL.into()),
     }
     let writes: Vec<usize> =
-        world.plan.live().filter(|n| world.plan.step(*n).op == Op::Write).collect();
+        world.plan.live().filter(|n| world.plan.step(*n).op == RequestOp::Write).collect();
     writes.into_iter().for_each(|n| world.plan.step_mut(n).fua = true);
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_annotate::Block;
+use ordo_annotate::BlockRow;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
@@ -12,7 +12,7 @@ use ordo_runtime::sync::Notify;
 use ordo_runtime::time::Duration;
 use ordo_runtime::{Executor, Runtime};
 use ordo_sba::Class;
-use ordo_trace::{End, Flags, Op, Request, Trace};
+use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 
 pub const DEVICE: u64 = 1 << 30;
 /// The journal's length in bytes.
@@ -58,8 +58,8 @@ impl Rules {
 /// What was noted.
 #[derive(Default)]
 struct Notes {
-    requests: Vec<Request>,
-    rows: Vec<Block>,
+    requests: Vec<TraceRequest>,
+    rows: Vec<BlockRow>,
     flushes: u64,
     done: u64,
 }
@@ -81,7 +81,7 @@ struct Fs {
 }
 
 /// Runs the workload; the trace, its rows, and the seconds that it took.
-pub fn run(rules: Rules) -> (Trace, Vec<Block>, f64) {
+pub fn run(rules: Rules) -> (Trace, Vec<BlockRow>, f64) {
     let executor = Executor::simulated(7);
     let runtime = executor.runtime();
     let disk = |model, bytes| Modeled::new(&runtime, model, RamDisk::new(bytes));
@@ -153,9 +153,11 @@ impl Fs {
             let count = blocks.len() as u64;
             let logged = if self.rules.data { 2 * count + 1 } else { count + 1 };
             let log = self.place(logged * BLOCK);
-            let write = self.request(Op::Write, log, logged * BLOCK, Class::JournalData, Some(id));
+            let write =
+                self.request(RequestOp::Write, log, logged * BLOCK, Class::JournalData, Some(id));
             let data = blocks.iter().filter(|_| !self.rules.data);
-            let data = data.map(|b| self.request(Op::Write, *b, BLOCK, Class::FileData, None));
+            let data =
+                data.map(|b| self.request(RequestOp::Write, *b, BLOCK, Class::FileData, None));
             let mut requests: Vec<Waiting<'_>> = data.map(|f| Box::pin(f) as _).collect();
             if !self.rules.overlap {
                 all(std::mem::take(&mut requests)).await;
@@ -163,12 +165,12 @@ impl Fs {
             requests.push(Box::pin(write));
             all(requests).await;
             if self.rules.barriers {
-                self.request(Op::Flush, 0, 0, Class::Unknown, None).await;
+                self.request(RequestOp::Flush, 0, 0, Class::Unknown, None).await;
             }
             let commit = self.place(BLOCK);
-            self.request(Op::Write, commit, BLOCK, Class::JournalCommit, Some(id)).await;
+            self.request(RequestOp::Write, commit, BLOCK, Class::JournalCommit, Some(id)).await;
             if self.rules.barriers {
-                self.request(Op::Flush, 1, 0, Class::Unknown, None).await;
+                self.request(RequestOp::Flush, 1, 0, Class::Unknown, None).await;
             }
             self.committed.set(id);
             self.ended.notify_all();
@@ -182,15 +184,23 @@ impl Fs {
     }
 
     /// A request, noted. The offset of a flush says which one it is: 0 before the commit block, 1 behind it.
-    async fn request(&self, op: Op, offset: u64, len: u64, kind: Class, transaction: Option<u64>) {
+    async fn request(
+        &self,
+        op: RequestOp,
+        offset: u64,
+        len: u64,
+        kind: Class,
+        transaction: Option<u64>,
+    ) {
         let number = {
             let mut notes = self.notes.borrow_mut();
-            notes.flushes += u64::from(op == Op::Flush);
-            let epoch = notes.flushes - u64::from(op == Op::Flush);
+            notes.flushes += u64::from(op == RequestOp::Flush);
+            let epoch = notes.flushes - u64::from(op == RequestOp::Flush);
             let number = notes.requests.len();
             let flags = Flags::empty();
-            let (at, issued) = (if op == Op::Flush { 0 } else { offset }, self.runtime.now());
-            notes.requests.push(Request {
+            let (at, issued) =
+                (if op == RequestOp::Flush { 0 } else { offset }, self.runtime.now());
+            notes.requests.push(TraceRequest {
                 op,
                 flags,
                 offset: at,
@@ -200,15 +210,17 @@ impl Fs {
                 end: None,
                 data: None,
             });
-            if op == Op::Write {
+            if op == RequestOp::Write {
                 let place = (offset, len);
-                notes.rows.push(Block { transaction, ..Block::new(number as u64, place, kind) });
+                notes
+                    .rows
+                    .push(BlockRow { transaction, ..BlockRow::new(number as u64, place, kind) });
             }
             number
         };
         let own = self.journal.as_ref();
         match op {
-            Op::Flush => {
+            RequestOp::Flush => {
                 if own.is_none() || offset == 0 {
                     self.disk.flush().await.unwrap();
                 }
@@ -230,7 +242,8 @@ impl Fs {
         let mut notes = self.notes.borrow_mut();
         let (order, epoch) = (notes.done, notes.flushes);
         notes.done += 1;
-        notes.requests[number].end = Some(End { order, at: self.runtime.now(), epoch, ok: true });
+        notes.requests[number].end =
+            Some(RequestEnd { order, at: self.runtime.now(), epoch, ok: true });
     }
 }
 

@@ -9,11 +9,11 @@ mod journaling;
 use journaling::{BLOCK, DEVICE, JOURNAL, Rules, run};
 use ordo_annotate::Pieces;
 use ordo_block::model::Model;
-use ordo_stp::change::{Barriers, Change, Home, Mode, Place};
+use ordo_stp::change::{Barriers, Home, JournalPlace, Mode, PlanChange};
 use ordo_stp::predict::{Input, PredictError, Predictor, Window};
 
 /// The unchanged playback's error, the prediction in seconds, its interval, and the truth.
-fn predicted(rules: Rules, changes: &[Change], made: Rules) -> (f64, f64, (f64, f64), f64) {
+fn predicted(rules: Rules, changes: &[PlanChange], made: Rules) -> (f64, f64, (f64, f64), f64) {
     let (trace, rows, _) = run(rules);
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let input = Input {
@@ -34,24 +34,24 @@ fn predicted(rules: Rules, changes: &[Change], made: Rules) -> (f64, f64, (f64, 
 }
 
 /// Every change that this file system can really make.
-fn cases(rules: Rules) -> Vec<(Change, Rules)> {
+fn cases(rules: Rules) -> Vec<(PlanChange, Rules)> {
     let model = |name| Model::by_name(name).unwrap();
     let middle = DEVICE / 2;
     vec![
-        (Change::JournalAt(Place::Byte(middle)), Rules { journal_at: middle, ..rules }),
+        (PlanChange::JournalAt(JournalPlace::Byte(middle)), Rules { journal_at: middle, ..rules }),
         (
-            Change::JournalDevice(model("nvram")),
+            PlanChange::JournalDevice(model("nvram")),
             Rules { journal_disk: Some(model("nvram")), ..rules },
         ),
         (
-            Change::JournalDevice(model("viking")),
+            PlanChange::JournalDevice(model("viking")),
             Rules { journal_disk: Some(model("viking")), ..rules },
         ),
-        (Change::Overlap, Rules { overlap: true, ..rules }),
-        (Change::Barriers(Barriers::Off), Rules { barriers: false, ..rules }),
-        (Change::Mode(Mode::Data(Home::Timer)), Rules { data: true, ..rules }),
-        (Change::Disk(model("cheetah")), Rules { disk: model("cheetah"), ..rules }),
-        (Change::Disk(model("sata-ssd")), Rules { disk: model("sata-ssd"), ..rules }),
+        (PlanChange::Overlap, Rules { overlap: true, ..rules }),
+        (PlanChange::Barriers(Barriers::Off), Rules { barriers: false, ..rules }),
+        (PlanChange::Mode(Mode::Data(Home::Timer)), Rules { data: true, ..rules }),
+        (PlanChange::Disk(model("cheetah")), Rules { disk: model("cheetah"), ..rules }),
+        (PlanChange::Disk(model("sata-ssd")), Rules { disk: model("sata-ssd"), ..rules }),
     ]
 }
 
@@ -97,7 +97,7 @@ fn a_change_that_means_nothing_is_refused() {
     let (trace, rows, _) = run(Rules { data: true, syncs: 5, ..Rules::new() });
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let disk = Some(Rules::new().disk);
-    let of = |system, rows: &[ordo_annotate::Block], change: Change| {
+    let of = |system, rows: &[ordo_annotate::BlockRow], change: PlanChange| {
         let input = Input { trace: &trace, rows, start: &start, system, bytes: DEVICE, disk };
         let predictor = Predictor::new(input, &Window::default()).unwrap();
         match predictor.changed(&[change], 0.0) {
@@ -105,15 +105,15 @@ fn a_change_that_means_nothing_is_refused() {
             other => panic!("{change}: {other:?}"),
         }
     };
-    let overlap = of("ext3", &rows, Change::Overlap);
+    let overlap = of("ext3", &rows, PlanChange::Overlap);
     assert!(overlap.contains("no journal write of this trace waits for file data"), "{overlap}");
-    let mode = of("xfs", &rows, Change::Mode(Mode::Data(Home::Timer)));
+    let mode = of("xfs", &rows, PlanChange::Mode(Mode::Data(Home::Timer)));
     assert!(mode.contains("xfs has no such mode"), "{mode}");
-    let away = of("ext3", &rows, Change::JournalAt(Place::Byte(DEVICE)));
+    let away = of("ext3", &rows, PlanChange::JournalAt(JournalPlace::Byte(DEVICE)));
     assert!(away.contains("is not on the device"), "{away}");
-    let none = of("ext2", &[], Change::JournalAt(Place::Part(500)));
+    let none = of("ext2", &[], PlanChange::JournalAt(JournalPlace::Permille(500)));
     assert!(none.contains("no write to a journal"), "{none}");
-    let differential = of("ext3", &rows, Change::Differential);
+    let differential = of("ext3", &rows, PlanChange::Differential);
     assert!(differential.contains("no copies of blocks"), "{differential}");
     assert_eq!(JOURNAL % BLOCK, 0);
 }
@@ -130,12 +130,13 @@ fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let predictor = Predictor::new(input, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
     assert!((unchanged.predicted.seconds - seconds).abs() < 1e-9, "{unchanged:?}");
-    let overlap = predictor.changed(&[Change::Overlap], 0.0).unwrap().seconds;
+    let overlap = predictor.changed(&[PlanChange::Overlap], 0.0).unwrap().seconds;
     assert!(overlap < seconds, "{overlap} of {seconds}");
-    let moved = predictor.changed(&[Change::JournalAt(Place::Part(500))], 0.0).unwrap_err();
+    let moved =
+        predictor.changed(&[PlanChange::JournalAt(JournalPlace::Permille(500))], 0.0).unwrap_err();
     assert!(moved.to_string().contains("does not say on which disk"), "{moved}");
     let cheetah = Model::by_name("cheetah").unwrap();
-    let other = predictor.changed(&[Change::Disk(cheetah)], 0.0).unwrap().seconds;
+    let other = predictor.changed(&[PlanChange::Disk(cheetah)], 0.0).unwrap().seconds;
     let (_, _, truth) = run(Rules { disk: cheetah, ..rules });
     assert!((other / truth - 1.0).abs() < 0.02, "{other} for {truth}");
 }

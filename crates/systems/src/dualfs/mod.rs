@@ -8,32 +8,35 @@ mod show;
 use ordo_block::Device;
 use ordo_check::Repair;
 use ordo_check::dualfs::DualChecker;
-use ordo_crash::{DiskFormat, Geometry, Promise};
+use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_dualfs::DualRules;
 use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
-use ordo_dualfs::pair::{Pair, probe};
+use ordo_dualfs::pair::{Pair, probe, read_identity};
+use ordo_format::dualfs::ROLE_METADATA;
 use ordo_format::lfs::LABEL_BYTES;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_lfs::LfsError;
-use ordo_lfs::superblock::{Kind, find_kind};
+use ordo_lfs::superblock::{VolumeKind, find_kind};
 use ordo_lfs::write::LfsRules;
 use ordo_runtime::Runtime;
 use ordo_vfs::AnyFs;
 
 use crate::SystemError;
-use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
+use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, Half, MadeReport};
 use crate::mounted::{Mounted, OnlyRead};
-use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell, Told};
+use crate::options::{
+    CheckOptions, Choice, MakeOptions, MessageSink, MountMessage, MountOptions, ShowOptions,
+};
 use crate::rules::names;
 use crate::size::u32_of;
-use crate::system::{Entry, Mounting, PairFn, System};
+use crate::system::{ListedEntry, Mounting, PairFn, System};
 
 /// The format of both devices.
 pub struct Dual;
 
-const fn entry(name: &'static str, about: &'static str, apart: bool) -> Entry {
+const fn entry(name: &'static str, about: &'static str, apart: bool) -> ListedEntry {
     let mount: PairFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
-    Entry {
+    ListedEntry {
         name,
         about,
         ordering: "dual",
@@ -74,15 +77,15 @@ pub(crate) fn sizes(bytes: u64, block: u32) -> Vec<u64> {
 }
 
 /// The sizes of both devices where each has a disk that is crashed.
-pub(crate) fn crash_sizes(geometry: &Geometry) -> Vec<u64> {
+pub(crate) fn crash_sizes(geometry: &FsGeometry) -> Vec<u64> {
     vec![crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry)]
 }
 
-fn crash_block(geometry: &Geometry) -> u64 {
+fn crash_block(geometry: &FsGeometry) -> u64 {
     geometry.block_size.min(BLOCK_MAX).into()
 }
 
-fn crash_metadata(geometry: &Geometry) -> u64 {
+fn crash_metadata(geometry: &FsGeometry) -> u64 {
     let segments = CRASHED_SEGMENTS * CRASHED_SEGMENT * crash_block(geometry);
     (LABEL_BYTES + segments).next_multiple_of(u64::from(BLOCK_MAX))
 }
@@ -137,6 +140,21 @@ impl Format for Dual {
         Box::pin(async move { Ok(probe(disk).await?) })
     }
 
+    fn has_pairs(&self) -> bool {
+        true
+    }
+
+    fn half<'a>(&'a self, disk: &'a Device) -> Done<'a, Option<Half>> {
+        Box::pin(async move {
+            let found = read_identity(disk).await?.ok().filter(|id| id.data_at == 0);
+            Ok(found.map(|id| {
+                let is_first = id.role == ROLE_METADATA;
+                let other = if is_first { "data" } else { "metadata" };
+                Half { pair: id.name().to_string(), role: id.role_name(), other, is_first }
+            }))
+        })
+    }
+
     fn make<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -178,7 +196,7 @@ impl Format for Dual {
         disks: &'a [Device],
         choice: &'a Choice,
         options: &'a MountOptions,
-        tell: &'a Tell,
+        tell: &'a MessageSink,
     ) -> Done<'a, Attempt> {
         Box::pin(async move {
             if choice.ordering.is_some_and(|ordering| ordering != DUALFS.ordering()) {
@@ -188,9 +206,9 @@ impl Format for Dual {
                 return Err(SystemError::Option { option: "log=", what: self.noun() });
             }
             let pair = Pair::open(disks).await?;
-            let found = find_kind(&pair.metadata, Kind::Dual).await?;
+            let found = find_kind(&pair.metadata, VolumeKind::Dual).await?;
             if found.sb.pflags & PF_CLEAN == 0 {
-                (tell)(Told::Notice("not unmounted cleanly: rolling forward"));
+                (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
             match mounted::mount(rt, disks, options).await {
                 Ok(mounted) => Ok(Attempt::Mounted(mounted, DUALFS.ordering())),
@@ -215,7 +233,7 @@ impl Format for Dual {
         Box::pin(async move {
             let is_clean = match Pair::open(disks).await {
                 Ok(pair) => {
-                    let found = find_kind(&pair.metadata, Kind::Dual).await;
+                    let found = find_kind(&pair.metadata, VolumeKind::Dual).await;
                     found.is_ok_and(|f| f.sb.pflags & PF_CLEAN != 0)
                 }
                 Err(_) => false,
@@ -228,19 +246,19 @@ impl Format for Dual {
         })
     }
 
-    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String> {
-        Box::pin(show::show(disk, options))
+    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+        Box::pin(show::show(disks, options))
     }
 
     fn judged(&self) -> Option<&dyn DiskFormat> {
         Some(self)
     }
 
-    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+    fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
         Some(crash_sizes(geometry).iter().sum())
     }
 
-    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+    fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {
         MakeOptions {
             block_size: Some(crash_block(geometry)),
             segment_size: Some(CRASHED_SEGMENT * crash_block(geometry)),

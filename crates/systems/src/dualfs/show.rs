@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device};
 use ordo_dualfs::DualError;
-use ordo_dualfs::pair::read_identity;
+use ordo_dualfs::pair::{Pair, read_identity};
 use ordo_format::dualfs::{GroupDescriptor, Identity, ROLE_METADATA};
 use ordo_format::lfs::Superblock;
 use ordo_format::lfs::superblock::PF_CLEAN;
-use ordo_lfs::superblock::{Kind, find_kind};
+use ordo_lfs::superblock::{VolumeKind, find_kind};
 use ordo_report::{json, number};
 
 use crate::SystemError;
@@ -39,7 +39,11 @@ struct Shown {
     image: String,
     format: &'static str,
     pair: String,
+    /// The half that is shown; "both" for the whole pair.
     role: &'static str,
+    /// The image or device of the metadata, where it is not the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_device: Option<String>,
     generation: u64,
     block_size: u32,
     metadata_bytes: u64,
@@ -54,25 +58,33 @@ struct Shown {
     per_group: Vec<Group>,
 }
 
-/// The device of a pair, as text or JSON.
-pub(super) async fn show(disk: &Device, options: &ShowOptions) -> Result<String, SystemError> {
-    let found = read_identity(disk).await?;
-    let id = found.map_err(|error| DualError::Identity { device: "first", error })?;
+/// A device of a pair, or both, as text or JSON.
+pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<String, SystemError> {
+    let disk = &disks[0];
+    let id = match disks.len() {
+        1 => {
+            let found = read_identity(disk).await?;
+            found.map_err(|error| DualError::Identity { device: "disk", error })?
+        }
+        // Both must belong together.
+        _ => Pair::open(disks).await?.identity,
+    };
     let log = match id.role {
         ROLE_METADATA => {
-            let part = Part::new(disk.clone(), 0, id.metadata_bytes).erase();
-            Some(find_kind(&part, Kind::Dual).await?.sb)
+            let part = Partition::new(disk.clone(), 0, id.metadata_bytes).erase();
+            Some(find_kind(&part, VolumeKind::Dual).await?.sb)
         }
         _ => None,
     };
-    // Where the data device is another one, it has nothing of the groups: but the reader wants both.
-    let groups = match options.groups && id.data_at > 0 {
-        true => ordo_dualfs::mount::read(std::slice::from_ref(disk)).await?.groups().await?,
+    // The groups are in the metadata log, but the reader wants both devices.
+    let is_whole = disks.len() > 1 || id.data_at > 0;
+    let groups = match options.groups && is_whole {
+        true => ordo_dualfs::mount::read(disks).await?.groups().await?,
         false => Vec::new(),
     };
     match options.json {
         true => Ok(json(&shown(&id, log.as_ref(), &groups, options))?),
-        false => Ok(text(&id, log.as_ref(), &groups)),
+        false => Ok(text(&id, log.as_ref(), &groups, options)),
     }
 }
 
@@ -97,7 +109,8 @@ fn shown(
         image: options.image.clone(),
         format: "dualfs",
         pair: id.name().to_string(),
-        role: id.role_name(),
+        role: if options.metadata.is_some() { "both" } else { id.role_name() },
+        metadata_device: options.metadata.clone(),
         generation: id.generation,
         block_size: id.bsize,
         metadata_bytes: id.metadata_bytes,
@@ -118,17 +131,27 @@ fn shown(
     }
 }
 
-fn text(id: &Identity, log: Option<&Superblock>, groups: &[GroupDescriptor]) -> String {
+fn text(
+    id: &Identity,
+    log: Option<&Superblock>,
+    groups: &[GroupDescriptor],
+    options: &ShowOptions,
+) -> String {
     let place = match (id.role, id.data_at) {
         (ROLE_METADATA, 0) => ", on a device of its own".to_owned(),
         (ROLE_METADATA, at) => format!(", from byte {at} on"),
         _ => String::new(),
     };
+    let (pair, image) = (id.name(), &options.image);
+    let first = match &options.metadata {
+        Some(metadata) => {
+            format!("DualFS, pair {pair}\nmetadata device: {metadata}\ndata device: {image}")
+        }
+        None => format!("DualFS, {} device of the pair {pair}", id.role_name()),
+    };
     let mut out = format!(
-        "DualFS, {} device of the pair {}\nmount {}, blocks of {}\n\
+        "{first}\nmount {}, blocks of {}\n\
          metadata: {}\ndata: {}{place}, {} groups of {} blocks\n",
-        id.role_name(),
-        id.name(),
         id.generation,
         number::bytes(id.bsize.into()),
         number::bytes(id.metadata_bytes),

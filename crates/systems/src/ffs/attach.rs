@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use ordo_bgfsck::{Background, Ending, Pace};
 use ordo_block::Device;
-use ordo_block::frozen::Frozen;
+use ordo_block::snapshot::SnapshotDevice;
 use ordo_check::Repair;
-use ordo_ffs::mount::{Found, find_superblock};
+use ordo_ffs::mount::{LocatedSuperblock, find_superblock};
 use ordo_ffs::{MountError, mount};
 use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
 use ordo_runtime::Runtime;
@@ -16,7 +16,7 @@ use crate::SystemError;
 use crate::format::Attempt;
 use crate::journaled::{self, Journaled};
 use crate::mounted::{Mounted, OnFfs};
-use crate::options::{CheckOptions, Choice, MountOptions, Tell, Told};
+use crate::options::{CheckOptions, Choice, MessageSink, MountMessage, MountOptions};
 use crate::system::System;
 
 /// The memory of the snapshot that a background check reads, in bytes.
@@ -28,8 +28,8 @@ struct Attaching<'a> {
     disks: &'a [Device],
     choice: &'a Choice,
     options: &'a MountOptions,
-    tell: &'a Tell,
-    found: Found,
+    tell: &'a MessageSink,
+    found: LocatedSuperblock,
 }
 
 /// Mounts under the ordering of `choice`, or under the one for which the image asks.
@@ -38,7 +38,7 @@ pub(super) async fn attach(
     disks: &[Device],
     choice: &Choice,
     options: &MountOptions,
-    tell: &Tell,
+    tell: &MessageSink,
 ) -> Result<Attempt, SystemError> {
     let found = find_superblock(&disks[0]).await?;
     let attaching = Attaching { rt, disks, choice, options, tell, found };
@@ -74,7 +74,7 @@ impl Attaching<'_> {
     }
 
     fn notice(&self, text: &str) {
-        (self.tell)(Told::Notice(text));
+        (self.tell)(MountMessage::Notice(text));
     }
 
     async fn mount(&self, system: System) -> Result<Mounted, SystemError> {
@@ -84,7 +84,7 @@ impl Attaching<'_> {
     /// Mounts under soft updates. Space that a crash leaked is freed in the background.
     async fn soft_updates(&self) -> Tried<Mounted> {
         let attempt = async || {
-            let device = Rc::new(Frozen::new(self.disks[0].clone(), VIEW_MAX));
+            let device = Rc::new(SnapshotDevice::new(self.disks[0].clone(), VIEW_MAX));
             let policy = super::soft_updates(self.options);
             let options = self.options.ffs();
             Ok((mount(self.rt, device.clone(), policy, &options).await?, device))
@@ -97,9 +97,9 @@ impl Attaching<'_> {
             device.thaw();
             return Ok(Ok(OnFfs::mounted(fs)));
         };
-        let (groups, mended) = (recovered.groups, recovered.mended.len());
+        let (groups, repaired) = (recovered.groups, recovered.repaired.len());
         self.notice(&format!(
-            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {mended} of them \
+            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {repaired} of them \
              mended; what is held for nothing is given back in the background"
         ));
         let check = Background::start(self.rt, &fs, &device, Pace::default());
@@ -107,10 +107,12 @@ impl Attaching<'_> {
         let stop = Box::pin(async move {
             match check.stop().await {
                 Ok(outcome) if outcome.ending == Ending::Damage => {
-                    tell(Told::Error(&outcome.to_string()));
+                    tell(MountMessage::Error(&outcome.to_string()));
                 }
-                Ok(outcome) => tell(Told::Notice(&outcome.to_string())),
-                Err(error) => tell(Told::Error(&format!("the background check failed: {error}"))),
+                Ok(outcome) => tell(MountMessage::Notice(&outcome.to_string())),
+                Err(error) => {
+                    tell(MountMessage::Error(&format!("the background check failed: {error}")))
+                }
             }
         });
         Ok(Ok(OnFfs::with(fs, None, Some(stop))))

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use ordo_block::Device;
-use ordo_check::{Checker, Finding, Options, Repair, Report, Severity};
+use ordo_check::{Checker, Finding, FsckOptions, Repair, Report, Severity};
 use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
 use ordo_ffs::logfile;
-use ordo_ffs::mount::{Found, find_superblock};
+use ordo_ffs::mount::{LocatedSuperblock, find_superblock};
 use ordo_format::Endian;
 use ordo_ordering::NoOrder;
 use ordo_runtime::Runtime;
@@ -38,8 +38,8 @@ const GUESSED: [&str; 4] =
 const SECTOR: u64 = ordo_crash::disk::SECTOR as u64;
 
 /// The severity of a finding after a crash.
-fn severity(report: &Report, finding: &Finding) -> ordo_crash::Severity {
-    use ordo_crash::Severity as After;
+fn severity(report: &Report, finding: &Finding) -> ordo_crash::FindingSeverity {
+    use ordo_crash::FindingSeverity as After;
     // A directory that was being made or removed: no name leads to it, so it does no harm.
     let is_out_of_reach = || {
         let gone = |f: &Finding| f.kind() == "UnreferencedDirectory" && f.ino() == finding.ino();
@@ -94,7 +94,7 @@ impl DiskFormat for Ufs2 {
     ) -> LocalFuture<'a, Result<Findings, String>> {
         Box::pin(async move {
             let repair = if repair { Repair::Yes } else { Repair::No };
-            let options = Options { repair, ..Options::default() };
+            let options = FsckOptions { repair, ..FsckOptions::default() };
             let report = Checker::new(disks[0].clone(), options).run().await;
             report.map(translated).map_err(|e| e.to_string())
         })
@@ -122,17 +122,17 @@ impl DiskFormat for Ufs2 {
 
 /// The places of inodes, by a superblock.
 struct Places {
-    found: Found,
+    found: LocatedSuperblock,
     key: Vec<u64>,
 }
 
 /// The fields of a superblock that say where things are, and whether its state is believed.
-fn key(found: &Found) -> Vec<u64> {
+fn key(found: &LocatedSuperblock) -> Vec<u64> {
     let sb = &found.sb;
     let sizes = [sb.bsize as u64, sb.fsize as u64, sb.size as u64, sb.ncg.into(), sb.fpg as u64];
     let inodes = [sb.ipg.into(), sb.inopb.into(), sb.magic as u64, sb.cssize as u64];
     let places = [sb.sblkno as u64, sb.cblkno as u64, sb.iblkno as u64, sb.dblkno as u64];
-    let areas = [sb.csaddr as u64, sb.cgsize as u64, found.at, found.torn.into()];
+    let areas = [sb.csaddr as u64, sb.cgsize as u64, found.at, found.torn_superblock.into()];
     let believed = [sb.maxsymlinklen as u64, sb.flags as u64, sb.metackhash.into()];
     let more = [sb.clean as u64, sb.maxfilesize, u64::from(found.endian == Endian::Big)];
     [&sizes[..], &inodes, &places, &areas, &believed, &more].concat()
@@ -182,7 +182,7 @@ mod tests {
         let disks = Device::of_each(&[std::rc::Rc::new(ram)]);
         let report = executor.block_on(async {
             crate::ffs::SYNC.make(&rt, &disks, &Default::default()).await.unwrap();
-            Checker::new(disks[0].clone(), Options::default()).run().await.unwrap()
+            Checker::new(disks[0].clone(), FsckOptions::default()).run().await.unwrap()
         });
         let mut report = report.unwrap();
         let dir = |ino, uncounted| Finding::UnreferencedDirectory { ino, empty: true, uncounted };
@@ -195,7 +195,7 @@ mod tests {
         ];
         let found = translated(report);
         let all: Vec<_> = found.iter().map(|(_, f)| (f.severity, f.ino)).collect();
-        use ordo_crash::Severity as After;
+        use ordo_crash::FindingSeverity as After;
         let expected = [
             (After::Damage, Some(3)),
             (After::Leak, Some(4)),

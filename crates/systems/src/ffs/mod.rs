@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, Device};
-use ordo_check::{Checker, Options, Phase, Report, Severity, Work};
-use ordo_crash::{DiskFormat, Geometry, Promise};
+use ordo_check::{CheckPhase, CheckWork, Checker, FsckOptions, Report, Severity};
+use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{MountError, mount};
@@ -27,16 +27,16 @@ use crate::crashed::shaped;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
 use crate::journaled::{self, Journaled};
 use crate::mounted::{Mounted, OnFfs};
-use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell};
+use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOptions, ShowOptions};
 use crate::rules::{all_but, names};
 use crate::size::u32_of;
-use crate::system::{Entry, MountFn, Mounting, System};
+use crate::system::{ListedEntry, MountFn, Mounting, System};
 
 /// FreeBSD's UFS2, with or without a log of Ordo's; UFS1 can only be read.
 pub struct Ufs2;
 
-const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> Entry {
-    Entry {
+const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> ListedEntry {
+    ListedEntry {
         name,
         about,
         ordering: "",
@@ -49,7 +49,7 @@ const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> Entry
 }
 
 /// FFS that writes metadata synchronously where order matters ("Conventional").
-pub const SYNC: System = System(&Entry {
+pub const SYNC: System = System(&ListedEntry {
     ordering: "sync",
     promise: Promise::SYNC,
     rules: names::<SyncRules>,
@@ -64,7 +64,7 @@ pub const SYNC: System = System(&Entry {
 });
 /// FFS with soft updates: all writes are delayed, and changes that would reach the disk too early are rolled
 /// back.
-pub const SOFT_UPDATES: System = System(&Entry {
+pub const SOFT_UPDATES: System = System(&ListedEntry {
     ordering: "soft-updates",
     also: &["softdep"],
     promise: Promise::SOFT_UPDATES,
@@ -76,7 +76,7 @@ pub const SOFT_UPDATES: System = System(&Entry {
     )
 });
 /// FFS without any ordering ("No Order", "FFS-async"): fast, but not safe.
-pub const NONE: System = System(&Entry {
+pub const NONE: System = System(&ListedEntry {
     ordering: "none",
     also: &["async"],
     ..entry(
@@ -103,7 +103,7 @@ async fn plain<P: OrderingPolicy + 'static>(
 }
 
 /// The mkfs options for a shape of a crash test.
-pub fn mkfs_options(geometry: &Geometry) -> MkfsOptions {
+pub fn mkfs_options(geometry: &FsGeometry) -> MkfsOptions {
     Ufs2.options(&shaped(geometry)).expect("sizes fit 32 bits, and no option is another format's")
 }
 
@@ -219,7 +219,7 @@ impl Format for Ufs2 {
         disks: &'a [Device],
         choice: &'a Choice,
         options: &'a MountOptions,
-        tell: &'a Tell,
+        tell: &'a MessageSink,
     ) -> Done<'a, Attempt> {
         Box::pin(attach::attach(rt, disks, choice, options, tell))
     }
@@ -236,8 +236,8 @@ impl Format for Ufs2 {
         Box::pin(async move { Ok(Box::new(check(&disks[0], options).await?) as Box<_>) })
     }
 
-    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String> {
-        Box::pin(show::show(disk, options))
+    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+        Box::pin(show::show(&disks[0], options))
     }
 
     fn judged(&self) -> Option<&dyn DiskFormat> {
@@ -246,12 +246,12 @@ impl Format for Ufs2 {
 }
 
 async fn check(disk: &Device, options: &CheckOptions) -> Result<Report, SystemError> {
-    let wanted = Options {
+    let wanted = FsckOptions {
         repair: options.repair,
         superblock: options.superblock,
         skip_clean: options.skip_clean,
         trust_bitmaps: options.trust_bitmaps,
-        ..Options::default()
+        ..FsckOptions::default()
     };
     let mut checker = Checker::new(disk.clone(), wanted);
     if let Some(progress) = options.progress.clone() {
@@ -261,14 +261,14 @@ async fn check(disk: &Device, options: &CheckOptions) -> Result<Report, SystemEr
     Ok(checker.run().await?)
 }
 
-fn words(phase: Phase) -> &'static str {
+fn words(phase: CheckPhase) -> &'static str {
     match phase {
-        Phase::Blocks => "blocks and sizes",
-        Phase::Names => "path names",
-        Phase::Connectivity => "connectivity",
-        Phase::References => "reference counts",
-        Phase::Groups => "cylinder groups",
-        Phase::Writing => "writing repairs",
+        CheckPhase::Blocks => "blocks and sizes",
+        CheckPhase::Names => "path names",
+        CheckPhase::Connectivity => "connectivity",
+        CheckPhase::References => "reference counts",
+        CheckPhase::Groups => "cylinder groups",
+        CheckPhase::Writing => "writing repairs",
     }
 }
 
@@ -293,7 +293,7 @@ impl CheckReport for Report {
         self.unrepairable
     }
 
-    fn work(&self) -> Work {
+    fn work(&self) -> CheckWork {
         self.work
     }
 

@@ -1,7 +1,7 @@
 //! The output of `ordo info` for UFS2: that of dumpfs, and the log.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_ffs::mount::{Found, find_superblock};
+use ordo_ffs::mount::{LocatedSuperblock, find_superblock};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::FS_DOSOFTDEP;
 use ordo_format::ufs2::{Csum, Group, dump};
@@ -48,7 +48,7 @@ fn log_bytes(log: &FoundLog) -> u64 {
 }
 
 /// The line about the log, which says whether it must be replayed.
-fn log_line(log: &FoundLog, found: &Found) -> String {
+fn log_line(log: &FoundLog, found: &LocatedSuperblock) -> String {
     let state = match (found.sb.clean == 1, log.superblock.epoch) {
         (true, _) => "nothing to replay",
         (false, 0) => "never used",
@@ -59,7 +59,7 @@ fn log_line(log: &FoundLog, found: &Found) -> String {
 }
 
 /// The summary area: the counts of each group.
-async fn summary(disk: &Device, found: &Found) -> Result<Vec<Csum>, SystemError> {
+async fn summary(disk: &Device, found: &LocatedSuperblock) -> Result<Vec<Csum>, SystemError> {
     let sb = &found.sb;
     let mut out = Vec::new();
     let total = sb.ncg as usize * Csum::SIZE;
@@ -75,7 +75,11 @@ async fn summary(disk: &Device, found: &Found) -> Result<Vec<Csum>, SystemError>
 }
 
 /// One group's header, and its dump.
-async fn group(disk: &Device, found: &Found, cg: u32) -> Result<(Group, String), SystemError> {
+async fn group(
+    disk: &Device,
+    found: &LocatedSuperblock,
+    cg: u32,
+) -> Result<(Group, String), SystemError> {
     let sb = &found.sb;
     let bytes = disk.read(sb.byte_of(sb.cg_header(cg)), sb.bsize as usize).await?;
     let group = Group::read(&bytes, found.endian, sb, cg)
@@ -134,7 +138,7 @@ struct Shown {
 
 async fn as_json(
     disk: &Device,
-    found: &Found,
+    found: &LocatedSuperblock,
     options: &ShowOptions,
     log: Option<FoundLog>,
 ) -> Result<String, SystemError> {

@@ -17,7 +17,7 @@ pub(crate) fn is_own_name(name: &[u8]) -> bool {
 }
 
 pub(crate) fn translated(report: LfsReport) -> Findings {
-    use ordo_crash::Severity as After;
+    use ordo_crash::FindingSeverity as After;
     let one = |finding: &ordo_check::lfs::LfsFinding| ordo_crash::Finding {
         severity: match finding.severity() {
             Severity::CountsOnly => After::Counts,

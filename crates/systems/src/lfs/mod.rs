@@ -8,11 +8,11 @@ mod show;
 
 use std::collections::BTreeMap;
 
-use ordo_block::part::Part;
+use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device};
 use ordo_check::lfs::{LfsChecker, LfsReport};
-use ordo_check::{Repair, Severity, Work};
-use ordo_crash::{DiskFormat, Geometry, Promise};
+use ordo_check::{CheckWork, Repair, Severity};
+use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_format::lfs::LABEL_BYTES;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
@@ -25,16 +25,18 @@ use ordo_vfs::AnyFs;
 use crate::SystemError;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
 use crate::mounted::{Mounted, OnlyRead};
-use crate::options::{CheckOptions, Choice, MakeOptions, MountOptions, ShowOptions, Tell, Told};
+use crate::options::{
+    CheckOptions, Choice, MakeOptions, MessageSink, MountMessage, MountOptions, ShowOptions,
+};
 use crate::rules::names;
 use crate::size::u32_of;
-use crate::system::{Entry, Mounting, System};
+use crate::system::{ListedEntry, Mounting, System};
 
 /// LFS64 and LFS32, as NetBSD has them.
 pub struct Lfs;
 
 /// The log-structured file system.
-pub const LFS: System = System(&Entry {
+pub const LFS: System = System(&ListedEntry {
     name: "lfs",
     about: "LFS, the log-structured file system: everything goes to the end of a log",
     ordering: "log",
@@ -53,7 +55,7 @@ const SEGMENT_BLOCKS_MAX: u64 = 32;
 const CRASHED_SEGMENTS: u64 = 100;
 
 /// Blocks in a segment of a shape: those of a group, where groups are small.
-fn crashed_blocks(geometry: &Geometry) -> u64 {
+fn crashed_blocks(geometry: &FsGeometry) -> u64 {
     let small = geometry.group_blocks.map(u64::from).filter(|blocks| *blocks <= SEGMENT_BLOCKS_MAX);
     small.map_or(CRASHED_BLOCKS, |blocks| blocks.max(CRASHED_BLOCKS))
 }
@@ -124,7 +126,8 @@ impl Format for Lfs {
                 return Err(SystemError::NoRoom { have, size });
             }
             let now = rt.wall_time().0.max(0).cast_unsigned();
-            let sb = mkfs(Part::new(disks[0].clone(), 0, size / 512 * 512), &made, now).await?;
+            let sb =
+                mkfs(Partition::new(disks[0].clone(), 0, size / 512 * 512), &made, now).await?;
             Ok(Box::new(sb) as Box<dyn MadeReport>)
         })
     }
@@ -157,7 +160,7 @@ impl Format for Lfs {
         disks: &'a [Device],
         choice: &'a Choice,
         options: &'a MountOptions,
-        tell: &'a Tell,
+        tell: &'a MessageSink,
     ) -> Done<'a, Attempt> {
         Box::pin(async move {
             if choice.ordering.is_some_and(|ordering| ordering != LFS.ordering()) {
@@ -168,7 +171,7 @@ impl Format for Lfs {
             }
             let found = ordo_lfs::superblock::find(&disks[0]).await?;
             if found.sb.pflags & PF_CLEAN == 0 {
-                (tell)(Told::Notice("not unmounted cleanly: rolling forward"));
+                (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
             match mounted::mount(rt, disks[0].clone(), options).await {
                 Ok(mounted) => Ok(Attempt::Mounted(mounted, LFS.ordering())),
@@ -205,25 +208,25 @@ impl Format for Lfs {
         })
     }
 
-    fn show<'a>(&'a self, disk: &'a Device, options: &'a ShowOptions) -> Done<'a, String> {
-        Box::pin(show::show(disk, options))
+    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+        Box::pin(show::show(&disks[0], options))
     }
 
     fn judged(&self) -> Option<&dyn DiskFormat> {
         Some(self)
     }
 
-    fn crash_bytes(&self, geometry: &Geometry) -> Option<u64> {
+    fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
         let segments = CRASHED_SEGMENTS * crashed_blocks(geometry) * u64::from(geometry.block_size);
         Some(LABEL_BYTES + segments)
     }
 
-    fn crash_free(&self, geometry: &Geometry) -> Option<u64> {
+    fn crash_free(&self, geometry: &FsGeometry) -> Option<u64> {
         // All of an FFS of a full shape is as large.
         (geometry.min_free == 0).then_some(geometry.bytes)
     }
 
-    fn crash_options(&self, geometry: &Geometry) -> MakeOptions {
+    fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {
         MakeOptions {
             block_size: Some(geometry.block_size.into()),
             frag_size: Some(geometry.frag_size.min(LABEL_BYTES as u32).into()),
@@ -254,7 +257,7 @@ impl CheckReport for LfsReport {
         self.unrepairable
     }
 
-    fn work(&self) -> Work {
+    fn work(&self) -> CheckWork {
         self.work
     }
 

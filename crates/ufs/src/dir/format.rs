@@ -73,10 +73,10 @@ pub trait DirFormat: Copy + 'static {
     fn inode_if_named(&self, rest: &[u8], name: &[u8]) -> Option<u64>;
 
     /// The first entry with `bytes` of free space.
-    fn first_with_room(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace>;
+    fn first_with_space(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace>;
 
     /// The most free space in any entry, in bytes.
-    fn most_room(&self, chunk: &[u8]) -> usize;
+    fn most_space(&self, chunk: &[u8]) -> usize;
 
     /// Makes an entry in the free space of another, which keeps its own bytes. The caller has checked that it
     /// fits.

@@ -28,10 +28,10 @@ pub struct DirIndex {
     /// Names whose hash is in `places` already.
     twins: Vec<(u64, u64)>,
     /// The largest free piece in each chunk, in units.
-    room: Vec<u8>,
+    free_space: Vec<u8>,
     /// Chunks by their largest free piece. A chunk may be listed whose free space has changed since.
-    by_room: Vec<Vec<u32>>,
-    /// The sizes for which `by_room` has chunks: bit n for n units.
+    by_free_space: Vec<Vec<u32>>,
+    /// The sizes for which `by_free_space` has chunks: bit n for n units.
     sizes: [u64; 3],
     /// The end of the directory's blocks, if it is before the directory's size.
     pub(crate) hole: Option<u64>,
@@ -75,18 +75,18 @@ impl DirIndex {
     pub(crate) fn note_chunk(&mut self, chunk: u64, bytes: usize) {
         let largest = bytes / UNIT;
         let chunk = usize::try_from(chunk).expect("a directory's chunks fit in memory");
-        if self.room.len() <= chunk {
-            self.room.resize(chunk + 1, u8::MAX);
+        if self.free_space.len() <= chunk {
+            self.free_space.resize(chunk + 1, u8::MAX);
         }
-        if usize::from(self.room[chunk]) == largest {
+        if usize::from(self.free_space[chunk]) == largest {
             return;
         }
-        self.room[chunk] = largest as u8;
+        self.free_space[chunk] = largest as u8;
         if largest > 0 {
-            if self.by_room.is_empty() {
-                self.by_room.resize(UNITS_MAX + 1, Vec::new());
+            if self.by_free_space.is_empty() {
+                self.by_free_space.resize(UNITS_MAX + 1, Vec::new());
             }
-            self.by_room[largest].push(chunk as u32);
+            self.by_free_space[largest].push(chunk as u32);
             self.sizes[largest / 64] |= 1 << (largest % 64);
         }
     }
@@ -105,12 +105,12 @@ impl DirIndex {
     }
 
     /// The chunk whose largest free piece fits `bytes` most tightly.
-    pub(crate) fn chunk_with_room(&mut self, bytes: usize) -> Option<u64> {
+    pub(crate) fn chunk_with_space(&mut self, bytes: usize) -> Option<u64> {
         let mut units = bytes.div_ceil(UNIT);
         while let Some(size) = self.next_size(units) {
-            let chunks = &mut self.by_room[size];
+            let chunks = &mut self.by_free_space[size];
             while let Some(chunk) = chunks.last() {
-                if usize::from(self.room[*chunk as usize]) == size {
+                if usize::from(self.free_space[*chunk as usize]) == size {
                     return Some(u64::from(*chunk));
                 }
                 chunks.pop();
@@ -121,7 +121,7 @@ impl DirIndex {
         None
     }
 
-    /// The smallest size from `units` up for which `by_room` has chunks.
+    /// The smallest size from `units` up for which `by_free_space` has chunks.
     fn next_size(&self, units: usize) -> Option<usize> {
         (units / 64..self.sizes.len()).find_map(|word| {
             let skip = if word == units / 64 { units % 64 } else { 0 };
@@ -152,15 +152,15 @@ mod tests {
 
     /// The tightest chunk is chosen, a stale size is not believed, and a full directory has none.
     #[test]
-    fn room_is_found_by_size() {
+    fn free_space_is_found_by_size() {
         let mut index = DirIndex::default();
         index.note_chunk(0, 512);
         index.note_chunk(1, 40);
-        assert_eq!(index.chunk_with_room(28), Some(1));
-        assert_eq!(index.chunk_with_room(44), Some(0));
+        assert_eq!(index.chunk_with_space(28), Some(1));
+        assert_eq!(index.chunk_with_space(44), Some(0));
         index.note_chunk(1, 4);
-        assert_eq!(index.chunk_with_room(28), Some(0));
+        assert_eq!(index.chunk_with_space(28), Some(0));
         index.note_chunk(0, 0);
-        assert_eq!(index.chunk_with_room(12), None);
+        assert_eq!(index.chunk_with_space(12), None);
     }
 }

@@ -76,7 +76,7 @@ impl<L: Layout> Ufs<L> {
         let cached = self.cache().peek(BufKey::file(dir.ino(), lbn.cast_signed())).is_some();
         let mut at = lbn;
         while !cached && at < blocks {
-            let (there, run) = self.layout().is_there(dir, at).await?;
+            let (there, run) = self.layout().is_mapped(dir, at).await?;
             if there {
                 break;
             }
@@ -136,7 +136,7 @@ impl<L: Layout> Ufs<L> {
                 index.insert(index::hash(entry.name), base + entry.at as u64);
             }
         }
-        index.note_chunk(base / CHUNK_BYTES, format.most_room(chunk));
+        index.note_chunk(base / CHUNK_BYTES, format.most_space(chunk));
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl<L: Layout> Ufs<L> {
         let need = self.layout().directory().entry_size(name.len());
         let mut index = dir.index.borrow_mut();
         let index = index.as_mut().expect("just built");
-        Ok(match index.chunk_with_room(need) {
+        Ok(match index.chunk_with_space(need) {
             Some(chunk) => Slot { chunk: chunk * CHUNK_BYTES, grows: false },
             None => Slot { chunk: index.hole.unwrap_or(dir.size()), grows: true },
         })
@@ -220,7 +220,7 @@ impl<L: Layout> Ufs<L> {
         let range = within..within + CHUNK;
         let space = {
             let need = format.entry_size(name.len());
-            format.first_with_room(&buf.read()[range.clone()], need)
+            format.first_with_space(&buf.read()[range.clone()], need)
         };
         // The index says that the space is there. On a damaged image the block may belong to another file too,
         // and have changed since.
@@ -250,7 +250,7 @@ impl<L: Layout> Ufs<L> {
             }
             index.insert(index::hash(name), slot.chunk + at as u64);
             let bytes = buf.read();
-            index.note_chunk(slot.chunk / CHUNK_BYTES, format.most_room(&bytes[range]));
+            index.note_chunk(slot.chunk / CHUNK_BYTES, format.most_space(&bytes[range]));
         }
         self.note_indexed(1);
         let size = if slot.grows { slot.chunk + CHUNK_BYTES } else { 0 };
@@ -327,7 +327,7 @@ impl<L: Layout> Ufs<L> {
         if let Some(index) = dir.index.borrow_mut().as_mut() {
             index.remove(index::hash(name), found.place);
             let bytes = buf.read();
-            index.note_chunk(found.place / CHUNK_BYTES, format.most_room(&bytes[range]));
+            index.note_chunk(found.place / CHUNK_BYTES, format.most_space(&bytes[range]));
             let total = &self.shared.indexed_entries;
             total.set(total.get().saturating_sub(1));
         }

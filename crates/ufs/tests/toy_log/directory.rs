@@ -57,11 +57,11 @@ impl DirFormat for LogDirectory {
         (same && header.ino != 0).then_some(header.ino)
     }
 
-    fn first_with_room(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace> {
+    fn first_with_space(&self, chunk: &[u8], bytes: usize) -> Option<FreeSpace> {
         frames(chunk).find(|frame| frame.reclen - frame.used >= bytes)
     }
 
-    fn most_room(&self, chunk: &[u8]) -> usize {
+    fn most_space(&self, chunk: &[u8]) -> usize {
         frames(chunk).map(|frame| frame.reclen - frame.used).max().unwrap_or(0)
     }
 

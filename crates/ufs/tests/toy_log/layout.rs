@@ -4,9 +4,9 @@
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, Device};
-use ordo_cache::{BufKey, BufRef, Cache, CacheConfig, Class, Writer};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, Writer};
 use ordo_format::lfs::{LE, LfsInode, NO_ADDRESS, UNWRITTEN, Width, inode::pointer_area};
-use ordo_ordering::{Admitted, Deferred, PointerTo, What};
+use ordo_ordering::{Admitted, DeferredFree, PointerTo, What};
 use ordo_runtime::Runtime;
 use ordo_ufs::{
     CHUNK, DirFormat, Fill, InodeRecord, Layout, LayoutInode, LayoutOp, Limits, NewInode,
@@ -91,8 +91,8 @@ impl ToyLog {
         BufKey::file(ip.ino(), lbn.cast_signed())
     }
 
-    fn class(ip: &LayoutInode<ToyLog>) -> Class {
-        if ip.is_directory() { Class::Directory } else { Class::Data }
+    fn class(ip: &LayoutInode<ToyLog>) -> BufferClass {
+        if ip.is_directory() { BufferClass::Directory } else { BufferClass::Data }
     }
 
     /// Changes an inode's buffer: writes the record from memory, and lets `change` edit the pointers.
@@ -166,7 +166,7 @@ impl ToyLog {
             return Ok(());
         }
         let key = BufKey::file(ip.ino(), INDIRECT);
-        let buf = self.store.cache.get_new(key, None, BLOCK, Class::Metadata).await;
+        let buf = self.store.cache.get_new(key, None, BLOCK, BufferClass::Metadata).await;
         self.store.cache.mark_dirty(&buf);
         ip.add_blocks(1);
         let (ino, to, init) = (ip.ino(), PointerTo::Indirect, &buf);
@@ -297,7 +297,7 @@ impl Layout for ToyLog {
         _mode: u16,
     ) -> FsResult<NewInode<ShortLink>> {
         let free = (ROOT + 1..INODES_MAX).find(|ino| !is_set(self.store.entry(*ino)));
-        let ino = free.filter(|_| self.store.has_room(2)).ok_or(Errno::NoSpace)?;
+        let ino = free.filter(|_| self.store.has_free_space(2)).ok_or(Errno::NoSpace)?;
         self.set_entry(op, ino, What::AllocateInode { ino }, UNWRITTEN).await?;
         self.store.fresh_inode(ino).await?;
         let generation = self.store.cache.runtime().random_u64() as u32;
@@ -310,7 +310,7 @@ impl Layout for ToyLog {
         ino: u64,
         _was_directory: bool,
     ) -> FsResult<()> {
-        self.set_entry(op, ino, What::ReleaseInode { ino }, NO_ADDRESS).await?;
+        self.set_entry(op, ino, What::FreeInode { ino }, NO_ADDRESS).await?;
         self.store.cache.forget(BufKey::file(INODES, ino.cast_signed())).await;
         Ok(())
     }
@@ -349,7 +349,7 @@ impl Layout for ToyLog {
         if lbn >= FILE_BLOCKS {
             return Err(Errno::TooBig.into());
         }
-        if !self.store.has_room(3) {
+        if !self.store.has_free_space(3) {
             return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
         }
         if lbn >= DIRECT {
@@ -360,7 +360,7 @@ impl Layout for ToyLog {
         let contents = if let Fill::With(bytes) = fill { bytes } else { &[] };
         let init = |bytes: &mut [u8]| {
             bytes[..contents.len()].copy_from_slice(contents);
-            if class == Class::Directory {
+            if class == BufferClass::Directory {
                 let free = bytes[contents.len()..].chunks_exact_mut(CHUNK);
                 free.for_each(|chunk| LogDirectory.write_free(chunk));
             }
@@ -408,7 +408,7 @@ impl Layout for ToyLog {
         Ok(())
     }
 
-    async fn take_out(
+    async fn punch_hole(
         &self,
         op: &mut LayoutOp<'_, Self>,
         ip: &LayoutInode<Self>,
@@ -421,7 +421,7 @@ impl Layout for ToyLog {
         Ok(end)
     }
 
-    async fn is_there(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)> {
+    async fn is_mapped(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)> {
         Ok((is_set(self.store.pointer(ip.ino(), lbn).await?), 1))
     }
 
@@ -430,7 +430,11 @@ impl Layout for ToyLog {
         Ok(is_set(block).then(|| byte_of(block)))
     }
 
-    async fn give_back(&self, _op: &mut LayoutOp<'_, Self>, step: Deferred) -> FsResult<()> {
+    async fn free_deferred(
+        &self,
+        _op: &mut LayoutOp<'_, Self>,
+        step: DeferredFree,
+    ) -> FsResult<()> {
         unreachable!("this layout defers nothing, but {step:?} was deferred")
     }
 
@@ -503,7 +507,7 @@ pub async fn mkfs(rt: &Runtime, device: Device) -> FsResult<()> {
         blocks.push(buf);
         for lbn in 0..lbns {
             let key = BufKey::file(ino, lbn.cast_signed());
-            let buf = store.cache.get_new(key, None, BLOCK, Class::Directory).await;
+            let buf = store.cache.get_new(key, None, BLOCK, BufferClass::Directory).await;
             store.cache.mark_dirty(&buf);
             blocks.push(buf);
         }
@@ -535,7 +539,7 @@ pub async fn mount(rt: &Runtime, device: Device, config: &CacheConfig) -> FsResu
     log.store.ifile.borrow_mut().push(inode);
     for (lbn, place) in (0..).zip(&places[..IFILE_BLOCKS as usize]) {
         let key = BufKey::file(IFILE, lbn);
-        let block = log.store.cache.get(key, byte_of(*place), BLOCK, Class::Metadata).await;
+        let block = log.store.cache.get(key, byte_of(*place), BLOCK, BufferClass::Metadata).await;
         log.store.ifile.borrow_mut().push(block.map_err(io_error)?);
     }
     Ok(Ufs::new(log, UfsConfig::default()))

@@ -90,12 +90,12 @@ async fn step_of<F: FileSystem>(fs: &F, rng: &mut Pcg64Mcg) -> FsResult<Vec<u8>>
     rng.fill_bytes(&mut data);
     let dir = directory(fs, &way).await?;
     match kind {
-        0 | 1 => fs.make(dir, &name, &NewNode::directory(0o755)).await.map(|_| Vec::new()),
-        2..=4 => fs.make(dir, &name, &NewNode::file(0o644)).await.map(|_| Vec::new()),
+        0 | 1 => fs.create(dir, &name, &NewNode::directory(0o755)).await.map(|_| Vec::new()),
+        2..=4 => fs.create(dir, &name, &NewNode::file(0o644)).await.map(|_| Vec::new()),
         5 => {
             let target = [b'x'; 300];
             let new = NewNode::symlink(&target[..1 + data.len() % 299]);
-            let made = fs.make(dir, &name, &new).await?;
+            let made = fs.create(dir, &name, &new).await?;
             fs.readlink(made.ino).await
         }
         6 => {
@@ -142,7 +142,7 @@ async fn step_of<F: FileSystem>(fs: &F, rng: &mut Pcg64Mcg) -> FsResult<Vec<u8>>
 /// Clears a range. On the model, which cannot, it writes zeros.
 async fn clear<F: FileSystem>(fs: &F, attr: Attr, offset: u64, data: &mut [u8]) -> FsResult<()> {
     let end = attr.size.min(offset + data.len() as u64);
-    match fs.clear(attr.ino, offset, data.len() as u64).await {
+    match fs.punch_hole(attr.ino, offset, data.len() as u64).await {
         Err(e) if e.errno == Errno::NotSupported && offset < end => {
             data.fill(0);
             fs.write(attr.ino, offset, &data[..(end - offset) as usize]).await?;
@@ -253,7 +253,7 @@ fn a_crash_comes_back_as_the_last_checkpoint() {
                 "seed {seed}: {there} of {synced} steps"
             );
             // The recovered file system can be used.
-            let made = fs.make(fs.root(), b"after", &NewNode::file(0o600)).await.expect("room");
+            let made = fs.create(fs.root(), b"after", &NewNode::file(0o600)).await.expect("room");
             fs.write(made.ino, 0, b"the crash").await.expect("room");
             fs.unmount().await.expect("a healthy device");
         };

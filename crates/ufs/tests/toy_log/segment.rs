@@ -28,7 +28,7 @@ impl SegmentWriter {
 
     /// Reads and pins everything that is needed to assign addresses: inodes of files with dirty blocks, and
     /// their indirect blocks.
-    async fn hold(&self) -> Result<Vec<BufRef>, BlockError> {
+    async fn pin(&self) -> Result<Vec<BufRef>, BlockError> {
         let store = &self.store;
         let mut held = Vec::new();
         for buf in store.cache.all_dirty() {
@@ -108,11 +108,11 @@ impl SegmentWriter {
         let store = &self.store;
         let (requests, checkpoint, done) = {
             let _closed = store.cache.gate().close().await;
-            if !store.has_room(0) {
+            if !store.has_free_space(0) {
                 let fault = Fault::OutOfRange;
                 return Err(BlockError { op: Operation::Write, offset: 0, len: 0, fault });
             }
-            let _held = self.hold().await?;
+            let _pinned = self.pin().await?;
             let (requests, checkpoint) = self.gather();
             (requests, checkpoint, store.done.get())
         };
@@ -157,7 +157,7 @@ struct Log<'s> {
 
 impl Log<'_> {
     /// The place of the next block.
-    fn room(&mut self) -> i64 {
+    fn free_space(&mut self) -> i64 {
         if self.open.as_ref().is_some_and(|r| r.len() / BLOCK == REQUEST_BLOCKS - 1) {
             self.close();
         }
@@ -171,14 +171,14 @@ impl Log<'_> {
     }
 
     fn add(&mut self, buf: &BufRef) -> i64 {
-        let place = self.room();
+        let place = self.free_space();
         let store = self.store;
         store.cache.gather(self.open(), buf);
         place
     }
 
     fn add_inodes(&mut self, inodes: &[BufRef]) -> i64 {
-        let place = self.room();
+        let place = self.free_space();
         let mut block = IoBuf::zeroed(BLOCK);
         for (slot, buf) in block.chunks_exact_mut(LfsInode::SIZE).zip(inodes) {
             slot.copy_from_slice(&buf.read());

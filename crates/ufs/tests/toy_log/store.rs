@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
-use ordo_cache::{BufKey, BufRef, Cache, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
 use ordo_format::lfs::{LE, LfsInode, NO_ADDRESS, UNWRITTEN, Width, checksum, inode};
 use ordo_runtime::sync::Mutex;
 use ordo_ufs::io_error;
@@ -130,7 +130,7 @@ impl Store {
             return self.fresh_inode(ino).await;
         }
         let key = BufKey::file(INODE_BLOCKS, block);
-        let found = self.cache.get(key, byte_of(block), BLOCK, Class::Metadata).await;
+        let found = self.cache.get(key, byte_of(block), BLOCK, BufferClass::Metadata).await;
         let found = found.map_err(io_error)?;
         let at = inode::find(Width::Lfs64, &found.read(), ino)
             .ok_or_else(|| FsError::corrupt(format_args!("no inode {ino} in block {block}")))?;
@@ -138,13 +138,13 @@ impl Store {
         let fill = |bytes: &mut [u8]| {
             bytes.copy_from_slice(&found.read()[at..at + LfsInode::SIZE]);
         };
-        Ok(self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, fill).await)
+        Ok(self.cache.get_filled(key, LfsInode::SIZE, BufferClass::Metadata, fill).await)
     }
 
     /// The buffer of an inode that is not on the device.
     pub async fn fresh_inode(&self, ino: u64) -> FsResult<BufRef> {
         let key = BufKey::file(INODES, ino.cast_signed());
-        Ok(self.cache.get_filled(key, LfsInode::SIZE, Class::Metadata, |_| {}).await)
+        Ok(self.cache.get_filled(key, LfsInode::SIZE, BufferClass::Metadata, |_| {}).await)
     }
 
     /// The indirect block of a file that has one.
@@ -154,7 +154,7 @@ impl Store {
             return Ok(buf);
         }
         assert!(block > 0, "a block that was never written is in memory");
-        self.cache.get(key, byte_of(block), BLOCK, Class::Metadata).await.map_err(io_error)
+        self.cache.get(key, byte_of(block), BLOCK, BufferClass::Metadata).await.map_err(io_error)
     }
 
     /// The pointer to a block of a file.
@@ -172,7 +172,7 @@ impl Store {
     }
 
     /// Whether the log has space for `more` blocks after everything dirty has been written.
-    pub fn has_room(&self, more: u64) -> bool {
+    pub fn has_free_space(&self, more: u64) -> bool {
         let dirty = self.cache.all_dirty().len() as u64;
         // Summaries, indirect blocks, inodes and the IFILE take space too.
         self.checkpoint.get().next + 2 * (dirty + more) + 64 < self.blocks

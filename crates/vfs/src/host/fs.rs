@@ -20,7 +20,7 @@ const ENTRIES_LEN: usize = 32 * 1024;
 const SYMLINK_MAX: usize = 4095;
 
 impl HostDir {
-    fn make_node(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<()> {
+    fn mknod(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<()> {
         let handle = self.live_directory(dir)?;
         let mode = Mode::from_raw_mode(u32::from(new.permissions & 0o7777));
         let made = match new.file_type {
@@ -120,7 +120,7 @@ impl FileSystem for HostDir {
         self.set_attributes(ino, set)
     }
 
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         match new.file_type {
             FileType::Whiteout => return Err(Errno::Invalid.into()),
             FileType::Symlink if new.target.is_empty() || new.target.contains(&0) => {
@@ -131,7 +131,7 @@ impl FileSystem for HostDir {
             }
             _ => name::check(name)?,
         }
-        self.make_node(dir, name, new)?;
+        self.mknod(dir, name, new)?;
         let attr = self.find(dir, &self.directory(dir)?, name)?;
         self.own(&attr, new.permissions, (new.uid, new.gid))
     }

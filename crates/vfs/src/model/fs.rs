@@ -36,8 +36,8 @@ impl FileSystem for ModelFs {
         self.state.borrow_mut().setattr(ino, set, (self.clock)())
     }
 
-    async fn make(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
-        self.state.borrow_mut().make(dir, name, new, (self.clock)())
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        self.state.borrow_mut().create(dir, name, new, (self.clock)())
     }
 
     async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {

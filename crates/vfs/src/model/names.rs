@@ -33,7 +33,7 @@ impl State {
         require(!name::is_dot(name) && directory.get(name).is_none(), Errno::Exists)
     }
 
-    pub(super) fn make(
+    pub(super) fn create(
         &mut self,
         dir: Ino,
         name: &[u8],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::walk::{Entry, Limits, Visit, Walk, concerns_one_entry, names};
+use super::walk::{Visit, Walk, WalkEntry, WalkLimits, concerns_one_entry, names};
 use crate::{Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, path};
 
 const CHUNK: usize = 64 * 1024;
@@ -12,7 +12,7 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareOptions {
     /// The largest tree that is compared.
-    pub limits: Limits,
+    pub limits: WalkLimits,
     /// Whether owners must be equal.
     pub owners: bool,
     /// Whether times of last change of the contents must be equal.
@@ -31,7 +31,7 @@ pub struct CompareOptions {
 impl Default for CompareOptions {
     fn default() -> CompareOptions {
         CompareOptions {
-            limits: Limits::default(),
+            limits: WalkLimits::default(),
             owners: true,
             mtimes: true,
             atimes: false,
@@ -144,7 +144,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
     }
 
     /// Compares one entry. Returns its counterpart if that has the same type.
-    async fn enter(&mut self, entry: &Entry, other: Ino) -> FsResult<Option<Ino>> {
+    async fn enter(&mut self, entry: &WalkEntry, other: Ino) -> FsResult<Option<Ino>> {
         if self.options.ignore.contains(&entry.path) {
             return Ok(None);
         }

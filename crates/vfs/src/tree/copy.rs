@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::walk::{Entry, Limits, Visit, Walk, concerns_one_entry};
+use super::walk::{Visit, Walk, WalkEntry, WalkLimits, concerns_one_entry};
 use crate::{
     Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, SetAttr, SetTime,
     XattrMode, path,
@@ -17,7 +17,7 @@ const HOLE: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The largest tree that is copied.
-    pub limits: Limits,
+    pub limits: WalkLimits,
     /// Whether owners are set. An owner that may not be set is silently left out.
     pub owners: bool,
     /// Whether extended attributes are copied. Those that may not be read or set are left out.
@@ -28,7 +28,7 @@ pub struct CopyOptions {
 
 impl Default for CopyOptions {
     fn default() -> CopyOptions {
-        CopyOptions { limits: Limits::default(), owners: true, xattrs: true, flags: true }
+        CopyOptions { limits: WalkLimits::default(), owners: true, xattrs: true, flags: true }
     }
 }
 
@@ -157,7 +157,7 @@ pub async fn copy_as<F: FileSystem, G: FileSystem>(
         linked: BTreeMap::new(),
         buffer: vec![0; CHUNK],
     };
-    let entry = Entry { path: name.to_vec(), attr: *what, parent: to_dir };
+    let entry = WalkEntry { path: name.to_vec(), attr: *what, parent: to_dir };
     let made = copier.enter(&entry, to_dir).await.map_err(|e| path::at(name, e))?;
     progress(&copier.done);
     let Some(directory) = made else { return Ok(copier.done) };
@@ -179,7 +179,7 @@ struct Copier<'a, F, G> {
 
 impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
     /// Copies one entry into `into`. Returns the new directory if it is one.
-    async fn enter(&mut self, entry: &Entry, into: Ino) -> FsResult<Option<Ino>> {
+    async fn enter(&mut self, entry: &WalkEntry, into: Ino) -> FsResult<Option<Ino>> {
         let attr = &entry.attr;
         let is_directory = attr.file_type == FileType::Directory;
         if let Some(copy) = self.linked.get(&attr.ino).copied() {
@@ -203,7 +203,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             rdev: attr.rdev,
             target: &target,
         };
-        let made = self.make(into, entry.name(), new).await?;
+        let made = self.create(into, entry.name(), new).await?;
         if is_directory {
             self.done.entries += 1;
             self.done.directories += 1;
@@ -230,8 +230,8 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
     }
 
     /// Creates an inode. It belongs to the caller where another owner is refused.
-    async fn make(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
-        match self.to.make(into, name, &new).await {
+    async fn create(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
+        match self.to.create(into, name, &new).await {
             Err(e) if e.errno == Errno::Exists && new.file_type == FileType::Directory => {
                 let there = self.to.lookup(into, name).await?;
                 if there.file_type == FileType::Directory { Ok(there) } else { Err(e) }

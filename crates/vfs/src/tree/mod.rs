@@ -2,8 +2,8 @@
 //!
 //! Everything here is iterative, so neither the depth of a tree nor a cycle in a damaged one can exhaust the
 //! stack. A walk keeps the sorted names of the directories from its root down to the current one, so the same
-//! tree is always walked in the same order. It stops with an error beyond [`Limits::entries`] names or
-//! [`Limits::depth`] directories.
+//! tree is always walked in the same order. It stops with an error beyond [`WalkLimits::entries`] names or
+//! [`WalkLimits::depth`] directories.
 
 mod compare;
 mod copy;
@@ -11,7 +11,7 @@ mod walk;
 
 pub use compare::{CompareOptions, Comparison, Difference, compare};
 pub use copy::{Copied, CopyOptions, copy, copy_as};
-pub use walk::{Entry, Limits, Visit, Walk};
+pub use walk::{Visit, Walk, WalkEntry, WalkLimits};
 
 use crate::{FileSystem, FileType, FsResult, Ino, path};
 
@@ -32,7 +32,7 @@ pub struct Totals {
 ///
 /// # Errors
 /// As [`Walk::next`], except that entries that may not be read are counted.
-pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResult<Totals> {
+pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: WalkLimits) -> FsResult<Totals> {
     let mut walk = Walk::new(fs, root, limits).await?;
     let mut totals = Totals::default();
     loop {
@@ -63,7 +63,7 @@ pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: Limits) -> FsResu
 pub async fn remove_below<F: FileSystem>(
     fs: &F,
     root: Ino,
-    limits: Limits,
+    limits: WalkLimits,
     each: &mut dyn FnMut(),
 ) -> FsResult<u64> {
     let mut walk = Walk::new(fs, root, limits).await?;
@@ -85,7 +85,12 @@ pub async fn remove_below<F: FileSystem>(
 ///
 /// # Errors
 /// As [`remove_below`].
-pub async fn remove<F: FileSystem>(fs: &F, dir: Ino, name: &[u8], limits: Limits) -> FsResult<u64> {
+pub async fn remove<F: FileSystem>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    limits: WalkLimits,
+) -> FsResult<u64> {
     let attr = fs.lookup(dir, name).await.map_err(|e| path::at(name, e))?;
     if attr.file_type != FileType::Directory {
         fs.unlink(dir, name).await.map_err(|e| path::at(name, e))?;

@@ -4,22 +4,22 @@ use crate::{Attr, Cookie, Errno, FileSystem, FileType, FsError, FsResult, Ino, n
 
 /// The largest tree that a walk accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WalkLimits {
     /// The most names in all.
     pub entries: u64,
     /// The most nested directories.
     pub depth: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { entries: 100_000_000, depth: 4096 }
+impl Default for WalkLimits {
+    fn default() -> WalkLimits {
+        WalkLimits { entries: 100_000_000, depth: 4096 }
     }
 }
 
 /// An entry of a tree.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct WalkEntry {
     /// The path from the walk's root, without a leading `/`.
     pub path: Vec<u8>,
     /// The attributes when the walk came to it.
@@ -28,7 +28,7 @@ pub struct Entry {
     pub parent: Ino,
 }
 
-impl Entry {
+impl WalkEntry {
     /// The last name of the path.
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|b| *b == b'/').next().expect("a split has a part")
@@ -39,9 +39,9 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub enum Visit {
     /// An entry that comes up for the first time. The contents of a directory come next.
-    Enter(Entry),
+    Enter(WalkEntry),
     /// A directory, after everything below it.
-    Leave(Entry),
+    Leave(WalkEntry),
 }
 
 impl Visit {
@@ -57,7 +57,7 @@ impl Visit {
 struct Level {
     ino: Ino,
     /// The directory's entry; `None` for the root.
-    entry: Option<Entry>,
+    entry: Option<WalkEntry>,
     names: std::vec::IntoIter<Vec<u8>>,
 }
 
@@ -65,10 +65,10 @@ struct Level {
 pub struct Walk<'f, F> {
     fs: &'f F,
     levels: Vec<Level>,
-    limits: Limits,
+    limits: WalkLimits,
     met: u64,
     /// A directory that was just entered, whose names have not been read yet.
-    pending: Option<Entry>,
+    pending: Option<WalkEntry>,
 }
 
 impl<'f, F: FileSystem> Walk<'f, F> {
@@ -76,7 +76,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     ///
     /// # Errors
     /// As [`FileSystem::readdir`].
-    pub async fn new(fs: &'f F, root: Ino, limits: Limits) -> FsResult<Walk<'f, F>> {
+    pub async fn new(fs: &'f F, root: Ino, limits: WalkLimits) -> FsResult<Walk<'f, F>> {
         let mut walk = Walk { fs, levels: Vec::new(), limits, met: 0, pending: None };
         walk.push(root, None).await?;
         Ok(walk)
@@ -86,7 +86,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     ///
     /// # Errors
     /// The error of reading the file system, with the path; [`Errno::Corrupt`] where a directory lies inside
-    /// itself or the [`Limits`] are exceeded. After an error about one entry the walk can go on; a directory
+    /// itself or the [`WalkLimits`] are exceeded. After an error about one entry the walk can go on; a directory
     /// that could not be read still comes up as [`Visit::Leave`].
     pub async fn next(&mut self) -> FsResult<Option<Visit>> {
         if let Some(entry) = self.pending.take() {
@@ -106,7 +106,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         let mut path = level.entry.as_ref().map_or_else(Vec::new, |e| [&e.path[..], b"/"].concat());
         path.extend_from_slice(&name);
         let attr = self.fs.lookup(parent, &name).await.map_err(|e| path::at(&path, e))?;
-        let entry = Entry { path, attr, parent };
+        let entry = WalkEntry { path, attr, parent };
         if attr.file_type == FileType::Directory {
             self.pending = Some(entry.clone());
         }
@@ -118,7 +118,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         self.pending = None;
     }
 
-    async fn push(&mut self, ino: Ino, entry: Option<Entry>) -> FsResult<()> {
+    async fn push(&mut self, ino: Ino, entry: Option<WalkEntry>) -> FsResult<()> {
         if self.levels.iter().any(|l| l.ino == ino) {
             return Err(FsError::corrupt(self.about(&entry, "lies inside itself")));
         }
@@ -136,7 +136,7 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         Ok(())
     }
 
-    fn about(&self, entry: &Option<Entry>, what: &str) -> String {
+    fn about(&self, entry: &Option<WalkEntry>, what: &str) -> String {
         let path = entry.as_ref().map_or(&b"/"[..], |e| &e.path);
         format!("directory {} {what}", path::display(path))
     }

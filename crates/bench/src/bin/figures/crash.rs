@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use ordo_bench::crash::{Doing, subject};
-use ordo_crash::{Budget, Config, Geometry, Model, Script};
+use ordo_bench::crash::{CrashWork, subject};
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Script};
 use ordo_systems::System;
 
 use super::{Sample, Section};
@@ -30,10 +30,10 @@ pub fn measure(section: &mut Section) {
     };
     let all = Budget { states: STATES, ..Budget::default() };
     let mut least = f64::INFINITY;
-    let script = Doing::Script(Script::random(1, 3, 120));
+    let script = CrashWork::Script(Script::random(1, 3, 120));
     for system in System::runnable() {
-        let subject = subject(system, None, &Geometry::default()).expect("it can be crashed");
-        let run = subject.record(&script, &Config::new(1, Model::Volatile)).expect("it runs");
+        let subject = subject(system, None, &FsGeometry::default()).expect("it can be crashed");
+        let run = subject.record(&script, &Config::new(1, CrashModel::Volatile)).expect("it runs");
         for (what, budget) in [("structure", &structure), ("all", &all)] {
             let mut rate = Sample::default();
             for _ in 0..ROUNDS {

@@ -23,10 +23,10 @@ const ROUNDS: u64 = 15;
 type Fs = FastFs<NoOrder>;
 
 async fn directory(fs: &Fs, name: &[u8], entries: u64) -> Ino {
-    let dir = fs.make(fs.root(), name, &NewNode::directory(0o755)).await.expect("room").ino;
+    let dir = fs.create(fs.root(), name, &NewNode::directory(0o755)).await.expect("room").ino;
     for i in 0..entries {
         let name = format!("entry-{i}");
-        fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
+        fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
     }
     dir
 }
@@ -36,7 +36,7 @@ async fn rates(fs: &Fs, dir: Ino, entries: u64, round: u64) -> (f64, f64) {
     let names: Vec<String> = (0..CREATES).map(|i| format!("new-{round}-{i}")).collect();
     let start = Instant::now();
     for name in &names {
-        fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
+        fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
     }
     let creates = CREATES as f64 / start.elapsed().as_secs_f64();
     for name in &names {

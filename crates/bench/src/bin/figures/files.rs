@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ordo_bench::compare::{Row, Setup, run};
+use ordo_bench::compare::{ComparisonRow, ComparisonSetup, run};
 use ordo_bench::published::{
     CREATE_WRITES_CONVENTIONAL, CREATE_WRITES_NO_ORDER, POSTMARK_CONVENTIONAL, POSTMARK_NO_ORDER,
 };
@@ -12,7 +12,7 @@ use ordo_systems::{System, ffs};
 use crate::Section;
 
 /// The throughput in MB/s and the writes per file, for each size of created files.
-fn creates(row: &Row) -> Vec<(String, f64, f64)> {
+fn creates(row: &ComparisonRow) -> Vec<(String, f64, f64)> {
     let phases = row.phases.iter().filter_map(|p| {
         let size = p.phase.name.strip_prefix("create ")?;
         let rate = p.phase.bytes as f64 / p.phase.seconds() / 1e6;
@@ -22,9 +22,9 @@ fn creates(row: &Row) -> Vec<(String, f64, f64)> {
     phases.collect()
 }
 
-fn run_on(system: System, workload: &str) -> Row {
+fn run_on(system: System, workload: &str) -> ComparisonRow {
     let workload: Workload = workload.parse().expect("a workload of ours");
-    let setup = Setup { recovery: false, ..Setup::papers() };
+    let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::papers() };
     run(system, &workload, &setup, &mut ()).expect("the paper's workload runs")
 }
 

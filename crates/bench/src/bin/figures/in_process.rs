@@ -37,12 +37,12 @@ fn in_process() -> Rates {
         options.cache.capacity = 256 << 20;
         options.cache.dirty_max = 128 << 20;
         let fs = mount(&rt, disk.clone(), NoOrder, &options).await.expect("just made");
-        let dir = fs.make(fs.root(), b"dir", &NewNode::directory(0o755)).await.expect("room").ino;
+        let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.expect("room").ino;
         let names: Vec<String> = (0..FILES).map(|i| format!("file{i}")).collect();
         let mut seconds = [0.0; 3];
         let start = Instant::now();
         for name in &names {
-            fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
+            fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
         }
         seconds[0] = start.elapsed().as_secs_f64();
         let start = Instant::now();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use ordo_bench::compare::{PhaseRow, Row, Setup, run};
+use ordo_bench::compare::{ComparisonRow, ComparisonSetup, PhaseRow, run};
 use ordo_bench::workload::Workload;
 use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
@@ -47,12 +47,12 @@ const PUBLISHED: [(System, f64, &str); 8] = [
     (journaled::WAFS_1SYNC_GROUP, f64::NAN, ""),
 ];
 
-fn setup(disk: &str, cpu: &str) -> Setup {
-    Setup {
+fn setup(disk: &str, cpu: &str) -> ComparisonSetup {
+    ComparisonSetup {
         disk: Model::by_name(disk).expect("in the catalogue"),
         cpu: CpuModel::by_name(cpu).expect("in the catalogue"),
         recovery: false,
-        ..Setup::journaling()
+        ..ComparisonSetup::journaling()
     }
 }
 
@@ -64,7 +64,7 @@ struct Times {
 }
 
 /// The results of systems, each on every workload.
-fn times(systems: &[(System, &Setup)]) -> Vec<Times> {
+fn times(systems: &[(System, &ComparisonSetup)]) -> Vec<Times> {
     let mut workloads: Vec<&str> = COLUMNS.iter().map(|c| c.1).collect();
     workloads.dedup();
     let jobs: Vec<_> =
@@ -76,7 +76,7 @@ fn times(systems: &[(System, &Setup)]) -> Vec<Times> {
     rows.chunks(workloads.len()).map(|rows| of_rows(&workloads, rows)).collect()
 }
 
-fn of_rows(workloads: &[&str], rows: &[Row]) -> Times {
+fn of_rows(workloads: &[&str], rows: &[ComparisonRow]) -> Times {
     let row = |workload: &str| {
         let n = workloads.iter().position(|w| *w == workload).expect("it has been run");
         &rows[n]
@@ -148,7 +148,7 @@ fn on_disk(out: &mut Section, disk: &str, cpu: &str) -> f64 {
 /// The log on battery-backed memory, beside one on a second disk.
 fn nvram(out: &mut Section) {
     let disk = setup("cheetah", "pentium3-500");
-    let memory = Setup { log_disk: Model::by_name("nvram"), ..disk.clone() };
+    let memory = ComparisonSetup { log_disk: Model::by_name("nvram"), ..disk.clone() };
     let rows = ["a second cheetah", "nvram"];
     let of = |setup| (journaled::WAFS_2SYNC, setup);
     let all = times(&[(ffs::NONE, &disk), of(&disk), of(&memory)]);
@@ -191,7 +191,7 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
         for n in 0..clients {
             let name = format!("dir-{n}").into_bytes();
             dirs.push(
-                fs.make(fs.root(), &name, &NewNode::directory(0o755)).await.expect("room").ino,
+                fs.create(fs.root(), &name, &NewNode::directory(0o755)).await.expect("room").ino,
             );
         }
         let start = rt.now();
@@ -202,7 +202,7 @@ fn creates(place: LogPlace, group: bool, clients: usize) -> f64 {
                 rt.spawn("a client", async move {
                     for n in 0..EACH {
                         let name = format!("file-{n}").into_bytes();
-                        fs.make(dir, &name, &NewNode::file(0o644)).await.expect("room");
+                        fs.create(dir, &name, &NewNode::file(0o644)).await.expect("room");
                     }
                 })
             })

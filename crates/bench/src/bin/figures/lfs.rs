@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ordo_bench::compare::{CleanerRow, PhaseRow, Row, Setup, run};
+use ordo_bench::compare::{CleanerRow, ComparisonRow, ComparisonSetup, PhaseRow, run};
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_runtime::Duration;
@@ -18,30 +18,36 @@ const BY_SIZE: [&str; 3] =
     ["micro:total=4m,sizes=512+1k", "micro:total=16m,sizes=16k+64k", "micro:total=64m,sizes=1m+4m"];
 const FULL: [u64; 5] = [20, 50, 75, 90, 95];
 
-fn on(disk: &str) -> Setup {
+fn on(disk: &str) -> ComparisonSetup {
     let disk = Model::by_name(disk).expect("in the catalogue");
-    Setup { disk, recovery: false, ..Setup::papers() }
+    ComparisonSetup { disk, recovery: false, ..ComparisonSetup::papers() }
 }
 
 /// A small machine: most of the contents is not in memory.
-fn small(disk: &str, bytes: u64, cleaning: Cleaning) -> Setup {
-    Setup { memory: 16 << 20, dirty_max: 4 << 20, size: Some(bytes), cleaning, ..on(disk) }
+fn small(disk: &str, bytes: u64, cleaning: Cleaning) -> ComparisonSetup {
+    ComparisonSetup {
+        memory: 16 << 20,
+        dirty_max: 4 << 20,
+        size: Some(bytes),
+        cleaning,
+        ..on(disk)
+    }
 }
 
 fn busy(policy: CleanerPolicy) -> Cleaning {
     Cleaning { idle: None, ..Cleaning::by(policy) }
 }
 
-fn row(system: System, workload: &str, setup: &Setup) -> Row {
+fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow {
     let workload: Workload = workload.parse().expect("a workload of ours");
     run(system, &workload, setup, &mut ()).expect("it runs")
 }
 
-fn phase<'r>(row: &'r Row, name: &str) -> &'r PhaseRow {
+fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
     row.phases.iter().find(|p| p.phase.name == name).expect("the workload has it")
 }
 
-fn cleaner(row: &Row) -> &CleanerRow {
+fn cleaner(row: &ComparisonRow) -> &CleanerRow {
     row.cleaner.as_ref().expect("LFS has one")
 }
 
@@ -147,8 +153,10 @@ pub fn transactions(out: &mut Section) {
         [(DISKS[0], 1, 9000), (DISKS[1], 1, 9000), (DISKS[2], 1, 9000), (DISKS[0], 20, 30_000)]
     {
         let work = format!("tpcb:accounts=112m,warm={warm},transactions=3000,commit={commit}");
-        let rate = |row: &Row| phase(row, "transactions").phase.rate().unwrap_or(f64::NAN);
-        let each = |row: &Row| phase(row, "transactions").bytes_written as f64 / 3000.0 / 1024.0;
+        let rate =
+            |row: &ComparisonRow| phase(row, "transactions").phase.rate().unwrap_or(f64::NAN);
+        let each =
+            |row: &ComparisonRow| phase(row, "transactions").bytes_written as f64 / 3000.0 / 1024.0;
         let usual = busy(CleanerPolicy::default());
         for system in [ffs::SYNC, ffs::NONE] {
             let found = row(system, &work, &small(disk, CLEANED, usual));
@@ -188,7 +196,7 @@ pub fn transactions(out: &mut Section) {
 }
 
 /// The percentage of a cleaned segment that was live.
-fn live_in_cleaned(row: &Row) -> f64 {
+fn live_in_cleaned(row: &ComparisonRow) -> f64 {
     let cleaner = cleaner(row);
     100.0 * cleaner.moved_bytes as f64 / (cleaner.segments.max(1) << 20) as f64
 }

@@ -6,6 +6,7 @@
 //! sections are measured. What a section gave is kept in `target/figures`, with the commit that it was measured at; a
 //! page is written as soon as all its sections have been measured, now or earlier.
 
+mod aged;
 mod crash;
 mod directories;
 mod files;
@@ -111,15 +112,16 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
     ("lfs.md", "Figures of LFS"),
+    ("aged.md", "File systems that have aged"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 15] = [
+const SECTIONS: [(&str, &str, &str, Measure); 16] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -135,12 +137,14 @@ const SECTIONS: [(&str, &str, &str, Measure); 15] = [
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
+    (AGED, "aged", "Aged beside fresh", aged::measure),
 ];
 
 const CORE: &str = PAGES[0].0;
 const SOFT: &str = PAGES[1].0;
 const JOURNAL: &str = PAGES[2].0;
 const LFS: &str = PAGES[3].0;
+const AGED: &str = PAGES[4].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -9,7 +9,7 @@ use ordo_runtime::cpu::{CpuModel, DEPENDENCY_TOUCHES, LOG_RECORD_TOUCHES};
 use ordo_runtime::{Executor, Runtime};
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::FileSystem;
-use ordo_vfs::charged::Charged;
+use ordo_vfs::cpu_cost::WithCpuCost;
 
 use crate::soft::{FILES, churn};
 use crate::{Sample, Section};
@@ -26,7 +26,7 @@ fn processor_seconds() -> f64 {
 /// pass for each thousand, so that old blocks are written. Returns the seconds of the real processor for each
 /// file, and the amount that the model `counts` charges for it.
 async fn work<F: FileSystem>(rt: &Runtime, fs: F, counts: CpuModel) -> (f64, f64) {
-    let fs = Charged::calls_only(fs, rt.clone());
+    let fs = WithCpuCost::calls_only(fs, rt.clone());
     let before = rt.cpu().total_ns();
     rt.cpu().set_model(counts);
     let start = processor_seconds();

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use ordo_bgfsck::{Background, Ending, Pace};
-use ordo_block::file::{Access, FileDisk};
-use ordo_block::frozen::Frozen;
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
+use ordo_block::snapshot::SnapshotDevice;
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
-use ordo_check::{Checker, Options, Work};
+use ordo_check::{CheckWork, Checker, FsckOptions};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{MountOptions, mount};
@@ -66,7 +66,7 @@ pub fn measure(out: &mut Section) {
 fn mount_once(path: &Path) -> f64 {
     let executor = Executor::real(1);
     let rt = executor.runtime();
-    let disk = FileDisk::open(&rt, path, Access::ReadWrite).expect("an image of ours");
+    let disk = FileDisk::open(&rt, path, FileAccess::ReadWrite).expect("an image of ours");
     let start = Instant::now();
     let options = MountOptions::default();
     let fs = executor.block_on(mount(&rt, disk, SoftUpdates::default(), &options));
@@ -105,7 +105,7 @@ fn mounts(block_size: u32, frag_size: u32) -> [Sample; 3] {
 fn on_image<T>(path: &Path, work: impl AsyncFnOnce(&Runtime, &Device) -> T) -> T {
     let executor = Executor::real(1);
     let rt = executor.runtime();
-    let disk = FileDisk::open(&rt, path, Access::ReadWrite).expect("an image of ours").erase();
+    let disk = FileDisk::open(&rt, path, FileAccess::ReadWrite).expect("an image of ours").erase();
     executor.block_on(work(&rt, &disk)).expect("no deadlock")
 }
 
@@ -164,9 +164,10 @@ fn crashed(one_in: u32) -> Rc<RamDisk> {
         let name = |kind: char, n: u32| format!("{kind}{n}").into_bytes();
         let mut dirs: Vec<Ino> = Vec::new();
         for d in 0..FILES / FILES_IN_DIRECTORY {
-            let dir = fs.make(fs.root(), &name('d', d), &folder).await.expect("room").ino;
+            let dir = fs.create(fs.root(), &name('d', d), &folder).await.expect("room").ino;
             for n in 0..FILES_IN_DIRECTORY {
-                let made = fs.make(dir, &name('f', n), &NewNode::file(0o644)).await.expect("room");
+                let made =
+                    fs.create(dir, &name('f', n), &NewNode::file(0o644)).await.expect("room");
                 fs.write(made.ino, 0, &[n as u8; 2048]).await.expect("room");
             }
             dirs.push(dir);
@@ -190,12 +191,12 @@ fn crashed(one_in: u32) -> Rc<RamDisk> {
 }
 
 /// The seconds of a check of a copy, on the paper's disk, in virtual time.
-fn checked(disk: &RamDisk, trust_bitmaps: bool) -> (f64, Work) {
+fn checked(disk: &RamDisk, trust_bitmaps: bool) -> (f64, CheckWork) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let model = Model::by_name("viking").expect("a model of ours");
     let disk = Modeled::new(&rt, model, disk.snapshot());
-    let options = Options { trust_bitmaps, ..Options::default() };
+    let options = FsckOptions { trust_bitmaps, ..FsckOptions::default() };
     let report = executor.block_on(Checker::new(disk, options).run());
     let report = report.expect("no deadlock").expect("a file system");
     assert!(report.soft_updates && report.is_safe(), "{report}");
@@ -209,7 +210,7 @@ fn preen(out: &mut Section) {
          every inode, and only those that the bitmaps call used (`ordo fsck -p`):"
     ));
     out.line("| directories left | all inodes: s, inodes, MB read | used only: s, inodes, MB read | ratio |\n|---|---|---|---|");
-    let text = |(seconds, work): &(f64, Work)| {
+    let text = |(seconds, work): &(f64, CheckWork)| {
         format!("{seconds:.1}, {}, {:.0}", work.inodes, work.bytes_read as f64 / 1e6)
     };
     for one_in in [1, 4, 20, 100] {
@@ -224,10 +225,10 @@ fn preen(out: &mut Section) {
 /// A loop that creates, writes, forces and removes files. Returns the virtual seconds.
 async fn work(rt: &Runtime, fs: &ordo_ffs::FastFs<SoftUpdates>) -> f64 {
     let start = rt.now();
-    let dir = fs.make(fs.root(), b"work", &NewNode::directory(0o755)).await.expect("room").ino;
+    let dir = fs.create(fs.root(), b"work", &NewNode::directory(0o755)).await.expect("room").ino;
     for n in 0..1500 {
         let name = format!("w{n}");
-        let made = fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room").ino;
+        let made = fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room").ino;
         fs.write(made, 0, &[1; 4096]).await.expect("room");
         if n % 10 == 0 {
             fs.fsync(made).await.expect("a sound disk");
@@ -246,7 +247,7 @@ fn background(out: &mut Section) {
         let rt = executor.runtime();
         let model = Model::by_name("viking").expect("a model of ours");
         let disk = Modeled::new(&rt, model, disk.snapshot()).erase();
-        let disk = Rc::new(Frozen::new(disk, 64 << 20));
+        let disk = Rc::new(SnapshotDevice::new(disk, 64 << 20));
         let all = async {
             let options = MountOptions::default();
             let fs = mount(&rt, disk.clone(), SoftUpdates::default(), &options).await;

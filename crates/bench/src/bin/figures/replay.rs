@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ordo_block::Device;
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
-use ordo_check::{Checker, Options};
+use ordo_check::{Checker, FsckOptions};
 use ordo_ffs::MountOptions;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_runtime::{Duration, Executor};
@@ -62,10 +62,10 @@ async fn fill<F: FileSystem>(fs: &F, full: u64) {
         }
         let name = format!("old-{n}").into_bytes();
         if n % FILES == 0 {
-            let made = fs.make(fs.root(), &name, &NewNode::directory(0o755)).await;
+            let made = fs.create(fs.root(), &name, &NewNode::directory(0o755)).await;
             dir = made.expect("room").ino;
         } else {
-            let file = fs.make(dir, &name, &NewNode::file(0o644)).await.expect("room");
+            let file = fs.create(dir, &name, &NewNode::file(0o644)).await.expect("room");
             fs.write(file.ino, 0, &[n as u8; FILE]).await.expect("room");
         }
     }
@@ -97,10 +97,10 @@ impl Crash {
             for n in 0..self.creates {
                 let name = format!("entry-{n}").into_bytes();
                 if n == 0 || (n % 50 == 0 && !self.together) {
-                    let made = fs.make(fs.root(), &name, &NewNode::directory(0o755)).await;
+                    let made = fs.create(fs.root(), &name, &NewNode::directory(0o755)).await;
                     dir = made.expect("room").ino;
                 } else {
-                    fs.make(dir, &name, &NewNode::file(0o644)).await.expect("room");
+                    fs.create(dir, &name, &NewNode::file(0o644)).await.expect("room");
                 }
                 if let Some(pace) = self.pace {
                     rt.sleep(Duration::from_nanos(1_000_000_000 / pace)).await;
@@ -130,7 +130,7 @@ impl Crash {
             let stats = disks[0].stats();
             let (reads, writes) = (stats.reads, stats.writes);
             fs.unmount().await.expect("the disk does not fail");
-            let report = Checker::new(disks[0].clone(), Options::default()).run().await;
+            let report = Checker::new(disks[0].clone(), FsckOptions::default()).run().await;
             let report = report.expect("it is checked");
             assert!(report.findings.is_empty() && report.files >= self.creates as u64, "{report}");
             Took { replay, reads, writes, log, check }
@@ -145,7 +145,7 @@ fn checked(image: RamDisk) -> f64 {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let disk = Modeled::new(&rt, model, image);
-    let checked = executor.block_on(Checker::new(disk, Options::default()).run());
+    let checked = executor.block_on(Checker::new(disk, FsckOptions::default()).run());
     checked.expect("nothing waits for itself").expect("a file system");
     rt.now().as_secs_f64()
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Instant;
 
-use ordo_bench::compare::{PhaseRow, Row, Setup, run};
+use ordo_bench::compare::{ComparisonRow, ComparisonSetup, PhaseRow, run};
 use ordo_bench::workload::Workload;
 use ordo_block::BlockDevice;
 use ordo_block::model::Model;
@@ -32,14 +32,14 @@ const WORKLOADS: [&str; 7] = [
 
 const DISKS: [&str; 3] = ["viking", "sata-ssd", "nvme"];
 
-fn row(system: System, workload: &str, setup: &Setup) -> Row {
+fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow {
     let workload: Workload = workload.parse().expect("a workload of ours");
     run(system, &workload, setup, &mut ()).expect("it runs")
 }
 
-fn setup(disk: &str) -> Setup {
+fn setup(disk: &str) -> ComparisonSetup {
     let disk = Model::by_name(disk).expect("in the catalogue");
-    Setup { disk, recovery: false, ..Setup::papers() }
+    ComparisonSetup { disk, recovery: false, ..ComparisonSetup::papers() }
 }
 
 /// All figures of soft updates.
@@ -95,7 +95,7 @@ fn against_the_others(out: &mut Section) {
             sync.total_seconds / soft.total_seconds,
             soft.writes.total(),
             soft.rewritten,
-            dependencies.undone,
+            dependencies.rolled_back,
             dependencies.memory_peak / 1024
         );
     }
@@ -115,7 +115,7 @@ fn order_of_writing(out: &mut Section) {
     );
     let yes = |on: bool| if on { "yes" } else { "no" };
     for (last, first) in [(false, false), (true, false), (true, true)] {
-        let small = Setup {
+        let small = ComparisonSetup {
             memory: 4 << 20,
             dirty_max: 1 << 20,
             write_order: (last, first),
@@ -144,7 +144,7 @@ const ROUNDS: usize = 9;
 pub async fn churn<F: FileSystem>(rt: &Runtime, fs: &F) {
     for n in 0..FILES {
         let name = format!("file{n}").into_bytes();
-        let file = fs.make(fs.root(), &name, &NewNode::file(0o644)).await.expect("room");
+        let file = fs.create(fs.root(), &name, &NewNode::file(0o644)).await.expect("room");
         fs.write(file.ino, 0, &[7; 1024]).await.expect("room");
         if n >= 1000 {
             let old = format!("file{}", n - 1000).into_bytes();

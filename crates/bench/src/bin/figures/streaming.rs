@@ -89,7 +89,7 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     options.cache.dirty_max = 64 << 20;
     options.cache.cluster = REQUEST;
     let fs = mount(rt, disk.clone(), NoOrder, &options).await.expect("just made");
-    let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
+    let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
     let mut buf = vec![0xa5; REQUEST];
     let start = Instant::now();
     for at in (0..FILE).step_by(REQUEST) {

@@ -2,18 +2,18 @@
 
 use std::fmt::Write;
 
-use ordo_bench::compare::{Recovery, Row, Setup};
+use ordo_bench::compare::{ComparisonRow, ComparisonSetup, RecoveryTime};
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
 use ordo_report::number::{count, figure};
 use ordo_sba::Class;
 
-use super::story;
+use super::explanation;
 
 const STYLE: &str = include_str!("page.css");
 
 /// A part of a bar: its width in the unit of the picture, its style or class, and its text.
-struct Part {
+struct BarPart {
     width: f64,
     attributes: String,
     words: String,
@@ -22,13 +22,13 @@ struct Part {
 /// A bar: its name, its parts from left to right, and its value.
 struct Bar<'a> {
     name: &'a str,
-    parts: Vec<Part>,
+    parts: Vec<BarPart>,
     value: String,
 }
 
 /// The page of a comparison: for each workload the time, the writes by kind and the state after a power cut,
 /// one bar or line for each system; then the sentences of the text form. The same rows give the same bytes.
-pub fn page(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
+pub fn page(workloads: &[Workload], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
@@ -38,14 +38,14 @@ pub fn page(workloads: &[Workload], rows: &[Row], setup: &Setup) -> String {
     let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(setup)));
     for workload in workloads {
         let name = workload.to_string();
-        let rows: Vec<&Row> = rows.iter().filter(|r| r.workload == name).collect();
+        let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
         let _ = writeln!(out, "<h2>{}</h2>", escape(&workload.describe()));
         times(&mut out, &rows);
         writes(&mut out, &rows);
         cuts(&mut out, &rows);
     }
     out.push_str("<h2>In words</h2>\n");
-    for sentence in story::sentences(workloads, rows, setup) {
+    for sentence in explanation::sentences(workloads, rows, setup) {
         let _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
     out.push_str("</html>\n");
@@ -65,7 +65,7 @@ fn bars(out: &mut String, bars: &[Bar<'_>]) {
     for bar in bars {
         let _ = write!(out, "<div>{}</div><div class=\"track\">", escape(bar.name));
         for part in &bar.parts {
-            let Part { width, attributes, words } = part;
+            let BarPart { width, attributes, words } = part;
             let _ = write!(
                 out,
                 "<span {} title=\"{}\"></span>",
@@ -93,13 +93,13 @@ fn legend(out: &mut String, entries: impl Iterator<Item = (String, String)>) {
 const APP: &str = "class=\"app\" style=\"\"";
 const LATER: &str = "class=\"later\" style=\"\"";
 
-fn times(out: &mut String, rows: &[&Row]) {
+fn times(out: &mut String, rows: &[&ComparisonRow]) {
     out.push_str("<h3>Time</h3>\n");
     let all: Vec<Bar<'_>> = rows
         .iter()
         .map(|row| {
             let later = (row.total_seconds - row.app_seconds).max(0.0);
-            let part = |width, attributes: &str, what: &str| Part {
+            let part = |width, attributes: &str, what: &str| BarPart {
                 width,
                 attributes: attributes.into(),
                 words: format!("{what}: {} s", figure(width)),
@@ -119,12 +119,12 @@ fn times(out: &mut String, rows: &[&Row]) {
     legend(out, entries.into_iter().map(|(a, w)| (a.into(), w.into())));
 }
 
-fn writes(out: &mut String, rows: &[&Row]) {
+fn writes(out: &mut String, rows: &[&ComparisonRow]) {
     out.push_str("<h3>Writes, by the kind of block</h3>\n");
     let all: Vec<Bar<'_>> = rows
         .iter()
         .map(|row| {
-            let part = |(kind, n): &(&str, u64)| Part {
+            let part = |(kind, n): &(&str, u64)| BarPart {
                 width: *n as f64,
                 attributes: colour(kind),
                 words: format!("{}: {}", words(kind), count(*n)),
@@ -137,7 +137,7 @@ fn writes(out: &mut String, rows: &[&Row]) {
         })
         .collect();
     bars(out, &all);
-    let kinds = story::kinds(rows.iter().copied());
+    let kinds = explanation::kinds(rows.iter().copied());
     legend(out, kinds.into_iter().map(|kind| (colour(kind), words(kind))));
 }
 
@@ -156,7 +156,7 @@ fn colour(kind: &str) -> String {
 }
 
 /// The state of each system after a power cut in the middle.
-fn cuts(out: &mut String, rows: &[&Row]) {
+fn cuts(out: &mut String, rows: &[&ComparisonRow]) {
     if rows.iter().all(|row| row.recovery.is_none()) {
         return;
     }
@@ -195,7 +195,7 @@ fn cuts(out: &mut String, rows: &[&Row]) {
 }
 
 /// The worst finding, as a class of the style and in words.
-fn verdict(cut: &Recovery) -> (&'static str, &'static str) {
+fn verdict(cut: &RecoveryTime) -> (&'static str, &'static str) {
     let found = |severity| cut.findings.get(&severity).is_some_and(|n| *n > 0);
     if found(Severity::Damage) || cut.unrepairable > 0 {
         ("damage", "damage")

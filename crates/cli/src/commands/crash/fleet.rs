@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches, Parser};
-use ordo_crash::Rule;
+use ordo_crash::StateRule;
 use ordo_crash::campaign::Results;
 use ordo_crash::fleet::{Finished, FleetError, Program, Sweep, TASKS_MAX, Task, digest, merge};
 use ordo_report::progress::Progress;
@@ -156,7 +156,7 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
         Some(AnySystem::Ours(system)) => Ok(system),
         _ => Err(anyhow::Error::msg(unknown(name))),
     });
-    let rules = plan.rules.iter().map(|r| r.parse::<Rule>());
+    let rules = plan.rules.iter().map(|r| r.parse::<StateRule>());
     let args = Crash {
         fs: vec![system.with_context(|| unknown(&task.system))?.name().to_owned()],
         hold_to: held_to.transpose()?,
@@ -164,7 +164,7 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
         workload: plan.workload.parse().map_err(anyhow::Error::msg)?,
         seed: task.seed,
         runs: task.runs,
-        lives: plan.lives.max(1),
+        cycles: plan.cycles.max(1),
         states: Some(plan.states),
         tree_every: plan.tree_every,
         usable_every: plan.usable_every,

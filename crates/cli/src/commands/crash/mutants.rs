@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::crash::{Doing, Mutant, mutants};
-use ordo_crash::Geometry;
+use ordo_bench::crash::{CrashWork, Mutant, mutants};
+use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -20,7 +20,7 @@ struct Row {
     system: &'static str,
     /// The rule that is switched off.
     rule: &'static str,
-    geometry: Geometry,
+    geometry: FsGeometry,
     #[serde(flatten)]
     sought: Sought,
 }
@@ -49,13 +49,13 @@ pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
 
 fn row(
     system: System,
-    geometry: &Geometry,
+    geometry: &FsGeometry,
     (rule, subject): &Mutant,
     search: &Search,
 ) -> Result<Row> {
     let sought = search.run(
         geometry,
-        |script, config| subject.record(&Doing::Script(script.clone()), config),
+        |script, config| subject.record(&CrashWork::Script(script.clone()), config),
         |run, seed, budget| subject.explore(run, seed, budget),
     );
     let sought =

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_bench::crash::{Doing, Subject, subject};
+use ordo_bench::crash::{CrashSubject, CrashWork, subject};
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
-use ordo_crash::{Budget, Config, Failure, Geometry, Rule, Run, Script, kept};
+use ordo_crash::{Budget, Config, Failure, FsGeometry, Run, Script, StateRule, kept};
 use ordo_report::json;
 use ordo_systems::{AnySystem, System};
 
@@ -22,8 +22,8 @@ const SHRINK_RUNS: usize = 150;
 pub(super) struct What<'a> {
     pub args: &'a Crash,
     pub system: AnySystem,
-    pub geometry: &'a Geometry,
-    pub doing: Doing,
+    pub geometry: &'a FsGeometry,
+    pub doing: CrashWork,
     pub config: Config,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// Shrinks the failure, saves it and prints it.
-    pub fn save(self, subject: &dyn Subject) -> Result<()> {
+    pub fn save(self, subject: &dyn CrashSubject) -> Result<()> {
         let What { args, system, config: Config { seed, .. }, .. } = self.what;
         let saved = self.small(subject)?;
         let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
@@ -53,17 +53,17 @@ impl Found<'_> {
         Ok(())
     }
 
-    fn small(self, subject: &dyn Subject) -> Result<Saved> {
+    fn small(self, subject: &dyn CrashSubject) -> Result<Saved> {
         let Found { what, before, mut run, budget, failure } = self;
         let What { args, system, geometry, mut doing, config } = what;
         let mut failure = failure.clone();
         if subject.repeats() {
             if !args.no_shrink
-                && let Doing::Script(script) = &doing
+                && let CrashWork::Script(script) = &doing
             {
                 let small = subject.shrink(script, &config, budget, &failure, SHRINK_RUNS)?;
                 failure = small.failure;
-                doing = Doing::Script(small.script);
+                doing = CrashWork::Script(small.script);
             }
             run = subject.record(&doing, &config)?;
         }
@@ -76,10 +76,10 @@ impl Found<'_> {
             false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),
         };
         let (workload, script) = match doing {
-            Doing::Script(script) => (String::new(), Some(script)),
-            Doing::Bench(..) | Doing::Database(_) => (args.workload.to_string(), None),
+            CrashWork::Script(script) => (String::new(), Some(script)),
+            CrashWork::Bench(..) | CrashWork::Database(_) => (args.workload.to_string(), None),
         };
-        let usual = Geometry::default().sized(geometry.bytes);
+        let usual = FsGeometry::default().sized(geometry.bytes);
         Ok(Saved {
             format: String::new(),
             system: system.name().into(),
@@ -154,7 +154,7 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool) -> Result<ExitCode>
     Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
 }
 
-fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
+fn again(subject: &dyn CrashSubject, saved: &Saved) -> Result<Failure> {
     let runs = match &saved.recorded {
         Some(text) => kept::unpack(text)?,
         None => vec![run_again(subject, saved)?],
@@ -166,12 +166,12 @@ fn again(subject: &dyn Subject, saved: &Saved) -> Result<Failure> {
     Ok(failure.ok_or(SavedError::NoState)?)
 }
 
-fn run_again(subject: &dyn Subject, saved: &Saved) -> Result<Arc<Run>> {
-    let rules = saved.rules.iter().map(|r| r.parse::<Rule>());
-    let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+fn run_again(subject: &dyn CrashSubject, saved: &Saved) -> Result<Arc<Run>> {
+    let rules = saved.rules.iter().map(|r| r.parse::<StateRule>());
+    let rules: Vec<StateRule> = rules.collect::<Result<_, _>>()?;
     let config = config(saved.seed, saved.model, &rules, saved.real_ages);
     let doing = match &saved.script {
-        Some(script) => Doing::Script(script.clone()),
+        Some(script) => CrashWork::Script(script.clone()),
         None => {
             let workload: CrashWorkload = saved.workload.parse().map_err(anyhow::Error::msg)?;
             workload.doing(saved.seed, &saved.geometry())

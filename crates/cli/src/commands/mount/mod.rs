@@ -31,6 +31,8 @@ Options, after -o, separated by commas:
                     file, soft-updates if it is marked so, otherwise sync]
   log=PLACE         place of the journal's log: file (in the image), behind (the file system);
   logdev=PATH       or on this device or image
+  metadev=PATH      the metadata device of a DualFS on two devices, of which the image is the data
+                    device [default: searched beside the image]
   log-sync          changes of names are durable when their call returns
   group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
                     of the first for others [default: 1000]; group-batch=N: the most callers
@@ -42,6 +44,12 @@ Options, after -o, separated by commas:
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
   idle=SECONDS      clean an LFS after so long without any operation (default 2; off: never)
   clean-low=PERCENT until so much of its free space is clean segments (default 50)
+  prefetch=BLOCKS   blocks of a DualFS's metadata that are read where one is missing (default 16; off)
+  order=ORDER       the order of metadata in its log: inverse (default), the last changed file first;
+                    or by number
+  relocate=BLOCKS   metadata that is read is written anew, so much in a second (default 128; off)
+  affinity=PERCENT  a new directory leaves its parent's group for one with so many percent more free
+                    blocks (default 10; off: always)
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
@@ -77,6 +85,9 @@ pub struct Mount {
     /// Options, separated by commas. May be given more than once.
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
+    /// The metadata device of a DualFS on two devices; the same as -o metadev=PATH.
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
     pub foreground: bool,
@@ -89,7 +100,8 @@ pub struct Mount {
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {
-    let wanted = options::Wanted::parse(&args.options)?;
+    let mut wanted = options::Wanted::parse(&args.options)?;
+    wanted.meta_device = args.meta_device.clone().or(wanted.meta_device);
     if !args.dir.is_dir() {
         bail!("{}: not a directory", args.dir.display());
     }
@@ -104,11 +116,12 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
         // A session of its own keeps the mount when the terminal closes.
         let _ = rustix::process::setsid();
     }
-    let tell = tell::Tell::new(args, waited_for);
+    let tell = tell::MessageSink::new(args, waited_for);
     let args = Mount {
         image: args.image.canonicalize().with_context(|| args.image.display().to_string())?,
         dir: args.dir.canonicalize().with_context(|| args.dir.display().to_string())?,
         options: args.options.clone(),
+        meta_device: args.meta_device.clone(),
         ..*args
     };
     real_time(async |rt| recover::mount_and_serve(&rt, &args, &wanted, &tell).await)?;
@@ -121,6 +134,9 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
     command.arg("mount").arg("--foreground").env(WAITED_FOR, "1");
     for options in &args.options {
         command.arg("-o").arg(options);
+    }
+    if let Some(path) = &args.meta_device {
+        command.arg("--meta-device").arg(path);
     }
     if args.quiet {
         command.arg("--quiet");

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, Cleaning};
+use ordo_systems::{AccessTimes, Cleaning, DualOptions};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -38,6 +38,8 @@ pub struct Wanted {
     /// The ordering, by its name in the registry.
     pub ordering: Option<&'static str>,
     pub log: Option<LogPlace>,
+    /// The metadata device of the image.
+    pub meta_device: Option<PathBuf>,
     pub log_sync: bool,
     pub group_commit: bool,
     /// The longest wait of the first caller of a group for others.
@@ -63,6 +65,8 @@ pub struct Wanted {
     pub use_reserve: bool,
     /// What the cleaner of a log chooses, and when it works.
     pub cleaning: Cleaning,
+    /// The mechanisms of a DualFS.
+    pub dual: DualOptions,
     pub force: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
@@ -165,8 +169,10 @@ impl Wanted {
                 self.group_commit = true;
             }
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
+            "metadev" => self.meta_device = Some(value.into()),
             "partition" => self.partition = Some(value.into()),
             _ if Cleaning::KEYS.contains(&key) => self.cleaning.set(key, value)?,
+            _ if DualOptions::KEYS.contains(&key) => self.dual.set(key, value)?,
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
@@ -186,7 +192,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ordo_systems::CleanerPolicy;
+    use ordo_systems::{CleanerPolicy, Locality};
 
     /// The options in a line of fstab are understood: those of the kernel, of mount(8), and of Ordo. An unknown
     /// one is refused, not ignored.
@@ -203,6 +209,10 @@ mod tests {
         let (policy, idle) = (CleanerPolicy::Greedy, Some(Duration::from_millis(500)));
         assert_eq!(greedy.cleaning, Cleaning { policy, idle, clean_low: 30 });
         assert_eq!(Wanted::parse(&["idle=off".into()]).unwrap().cleaning.idle, None);
+        let dual =
+            Wanted::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()]).unwrap();
+        let locality = Locality { prefetch: 0, inverse: false, relocate: 9 };
+        assert_eq!(dual.dual, DualOptions { affinity: Some(3), locality });
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
@@ -218,6 +228,11 @@ mod tests {
             "idle=soon",
             "idle=-1",
             "clean-low=101",
+            "prefetch=1",
+            "prefetch=many",
+            "order=any",
+            "relocate=0",
+            "affinity=-1",
             "timeout=soon",
             "timeout=70000",
             "rww",

@@ -1,29 +1,31 @@
 //! Mounting the file system, with the recovery that its ordering needs after a crash.
 
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ordo_block::file::{Access, FileDisk, OpenError};
-use ordo_block::nearby::Nearby;
-use ordo_block::part::Part;
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
+use ordo_block::partition::Partition;
+use ordo_block::read_around::ReadAround;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::Runtime;
 use ordo_systems::journaled::{self, Journaled};
 use ordo_systems::{
-    Attempt, CacheConfig, Choice, Facts, GroupCommit, MountOptions, SoftOptions, SystemError, Told,
-    format_of,
+    Attempt, CacheConfig, Choice, Facts, GroupCommit, MountMessage, MountOptions, SoftOptions,
+    SystemError, format_of,
 };
 
 use super::Mount;
 use super::options::{LogPlace, Wanted};
 use super::serve::serve;
-use super::tell::Tell;
+use super::tell::MessageSink;
 use crate::image::when_free;
+use crate::pair::{Named, Other};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
-type Disk = Rc<Nearby<Part<Rc<FileDisk>>>>;
+type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
@@ -33,11 +35,12 @@ pub struct Plan<'a> {
     pub runtime: &'a Runtime,
     pub args: &'a Mount,
     pub wanted: &'a Wanted,
-    pub tell: &'a Tell,
-    disk: Disk,
+    pub tell: &'a MessageSink,
+    /// The file system's devices, in the order of its format, and then the log's, if it has one of its own.
+    disks: Vec<Disk>,
+    /// The image among them.
+    image: usize,
     facts: Facts,
-    /// The log's disk, if it has one of its own.
-    log: Option<Disk>,
     /// The ordering; `None` for a read-only mount.
     ordering: Option<&'static str>,
 }
@@ -46,27 +49,37 @@ pub async fn mount_and_serve(
     runtime: &Runtime,
     args: &Mount,
     wanted: &Wanted,
-    tell: &Tell,
+    tell: &MessageSink,
 ) -> Result<()> {
     let name = || args.image.display().to_string();
     let (disk, device_read_only) = when_free(runtime, || open(runtime, args, wanted)).await?;
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
-    let disk = Rc::new(Nearby::new(part.with_context(name)?));
+    let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
     let format = format_of(&device).await.with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
+    let named = Named::new(&args.image, wanted.meta_device.as_ref());
+    let (mut disks, mut image) = (vec![disk], 0);
+    if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
+        let writes = !wanted.read_only && !device_read_only;
+        let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
+        let other = when_free(runtime, || whole(runtime, &path, access)).await?;
+        image = usize::from(is_first);
+        disks.insert(1 - image, other);
+    }
     if device_read_only && !wanted.read_only {
         tell.notice("the image cannot be written: mounted read-only");
     }
-    let (log, ordering) = (None, None);
-    let mut plan = Plan { runtime, args, wanted, tell, disk, facts, log, ordering };
+    let mut plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering: None };
     if !wanted.read_only && !device_read_only {
-        plan.log = plan.open_log()?;
+        if let Some(LogPlace::Device(path)) = &wanted.log {
+            plan.disks.push(whole(runtime, path, FileAccess::ReadWrite)?);
+        }
         let (choice, disks) = (plan.choice(), plan.devices());
         let told = tell.clone();
-        let told: ordo_systems::Tell = Rc::new(move |what: Told<'_>| match what {
-            Told::Notice(text) => told.notice(text),
-            Told::Error(text) => told.error(text),
+        let told: ordo_systems::MessageSink = Rc::new(move |what: MountMessage<'_>| match what {
+            MountMessage::Notice(text) => told.notice(text),
+            MountMessage::Error(text) => told.error(text),
         });
         let attempt = format.attach(runtime, &disks, &choice, &plan.options(false), &told).await;
         match attempt.map_err(|error| plan.advised(error)).with_context(name)? {
@@ -80,16 +93,23 @@ pub async fn mount_and_serve(
             Attempt::ReadOnly(reason) => tell.notice(&format!("mounted read-only: {reason}")),
         }
     }
-    let mounted = format.read(runtime, &[device], &plan.options(true)).await;
+    let mounted = format.read(runtime, &plan.devices(), &plan.options(true)).await;
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
+}
+
+/// A whole image or device beside the one that is mounted.
+fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
+    let disk = FileDisk::open(runtime, path, access)?;
+    let bytes = disk.geometry().bytes;
+    Ok(Rc::new(ReadAround::new(Partition::new(Rc::new(disk), 0, bytes))))
 }
 
 /// Opens the image for writing. If that fails and `rw` was not given, opens it for reading.
 fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
     if wanted.read_only {
-        return Ok((FileDisk::open(runtime, &args.image, Access::ReadOnly)?, false));
+        return Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, false));
     }
-    match FileDisk::open(runtime, &args.image, Access::ReadWrite) {
+    match FileDisk::open(runtime, &args.image, FileAccess::ReadWrite) {
         Ok(disk) => Ok((disk, false)),
         Err(OpenError::Io { source, .. })
             if !wanted.read_write
@@ -98,7 +118,7 @@ fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, b
                     std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
                 ) =>
         {
-            Ok((FileDisk::open(runtime, &args.image, Access::ReadOnly)?, true))
+            Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, true))
         }
         Err(error) => Err(error.into()),
     }
@@ -134,28 +154,20 @@ impl Plan<'_> {
         let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
         let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());
         if whole {
-            self.disk.inner().inner().let_mount();
+            self.disks[self.image].inner().inner().let_mount();
         }
         whole
     }
 
-    /// Unlocks the image, and the log's disk.
+    /// Unlocks the image, and the devices beside it.
     pub fn unlock(&self) {
-        for disk in std::iter::once(&self.disk).chain(&self.log) {
+        for disk in &self.disks {
             disk.inner().inner().unlock();
         }
     }
 
     fn devices(&self) -> Vec<Device> {
-        std::iter::once(&self.disk).chain(&self.log).map(|disk| disk.clone().erase()).collect()
-    }
-
-    /// Opens the log's disk, if it has one of its own.
-    fn open_log(&self) -> Result<Option<Disk>> {
-        let Some(LogPlace::Device(path)) = &self.wanted.log else { return Ok(None) };
-        let log = FileDisk::open(self.runtime, path, Access::ReadWrite)?;
-        let bytes = log.geometry().bytes;
-        Ok(Some(Rc::new(Nearby::new(Part::new(Rc::new(log), 0, bytes)))))
+        self.disks.iter().map(|disk| disk.clone().erase()).collect()
     }
 
     fn choice(&self) -> Choice {
@@ -190,6 +202,7 @@ impl Plan<'_> {
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,
             cleaning: self.wanted.cleaning,
+            dual: self.wanted.dual,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
             ..MountOptions::default()

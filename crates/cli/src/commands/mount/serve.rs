@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_fuse::dev::{self, Farewell, Stop};
+use ordo_fuse::dev::{self, ShutdownReply, Stop};
 use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
-use ordo_fuse::{Handler, Options, uring};
+use ordo_fuse::{Handler, HandlerOptions, uring};
 use ordo_runtime::Runtime;
 use ordo_systems::Mounted;
 use ordo_vfs::AnyFs;
@@ -68,9 +68,9 @@ fn over_ring(plan: &Plan<'_>) -> bool {
     false
 }
 
-async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Farewell> {
+async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<ShutdownReply> {
     let io_uring = over_ring(plan);
-    let options = Options {
+    let options = HandlerOptions {
         write_back: plan.wanted.write_back,
         names_only: plan.wanted.names_only,
         acl: plan.acl(),

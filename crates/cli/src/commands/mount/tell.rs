@@ -12,7 +12,7 @@ pub const MOUNTED: u8 = 0;
 
 /// The receiver of messages. Clones are cheap.
 #[derive(Clone)]
-pub struct Tell {
+pub struct MessageSink {
     image: Rc<str>,
     quiet: bool,
     waited_for: bool,
@@ -26,10 +26,10 @@ pub enum Severity {
     Notice = 5,
 }
 
-impl Tell {
-    pub fn new(args: &Mount, waited_for: bool) -> Tell {
+impl MessageSink {
+    pub fn new(args: &Mount, waited_for: bool) -> MessageSink {
         let image = args.image.display().to_string().into();
-        Tell { image, quiet: args.quiet, waited_for, mounted: Rc::default() }
+        MessageSink { image, quiet: args.quiet, waited_for, mounted: Rc::default() }
     }
 
     /// Sends a notice.

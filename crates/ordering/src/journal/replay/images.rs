@@ -1,7 +1,7 @@
 //! The images of blocks in a window of the device, made from the log: one for each block, byte by byte.
 //!
 //! Records come in the order of the log. Bytes that are redone replace those in the image. Bytes that are
-//! undone go only to places that are not known yet: the first undone change of a byte has the value from before
+//! rolled back go only to places that are not known yet: the first rolled back change of a byte has the value from before
 //! all of them. So one pass over the log, from its start to its end, has the result of a backward (undo) and a
 //! forward (redo) pass.
 //!
@@ -70,19 +70,19 @@ pub(super) struct Unit {
     /// The unit's bytes. Bytes that are not known have any value.
     pub(super) bytes: Vec<u8>,
     pub(super) known: Mask,
-    /// Bytes that stay as they are on the device whatever is undone, because their block was new.
+    /// Bytes that stay as they are on the device whatever is rolled back, because their block was new.
     kept: Option<Mask>,
     /// The end of the last record that is redone in the unit.
     last: u64,
-    /// Whether something in the unit is undone.
-    is_undone: bool,
+    /// Whether something in the unit is rolled back.
+    is_rolled_back: bool,
 }
 
 impl Unit {
     fn new(start: u64, end: u64) -> Unit {
         let len = (end - start) as usize;
         let (bytes, known) = (vec![0; len], Mask::new(len));
-        Unit { end, bytes, known, kept: None, last: 0, is_undone: false }
+        Unit { end, bytes, known, kept: None, last: 0, is_rolled_back: false }
     }
 
     /// Whether all bytes are known, so that those on the device do not matter.
@@ -191,7 +191,13 @@ impl<'a> Images<'a> {
     }
 
     /// Redoes first contents: a record that ends at `lsn` made a block, or part of one, anew.
-    pub(super) fn redo_whole(&mut self, at: u64, len: usize, image: record::Image<'_>, lsn: u64) {
+    pub(super) fn redo_whole(
+        &mut self,
+        at: u64,
+        len: usize,
+        image: record::ImageRecord<'_>,
+        lsn: u64,
+    ) {
         self.visit(at, len, |unit, range, _| {
             unit.bytes[range.clone()].fill(0);
             unit.known.set(range);
@@ -208,7 +214,7 @@ impl<'a> Images<'a> {
     /// Undoes a change: these bytes were there before; `None` stands for zeros.
     pub(super) fn undo(&mut self, at: u64, len: usize, old: Option<&[u8]>) {
         self.visit(at, len, |unit, range, from| {
-            unit.is_undone = true;
+            unit.is_rolled_back = true;
             for (i, at) in range.enumerate() {
                 let is_kept = unit.kept.as_ref().is_some_and(|kept| kept.has(at));
                 if !is_kept && !unit.known.has(at) {
@@ -219,7 +225,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Notes a block that was new in an operation that is undone. Before, it was free, or belonged to an owner
+    /// Notes a block that was new in an operation that is rolled back. Before, it was free, or belonged to an owner
     /// that now has it back. Changes of the new block were not written, or do not matter.
     pub(super) fn keep(&mut self, at: u64, len: usize) {
         self.visit(at, len, |unit, range, _| {
@@ -245,8 +251,8 @@ impl<'a> Images<'a> {
         for start in self.in_range(at, end) {
             let unit = self.units.get_mut(&start).expect("just found");
             let is_all = start >= at && unit.end <= end;
-            // Undone bytes stay in the image, since the device may hold those from before the undoing.
-            if is_all && unit.last <= lsn && !unit.is_undone {
+            // Undone bytes stay in the image, since the device may hold those from before the rollback.
+            if is_all && unit.last <= lsn && !unit.is_rolled_back {
                 unit.known.clear(0..unit.bytes.len());
                 self.drop_if_empty(start);
             }

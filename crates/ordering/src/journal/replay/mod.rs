@@ -1,7 +1,7 @@
 //! Recovery: gathers the log's records by block, then brings each block to its place once.
 //!
 //! A first reading of the log (the analysis pass) finds the complete operations. A second one makes one
-//! [image](images) of each block: complete operations are redone, all others undone. Then the blocks that the
+//! [image](images) of each block: complete operations are redone, all others rolled back. Then the blocks that the
 //! log does not hold whole are [read](place), in order, and those that differ are written, in order. Blocks
 //! that the log calls placed already are left alone.
 //!
@@ -20,15 +20,15 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError, Device};
-use ordo_log::record::{Entry, decode, owner};
+use ordo_log::record::{LogEntry, decode, owner};
 use ordo_log::{Log, RecordRef};
 
 use images::Images;
 use place::Work;
 
 use super::JournalRules;
-use super::state::{Client, State};
-use crate::{Deferred, Image, RecoverError, Recovery};
+use super::state::{LogOwner, State};
+use crate::{DeferredFree, Image, RecoverError, Recovery};
 
 /// The smallest log, in bytes: it has space for some operations on blocks of directories or pointers.
 const LOG_MIN: u64 = 48 << 10;
@@ -52,32 +52,32 @@ pub(super) async fn recover(
     if have < LOG_MIN {
         return Err(RecoverError::SmallLog { have, need: LOG_MIN });
     }
-    let client = Client::decode(state.log.client());
-    if client.id != 0 && client.id != image.id() {
+    let log_owner = LogOwner::decode(state.log.client());
+    if log_owner.id != 0 && log_owner.id != image.id() {
         return Err(RecoverError::OtherLog);
     }
-    let next = Client { id: image.id(), stamp: image.next_stamp(), before: image.stamp() };
-    state.client.set(next);
+    let next = LogOwner { id: image.id(), stamp: image.next_stamp(), before: image.stamp() };
+    state.owner.set(next);
     if image.is_clean() {
         state.log.checkpoint(state.log.end(), next.encode()).await?;
         state.start_over();
         return Ok(Recovery::None);
     }
-    if client.id == 0 {
+    if log_owner.id == 0 {
         return Err(RecoverError::UnusedLog);
     }
-    if image.stamp() != client.stamp && image.stamp() != client.before {
+    if image.stamp() != log_owner.stamp && image.stamp() != log_owner.before {
         return Err(RecoverError::StaleLog);
     }
-    let found = survey(&state.log).await?;
+    let found = analyze(&state.log).await?;
     let (counts, work) = put_in_place(state, device, image, &found, MEMORY).await?;
     device.flush().await?;
-    let orphans = found.orphans.iter().map(|ino| Entry::Orphan(*ino));
-    let places = state.append_aside([Entry::Restart].into_iter().chain(orphans));
+    let orphans = found.orphans.iter().map(|ino| LogEntry::Orphan(*ino));
+    let places = state.append_aside([LogEntry::Restart].into_iter().chain(orphans));
     let start = places[0];
     for (ino, lsn) in found.orphans.iter().zip(&places[1..]) {
         state.orphans.borrow_mut().insert(*ino, *lsn);
-        state.recovered.borrow_mut().push_back(Deferred::Release { ino: *ino });
+        state.recovered.borrow_mut().push_back(DeferredFree::Release { ino: *ino });
     }
     state.log.force(state.log.end()).await?;
     state.log.checkpoint(start, next.encode()).await?;
@@ -85,7 +85,7 @@ pub(super) async fn recover(
     Ok(Recovery::Replayed {
         records: found.records,
         operations: found.operations,
-        undone: counts.undone,
+        rolled_back: counts.rolled_back,
         redone: counts.redone,
         log_bytes: found.end - found.start,
         blocks: work.units,
@@ -120,15 +120,15 @@ struct Found {
     /// The first record that the passes read.
     start: u64,
     /// The LSN behind the last quiet end.
-    quiet: u64,
+    quiescent: u64,
     /// The LSN behind the last record.
     end: u64,
     /// The last record that says that a recovery has completed, so everything before is in its place.
     restart: u64,
     records: u64,
     operations: u64,
-    /// Operations behind the last quiet end that must be undone, by number.
-    undone: BTreeSet<u64>,
+    /// Operations behind the last quiet end that must be rolled back, by number.
+    rolled_back: BTreeSet<u64>,
     /// Inodes that must be freed.
     orphans: Vec<u64>,
 }
@@ -136,7 +136,7 @@ struct Found {
 impl Found {
     /// Whether a record is redone, because its operation is complete.
     fn is_complete(&self, record: &RecordRef<'_>) -> bool {
-        record.end <= self.quiet || !self.undone.contains(&owner(record.bytes).0)
+        record.end <= self.quiescent || !self.rolled_back.contains(&owner(record.bytes).0)
     }
 }
 
@@ -146,96 +146,98 @@ struct Tail {
     /// By number: the operations on which it depends, if it has ended.
     operations: BTreeMap<u64, Option<Vec<u64>>>,
     /// Records about inodes, each with its operation.
-    told: Vec<(u64, Told)>,
+    told: Vec<(u64, LogEvent)>,
 }
 
 impl Tail {
     /// The operations that did not end, and all that depend on them. An operation that is not listed was
     /// certain before the log begins.
-    fn undone(&self) -> BTreeSet<u64> {
+    fn rolled_back(&self) -> BTreeSet<u64> {
         let open = self.operations.iter().filter(|(_, needs)| needs.is_none());
-        let mut undone: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
+        let mut rolled_back: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
         loop {
             let hangs = |needs: &Option<Vec<u64>>| {
-                needs.as_ref().is_some_and(|needs| needs.iter().any(|need| undone.contains(need)))
+                needs
+                    .as_ref()
+                    .is_some_and(|needs| needs.iter().any(|need| rolled_back.contains(need)))
             };
             let more = self.operations.iter();
-            let more = more.filter(|(number, needs)| !undone.contains(number) && hangs(needs));
+            let more = more.filter(|(number, needs)| !rolled_back.contains(number) && hangs(needs));
             let more: Vec<u64> = more.map(|(number, _)| *number).collect();
             if more.is_empty() {
-                return undone;
+                return rolled_back;
             }
-            undone.extend(more);
+            rolled_back.extend(more);
         }
     }
 }
 
-async fn survey(log: &Log) -> Result<Found, BlockError> {
-    let mut found = Found { start: log.start(), quiet: log.start(), ..Found::default() };
+async fn analyze(log: &Log) -> Result<Found, BlockError> {
+    let mut found = Found { start: log.start(), quiescent: log.start(), ..Found::default() };
     let mut restart = false;
     let mut tail = Tail::default();
     let mut orphans = BTreeSet::new();
     let mut tell = |told| match told {
-        Told::Orphan(ino) => drop(orphans.insert(ino)),
-        Told::Kept(ino) => drop(orphans.remove(&ino)),
-        Told::Restart => orphans.clear(),
+        LogEvent::Orphan(ino) => drop(orphans.insert(ino)),
+        LogEvent::Kept(ino) => drop(orphans.remove(&ino)),
+        LogEvent::Restart => orphans.clear(),
     };
     log.scan(log.start(), &mut |record| {
         found.records += 1;
         found.end = record.end;
         let (number, entry) = (owner(record.bytes).0, decode(record.bytes));
         match entry {
-            Some(Entry::Placed(_)) | None => return true,
-            Some(Entry::Restart) => {
-                tail.told.push((number, Told::Restart));
+            Some(LogEntry::Placed(_)) | None => return true,
+            Some(LogEntry::Restart) => {
+                tail.told.push((number, LogEvent::Restart));
                 (restart, found.restart) = (true, record.lsn);
                 return true;
             }
-            Some(Entry::Orphan(ino)) => tail.told.push((number, Told::Orphan(ino))),
-            Some(Entry::Kept(ino)) => tail.told.push((number, Told::Kept(ino))),
-            Some(Entry::End { quiet: true, .. }) => {
+            Some(LogEntry::Orphan(ino)) => tail.told.push((number, LogEvent::Orphan(ino))),
+            Some(LogEntry::Kept(ino)) => tail.told.push((number, LogEvent::Kept(ino))),
+            Some(LogEntry::End { quiescent: true, .. }) => {
                 found.operations += 1;
-                found.quiet = record.end;
+                found.quiescent = record.end;
                 if std::mem::take(&mut restart) {
                     found.start = found.restart;
                 }
                 std::mem::take(&mut tail).told.into_iter().for_each(|(_, told)| tell(told));
                 return true;
             }
-            Some(Entry::End { needs, .. }) => {
+            Some(LogEntry::End { needs, .. }) => {
                 tail.operations.insert(number, Some(needs.collect()));
                 return true;
             }
-            Some(Entry::Patch { .. } | Entry::Fresh { .. } | Entry::Revoke { .. }) => {}
+            Some(LogEntry::Patch { .. } | LogEntry::Fresh { .. } | LogEntry::Revoke { .. }) => {}
         }
         tail.operations.entry(number).or_insert(None);
         true
     })
     .await?;
-    found.end = found.end.max(found.quiet);
-    found.undone = tail.undone();
-    let is_complete = |(number, _): &(u64, Told)| !found.undone.contains(number);
+    found.end = found.end.max(found.quiescent);
+    found.rolled_back = tail.rolled_back();
+    let is_complete = |(number, _): &(u64, LogEvent)| !found.rolled_back.contains(number);
     // Records behind an unfinished restart belong to an interrupted recovery. Their operation numbers are those
     // of others, so they are ignored.
-    let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, Told::Restart));
+    let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, LogEvent::Restart));
     before.filter(is_complete).for_each(|(_, told)| tell(told));
-    let ended = tail.operations.keys().filter(|number| !found.undone.contains(number));
+    let ended = tail.operations.keys().filter(|number| !found.rolled_back.contains(number));
     found.operations += ended.count() as u64;
     found.orphans = orphans.into_iter().collect();
     Ok(found)
 }
 
 /// A record's statement that is not about bytes.
-enum Told {
+enum LogEvent {
     Orphan(u64),
     Kept(u64),
     Restart,
 }
 
-/// The numbers of changes that were undone and redone.
+/// The numbers of changes that were rolled back and redone.
 #[derive(Default)]
 struct Counts {
-    undone: u64,
+    rolled_back: u64,
     redone: u64,
 }
 
@@ -246,27 +248,29 @@ async fn pass(state: &State, found: &Found, images: &mut Images<'_>) -> Result<C
     let mut each = |record: RecordRef<'_>| {
         let is_redone = found.is_complete(&record);
         match decode(record.bytes) {
-            Some(Entry::Patch { runs, .. }) if is_redone => {
+            Some(LogEntry::Patch { runs, .. }) if is_redone => {
                 for run in runs {
                     images.redo(run.at, run.new, record.end);
                     counts.redone += 1;
                 }
             }
-            Some(Entry::Fresh { at, len, image }) if is_redone && len <= FRESH_MAX => {
+            Some(LogEntry::Fresh { at, len, image }) if is_redone && len <= FRESH_MAX => {
                 images.redo_whole(at, len, image, record.end);
                 counts.redone += 1;
             }
-            Some(Entry::Revoke { at, len }) if is_redone && revoke => images.revoke(at, len),
-            Some(Entry::Placed(blocks)) => {
+            Some(LogEntry::Revoke { at, len }) if is_redone && revoke => images.revoke(at, len),
+            Some(LogEntry::Placed(blocks)) => {
                 blocks.for_each(|block| images.placed(block.at, block.len, block.lsn));
             }
-            Some(Entry::Patch { runs, .. }) if undo => {
+            Some(LogEntry::Patch { runs, .. }) if undo => {
                 for run in runs {
                     images.undo(run.at, run.new.len(), run.old);
-                    counts.undone += 1;
+                    counts.rolled_back += 1;
                 }
             }
-            Some(Entry::Fresh { at, len, .. }) if undo && len <= FRESH_MAX => images.keep(at, len),
+            Some(LogEntry::Fresh { at, len, .. }) if undo && len <= FRESH_MAX => {
+                images.keep(at, len)
+            }
             _ => {}
         }
         true

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
-use ordo_runtime::sync::abreast;
+use ordo_runtime::sync::buffer_unordered;
 
 use super::images::Unit;
 use crate::Image;
@@ -15,7 +15,7 @@ const SPAN: u64 = 1 << 20;
 /// The widest gap beside a unit that is read and written with it, in bytes: it passes under the head anyway.
 const HOLE: u64 = 16 << 10;
 /// Requests under way at the same time.
-const ABREAST: usize = 32;
+const CONCURRENT_MAX: usize = 32;
 /// Bytes that are read before the changed ones among them are written.
 pub(super) const BATCH: u64 = 8 << 20;
 
@@ -58,7 +58,7 @@ pub(super) async fn put(
         work.reads += spans.len() as u64;
         let ranges: Vec<_> = spans.iter().map(|s| (s.start, (s.end - s.start) as usize)).collect();
         let reads = ranges.into_iter().map(|(start, len)| device.read(start, len));
-        abreast(ABREAST, reads, |n, read| {
+        buffer_unordered(CONCURRENT_MAX, reads, |n, read| {
             spans[n].image = read?;
             Ok::<_, BlockError>(())
         })
@@ -67,7 +67,7 @@ pub(super) async fn put(
         work.writes += writes.len() as u64;
         let writes =
             writes.into_iter().map(|(start, bytes)| device.write(start, bytes, WriteFlags::META));
-        abreast(ABREAST, writes, |_, written| written).await?;
+        buffer_unordered(CONCURRENT_MAX, writes, |_, written| written).await?;
     }
     Ok(())
 }

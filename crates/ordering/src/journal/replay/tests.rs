@@ -1,7 +1,7 @@
 //! Recovery without a file system: a log, and a device that counts its requests.
 //!
 //! Fault model: any bytes of the blocks that the log describes were written before the power went, with or
-//! without changes that must be undone. Demanded: recovery leaves, byte by byte, what a backward and a forward
+//! without changes that must be rolled back. Demanded: recovery leaves, byte by byte, what a backward and a forward
 //! pass over the whole log would leave; it reads each block at most once and writes it at most once; it reads
 //! no block that the log holds whole; it takes no more memory than allowed.
 
@@ -12,14 +12,14 @@ use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
-use ordo_log::record::{self, Block, Entry};
+use ordo_log::record::{self, BlockRecord, LogEntry};
 use ordo_runtime::{Executor, Runtime};
 use ordo_wafs::{MkfsOptions, MountOptions, Wafs, mkfs};
 use proptest::prelude::*;
 
 use super::images::Images;
 use super::place::Work;
-use super::{MEMORY, pass, put_in_place, survey};
+use super::{MEMORY, analyze, pass, put_in_place};
 use crate::journal::ops::{Ops, Ticket};
 use crate::journal::state::State;
 use crate::journal::{JournalOptions, JournalRules};
@@ -104,12 +104,12 @@ enum Event {
 }
 
 /// A log of the events, the device as the crash left it, and the device as it must become.
-struct Told {
+struct Scenario {
     rt: Runtime,
     log: Wafs,
     left: RamDisk,
     wanted: Vec<u8>,
-    /// Units that were new in operations that must be undone. Their contents do not matter.
+    /// Units that were new in operations that must be rolled back. Their contents do not matter.
     nobodys: Vec<u64>,
 }
 
@@ -126,10 +126,10 @@ struct Done {
     fresh: Vec<u64>,
 }
 
-/// The operations that must be undone, by the rules in words: each that has not ended; each that changed a byte
-/// after one that is undone; each that began after the end of one that is undone.
-fn undone(all: &[Done]) -> Vec<bool> {
-    let mut undone: Vec<bool> = all.iter().map(|done| done.ended.is_none()).collect();
+/// The operations that must be rolled back, by the rules in words: each that has not ended; each that changed a byte
+/// after one that is rolled back; each that began after the end of one that is rolled back.
+fn rolled_back(all: &[Done]) -> Vec<bool> {
+    let mut rolled_back: Vec<bool> = all.iter().map(|done| done.ended.is_none()).collect();
     let overlaps = |before: &Done, after: &Done| {
         before.changes.iter().any(|(when, at, old)| {
             let bytes = *at..at + old.len();
@@ -138,15 +138,15 @@ fn undone(all: &[Done]) -> Vec<bool> {
         })
     };
     loop {
-        let before = undone.clone();
+        let before = rolled_back.clone();
         for (n, done) in all.iter().enumerate() {
-            undone[n] |= all.iter().zip(&before).any(|(other, undone)| {
-                *undone
+            rolled_back[n] |= all.iter().zip(&before).any(|(other, rolled_back)| {
+                *rolled_back
                     && (other.ended.is_some_and(|end| end < done.began) || overlaps(other, done))
             });
         }
-        if undone == before {
-            return undone;
+        if rolled_back == before {
+            return rolled_back;
         }
     }
 }
@@ -206,9 +206,14 @@ impl World {
     }
 
     fn write(&mut self, unit: u64, told: bool) {
-        // A new unit that may be undone is not written.
-        let undone = undone(&self.all);
-        if self.all.iter().zip(undone).any(|(done, undone)| undone && done.fresh.contains(&unit)) {
+        // A new unit that may be rolled back is not written.
+        let rolled_back = rolled_back(&self.all);
+        if self
+            .all
+            .iter()
+            .zip(rolled_back)
+            .any(|(done, rolled_back)| rolled_back && done.fresh.contains(&unit))
+        {
             return;
         }
         let start = (unit * UNIT) as usize;
@@ -220,8 +225,9 @@ impl World {
 
     /// Logs, some time later, which units are in their places.
     fn tell_placed(&mut self) {
-        let block = |(unit, lsn): (u64, u64)| Block { at: unit * UNIT, len: UNIT, lsn };
-        let blocks: Vec<Block> = std::mem::take(&mut self.placed).into_iter().map(block).collect();
+        let block = |(unit, lsn): (u64, u64)| BlockRecord { at: unit * UNIT, len: UNIT, lsn };
+        let blocks: Vec<BlockRecord> =
+            std::mem::take(&mut self.placed).into_iter().map(block).collect();
         if !blocks.is_empty() {
             let mut out = Vec::new();
             record::placed(&blocks, &mut out);
@@ -233,10 +239,10 @@ impl World {
         self.tell_placed();
         let Some((mut ticket, n)) = self.under_way[client].take() else { return };
         let number = self.ops.enter(&mut ticket, self.log.end());
-        let quiet = self.ops.is_last(number);
-        let needs = if quiet { Vec::new() } else { self.ops.needs(number) };
+        let quiescent = self.ops.is_last(number);
+        let needs = if quiescent { Vec::new() } else { self.ops.needs(number) };
         let mut out = Vec::new();
-        record::end(quiet, OpKind::Housekeeping as u8, &needs, &mut out);
+        record::end(quiescent, OpKind::Housekeeping as u8, &needs, &mut out);
         self.append(number, out);
         self.ops.end(number);
         self.all[n].ended = Some(when);
@@ -256,7 +262,7 @@ impl World {
             Event::Revoke(client, unit) => {
                 let (number, _) = self.enter(client, when);
                 let mut out = Vec::new();
-                record::short(&Entry::Revoke { at: unit * UNIT, len: UNIT }, &mut out);
+                record::short(&LogEntry::Revoke { at: unit * UNIT, len: UNIT }, &mut out);
                 self.ops.touch(number, unit * UNIT..(unit + 1) * UNIT);
                 self.append(number, out);
             }
@@ -267,7 +273,7 @@ impl World {
 }
 
 /// Carries the events out in memory as a journal does, and computes the demanded result in the slow way.
-async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
+async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Scenario {
     let disk = Rc::new(RamDisk::new(4 << 20));
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
     let log = Wafs::mount(rt, disk, &MountOptions::default()).await.unwrap();
@@ -280,23 +286,25 @@ async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Told {
     }
     let World { log, left, mut now, all, .. } = world;
     log.force(log.end()).await.unwrap();
-    let undone = undone(&all);
-    let lost = || all.iter().zip(&undone).filter(|(_, undone)| **undone).map(|(done, _)| done);
+    let rolled_back = rolled_back(&all);
+    let lost = || {
+        all.iter().zip(&rolled_back).filter(|(_, rolled_back)| **rolled_back).map(|(done, _)| done)
+    };
     let mut changes: Vec<_> = lost().flat_map(|done| &done.changes).collect();
     changes.sort_by_key(|(when, ..)| std::cmp::Reverse(*when));
     for (_, at, old) in changes {
         now[*at..at + old.len()].copy_from_slice(old);
     }
     let nobodys = lost().flat_map(|done| done.fresh.clone()).collect();
-    Told { rt: rt.clone(), log, left, wanted: now, nobodys }
+    Scenario { rt: rt.clone(), log, left, wanted: now, nobodys }
 }
 
 /// Recovers with so much memory for images. Returns the device, and the work that it took.
-async fn recover(told: &Told, memory: usize, rules: JournalRules) -> (Counted, Work) {
+async fn recover(told: &Scenario, memory: usize, rules: JournalRules) -> (Counted, Work) {
     let options = JournalOptions { rules, ..JournalOptions::wafs(false) };
     let state = State::new(&told.rt, told.log.clone().into(), options);
     let device = Rc::new(Counted::new(told.left.snapshot()));
-    let found = survey(&state.log).await.unwrap();
+    let found = analyze(&state.log).await.unwrap();
     let done = put_in_place(&state, &device.clone().erase(), &Plain, &found, memory).await.unwrap();
     (Rc::into_inner(device).expect("the recovery has dropped its handle"), done.1)
 }
@@ -321,7 +329,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The device's bytes and the demanded bytes, without the units whose contents do not matter.
-fn compared(told: &Told, device: &Counted) -> (Vec<u8>, Vec<u8>) {
+fn compared(told: &Scenario, device: &Counted) -> (Vec<u8>, Vec<u8>) {
     let mut there = vec![0; (UNITS * UNIT) as usize];
     device.ram.load(0, &mut there);
     let mut wanted = told.wanted.clone();
@@ -437,8 +445,8 @@ fn what_was_freed_is_left_alone() {
     });
 }
 
-/// A unit was freed and allocated anew in an operation that is undone, so its old contents belong to their
-/// owner again. Would catch changes of the new contents that are undone in the old ones.
+/// A unit was freed and allocated anew in an operation that is rolled back, so its old contents belong to their
+/// owner again. Would catch changes of the new contents that are rolled back in the old ones.
 #[test]
 fn what_somebody_has_back_is_left_alone() {
     let events = [Event::Revoke(0, 2), Event::Fresh(0, 2, 7), Event::Patch(0, 2, 10..20, 9)];
@@ -508,9 +516,9 @@ fn what_is_not_complete_is_undone() {
         assert!(of(JournalRules::all()).await);
         assert!(!of(JournalRules::all() - JournalRules::UNDO).await);
         let state = State::new(rt, told.log.clone().into(), JournalOptions::wafs(false));
-        let found = survey(&state.log).await.unwrap();
+        let found = analyze(&state.log).await.unwrap();
         let mut images = Images::new(&Plain, 0..UNITS * UNIT, MEMORY);
         let counts = pass(&state, &found, &mut images).await.unwrap();
-        assert_eq!((counts.redone, counts.undone), (2, 2));
+        assert_eq!((counts.redone, counts.rolled_back), (2, 2));
     });
 }

@@ -8,7 +8,7 @@ use ordo_runtime::Time;
 
 use super::real::workload;
 use super::*;
-use crate::kind::{Class, What};
+use crate::kind::{BlockMeaning, Class};
 use crate::watch::Watch;
 
 /// A watcher of any file system, beside UFS2's own classifier, must recognise UFS2, count the same, and know paths.
@@ -25,7 +25,7 @@ fn a_watcher_of_any_file_system_counts_the_same() {
         watch.listen(move |told| {
             *count.borrow_mut() += told.inodes.len();
             for part in &told.named.parts {
-                if let What::File { ino, .. } = part.what {
+                if let BlockMeaning::File { ino, .. } = part.what {
                     into.borrow_mut().extend(told.path(ino));
                 }
             }

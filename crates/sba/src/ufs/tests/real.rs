@@ -36,16 +36,17 @@ pub(super) async fn workload<P: OrderingPolicy>(
         let name = format!("name-{i}-{}", "x".repeat(rng.random_range(0..60)));
         match rng.random_range(0..10) {
             0 => {
-                let made = fs.make(dir, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap();
+                let made =
+                    fs.create(dir, name.as_bytes(), &NewNode::directory(0o755)).await.unwrap();
                 dirs.push(made.ino);
             }
             1 => {
                 let target = vec![b'a' + (i % 26) as u8; rng.random_range(1..600)];
-                fs.make(dir, name.as_bytes(), &NewNode::symlink(&target)).await.unwrap();
+                fs.create(dir, name.as_bytes(), &NewNode::symlink(&target)).await.unwrap();
                 names.push((dir, name));
             }
             _ => {
-                let file = fs.make(dir, name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
+                let file = fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
                 // Sometimes far out, for double indirect blocks.
                 let at = if rng.random_range(0..12) == 0 { 10 << 20 } else { 0 };
                 let len = [100, 1024, 5000, 20_000, 120_000][rng.random_range(0..5)];

@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ordo_crash::Model;
+use ordo_crash::CrashModel;
 use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
-use ordo_program::saved::Saved;
-use ordo_program::{Check, Counts, Explanation, Job, Outcome, Plan, System, Told};
+use ordo_program::saved::SavedJob;
+use ordo_program::{
+    Check, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem, RecordingPlan,
+};
 use ordo_report::json;
 use ordo_report::number::{count, figure};
 use ordo_report::progress::Progress;
@@ -38,7 +40,7 @@ const EXPLAINED_MAX: usize = 4;
 #[derive(Serialize)]
 struct Row {
     system: String,
-    model: Model,
+    model: CrashModel,
     sector: usize,
     /// The exit status of the command.
     command_status: Option<i32>,
@@ -46,7 +48,7 @@ struct Row {
     writes_failed: usize,
     promises: usize,
     #[serde(flatten)]
-    counts: Counts,
+    counts: JobCounts,
     check_said: Option<String>,
     causes: Vec<ordo_program::causes::Cause>,
     findings: Vec<Explanation>,
@@ -99,7 +101,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
 }
 
 fn status(results: &Results) -> ExitCode {
-    let any = |of: fn(&Counts) -> u64| results.rows.iter().any(|row| of(&row.counts) > 0);
+    let any = |of: fn(&JobCounts) -> u64| results.rows.iter().any(|row| of(&row.counts) > 0);
     if any(|counts| counts.promise_broken) {
         return ExitCode::from(BROKEN);
     }
@@ -120,20 +122,20 @@ fn on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn plan(args: &Crash, name: &str, model: Model, origin: &Path) -> Result<Plan> {
+fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<RecordingPlan> {
     let more = args.program.mount_opts.as_deref();
     let name = match (more, name.contains(':')) {
         (None, _) => name.to_owned(),
         (Some(more), true) => format!("{name},{more}"),
         (Some(more), false) => format!("{name}:{more}"),
     };
-    let mut system = System::parse(&name)?;
+    let mut system = ProgramSystem::parse(&name)?;
     if let Some(size) = args.size {
         system.bytes = size / 4096 * 4096;
     }
     let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
     system.mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
-    Ok(Plan {
+    Ok(RecordingPlan {
         system,
         setup: args.program.setup.clone(),
         command: args.program.command.clone(),
@@ -148,7 +150,7 @@ fn plan(args: &Crash, name: &str, model: Model, origin: &Path) -> Result<Plan> {
 }
 
 /// Records the command on one system, explores that, and explains failures.
-fn one(args: &Crash, plan: &Plan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
+fn one(args: &Crash, plan: &RecordingPlan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
     let recorded = ordo_program::record(plan, stop)?;
     let job = Job {
         states: args.states.unwrap_or(STATES),
@@ -197,17 +199,17 @@ fn explore(
     check: &Check,
     job: &Job,
     stop: &AtomicBool,
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let progress = Progress::new(args.quiet);
     progress.begin(&recorded.system.name(), "states", job.states as u64);
     let quiet = args.quiet;
-    let tell = |told: Told<'_>| match told {
-        Told::Reached(done, total) => progress.reach(done, total),
-        Told::Found(found) if !quiet => {
+    let tell = |told: ExploreEvent<'_>| match told {
+        ExploreEvent::Reached(done, total) => progress.reach(done, total),
+        ExploreEvent::Found(found) if !quiet => {
             let line = found.said.lines().next().unwrap_or_default();
             eprintln!("{}: found: {line}", recorded.system.name());
         }
-        Told::Found(_) => {}
+        ExploreEvent::Found(_) => {}
     };
     let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
     progress.finish();
@@ -223,7 +225,7 @@ fn explore(
 /// Saves the first failure.
 fn save(
     args: &Crash,
-    plan: &Plan,
+    plan: &RecordingPlan,
     recorded: &Recorded,
     check: &Check,
     findings: &[Explanation],
@@ -234,7 +236,7 @@ fn save(
     let path = args.save.clone().unwrap_or_else(default);
     let words: Vec<String> =
         plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let saved = Saved::new(recorded, check, args.program.sector, &words, finding)?;
+    let saved = SavedJob::new(recorded, check, args.program.sector, &words, finding)?;
     write_whole(&path, &json(&saved)?)?;
     if !args.quiet {
         eprintln!("repeat it with: ordo crash replay {}\n", path.display());
@@ -305,12 +307,12 @@ fn notes(out: &mut String, row: &Row) {
 
 /// Whether a text is the file of a program's failure.
 pub(super) fn is_saved(text: &str) -> bool {
-    Saved::is_one(text)
+    SavedJob::is_one(text)
 }
 
 /// Repeats a failure.
 pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Result<ExitCode> {
-    let saved = Saved::parse(text).with_context(|| file.display().to_string())?;
+    let saved = SavedJob::parse(text).with_context(|| file.display().to_string())?;
     ordo_program::own_mounts().context("mounts of its own: a state is mounted as root")?;
     if shell {
         return saved.look(|work, promises| {
@@ -334,10 +336,10 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Res
 pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("reading {}", file.display()))?;
-    if !Saved::is_one(&text) {
+    if !SavedJob::is_one(&text) {
         bail!("{}: it is no failure of a program", file.display());
     }
-    let saved = Saved::parse(&text).with_context(|| file.display().to_string())?;
+    let saved = SavedJob::parse(&text).with_context(|| file.display().to_string())?;
     saved.image(output)?;
     Ok(ExitCode::SUCCESS)
 }

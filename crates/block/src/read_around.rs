@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 32;
 const SEEN_MAX: usize = 256;
 
 /// A device with some of its regions in memory.
-pub struct Nearby<D> {
+pub struct ReadAround<D> {
     inner: D,
     /// Regions in memory; the most recently used is last.
     kept: RefCell<VecDeque<(u64, IoBuf)>>,
@@ -36,7 +36,7 @@ pub struct Nearby<D> {
 
 /// A write or discard under way; it ends when this is dropped.
 struct Writing<'a, D> {
-    of: &'a Nearby<D>,
+    of: &'a ReadAround<D>,
     number: u64,
 }
 
@@ -46,10 +46,10 @@ impl<D> Drop for Writing<'_, D> {
     }
 }
 
-impl<D: BlockDevice> Nearby<D> {
+impl<D: BlockDevice> ReadAround<D> {
     /// Wraps a device, with no region in memory.
-    pub fn new(inner: D) -> Nearby<D> {
-        Nearby {
+    pub fn new(inner: D) -> ReadAround<D> {
+        ReadAround {
             inner,
             kept: RefCell::default(),
             seen: RefCell::default(),
@@ -124,7 +124,7 @@ impl<D: BlockDevice> Nearby<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Nearby<D> {
+impl<D: BlockDevice> BlockDevice for ReadAround<D> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -218,19 +218,19 @@ mod tests {
         }
     }
 
-    fn with_disk(faults: &Faults, story: impl AsyncFnOnce(Rc<Nearby<Slow>>, Runtime)) {
+    fn with_disk(faults: &Faults, scenario: impl AsyncFnOnce(Rc<ReadAround<Slow>>, Runtime)) {
         let executor = Executor::simulated(1);
         let runtime = executor.runtime();
         let disk = Faulty::new(RamDisk::new(1 << 20), faults);
         let slow = Slow { runtime: runtime.clone(), disk, reads: RefCell::default() };
-        executor.block_on(story(Rc::new(Nearby::new(slow)), runtime.clone())).unwrap();
+        executor.block_on(scenario(Rc::new(ReadAround::new(slow)), runtime.clone())).unwrap();
     }
 
-    async fn put(disk: &Nearby<Slow>, at: u64, byte: u8) {
+    async fn put(disk: &ReadAround<Slow>, at: u64, byte: u8) {
         disk.write(at, IoBuf::from_slice(&[byte; 4096]), WriteFlags::empty()).await.unwrap();
     }
 
-    async fn first(disk: &Nearby<Slow>, at: u64) -> u8 {
+    async fn first(disk: &ReadAround<Slow>, at: u64) -> u8 {
         disk.read(at, 4096).await.unwrap()[0]
     }
 
@@ -260,18 +260,18 @@ mod tests {
             first(&disk, 4096).await;
             put(&disk, 8192, 1).await;
             assert_eq!(first(&disk, 8192).await, 1, "kept while written over");
-            for (n, begins) in [(1u64, 0), (2, 500), (3, 1_500)] {
+            for (n, start_us) in [(1u64, 0), (2, 500), (3, 1_500)] {
                 let (byte, region) = (n as u8, n * REGION);
                 let (other, rt) = (disk.clone(), runtime.clone());
                 let writer = runtime.spawn("a writer", async move {
                     rt.sleep(Duration::from_micros(1_200)).await;
                     put(&other, region, byte).await;
                 });
-                runtime.sleep(Duration::from_micros(begins)).await;
+                runtime.sleep(Duration::from_micros(start_us)).await;
                 first(&disk, region + 4096).await;
                 first(&disk, region + 8192).await;
                 writer.await;
-                assert_eq!(first(&disk, region).await, byte, "read from {begins} µs on");
+                assert_eq!(first(&disk, region).await, byte, "read from {start_us} µs on");
             }
         });
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);
-        let disk = Nearby::new(RamDisk::new(40 * REGION + 512));
+        let disk = ReadAround::new(RamDisk::new(40 * REGION + 512));
         let all = async {
             for region in 0..=40 {
                 for _ in 0..3 {

@@ -12,21 +12,21 @@ use crate::{
 ///
 /// On a real clock, and under [`CpuModel::NONE`](ordo_runtime::cpu::CpuModel::NONE), it changes
 /// nothing.
-pub struct Charged<F> {
+pub struct WithCpuCost<F> {
     inner: F,
     runtime: Runtime,
     copies: bool,
 }
 
-impl<F> Charged<F> {
+impl<F> WithCpuCost<F> {
     /// Wraps `inner`, and charges the processor of `runtime`.
-    pub fn new(inner: F, runtime: Runtime) -> Charged<F> {
-        Charged { inner, runtime, copies: true }
+    pub fn new(inner: F, runtime: Runtime) -> WithCpuCost<F> {
+        WithCpuCost { inner, runtime, copies: true }
     }
 
     /// As [`new`](Self::new), for a file system that charges for copied bytes itself.
-    pub fn calls_only(inner: F, runtime: Runtime) -> Charged<F> {
-        Charged { inner, runtime, copies: false }
+    pub fn calls_only(inner: F, runtime: Runtime) -> WithCpuCost<F> {
+        WithCpuCost { inner, runtime, copies: false }
     }
 
     /// The file system inside.
@@ -60,7 +60,7 @@ macro_rules! plain {
     )*};
 }
 
-impl<F: FileSystem> FileSystem for Charged<F> {
+impl<F: FileSystem> FileSystem for WithCpuCost<F> {
     fn root(&self) -> Ino {
         self.inner.root()
     }
@@ -71,14 +71,14 @@ impl<F: FileSystem> FileSystem for Charged<F> {
         close(ino: Ino) -> ();
         getattr(ino: Ino) -> Attr;
         setattr(ino: Ino, set: &SetAttr) -> Attr;
-        make(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr;
+        create(dir: Ino, name: &[u8], new: &NewNode<'_>) -> Attr;
         link(ino: Ino, dir: Ino, name: &[u8]) -> Attr;
         unlink(dir: Ino, name: &[u8]) -> ();
         rmdir(dir: Ino, name: &[u8]) -> ();
         rename(from_dir: Ino, from: &[u8], to_dir: Ino, to: &[u8], mode: RenameMode) -> ();
         readlink(ino: Ino) -> Vec<u8>;
         allocate(ino: Ino, offset: u64, len: u64) -> ();
-        clear(ino: Ino, offset: u64, len: u64) -> ();
+        punch_hole(ino: Ino, offset: u64, len: u64) -> ();
         seek(ino: Ino, offset: u64, what: Seek) -> u64;
         extents(ino: Ino) -> Vec<Extent>;
         statfs() -> StatFs;

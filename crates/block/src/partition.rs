@@ -4,31 +4,31 @@ use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFl
 
 /// Runs of another device, one after another, as a device.
 #[derive(Debug)]
-pub struct Part<D> {
+pub struct Partition<D> {
     inner: D,
     /// Byte offset and length of each run, whole sectors.
     runs: Vec<(u64, u64)>,
     bytes: u64,
 }
 
-impl<D: BlockDevice> Part<D> {
+impl<D: BlockDevice> Partition<D> {
     /// The `len` bytes at `offset`; `len` is rounded down to whole sectors.
-    pub fn new(inner: D, offset: u64, len: u64) -> Part<D> {
-        Part::of(inner, vec![(offset, len)])
+    pub fn new(inner: D, offset: u64, len: u64) -> Partition<D> {
+        Partition::of(inner, vec![(offset, len)])
     }
 
     /// Several runs, each an offset and a length in bytes, whole sectors.
-    pub fn of(inner: D, runs: Vec<(u64, u64)>) -> Part<D> {
+    pub fn of(inner: D, runs: Vec<(u64, u64)>) -> Partition<D> {
         let sector = u64::from(inner.geometry().sector);
         let runs: Vec<(u64, u64)> =
             runs.into_iter().map(|(at, len)| (at, len / sector * sector)).collect();
         let bytes = runs.iter().map(|(_, len)| len).sum();
-        Part { inner, runs, bytes }
+        Partition { inner, runs, bytes }
     }
 
     /// The part, cut to its first `len` bytes.
     #[must_use]
-    pub fn first(self, len: u64) -> Part<D> {
+    pub fn first(self, len: u64) -> Partition<D> {
         let mut left = len;
         let mut runs = self.runs;
         for (_, run) in &mut runs {
@@ -36,7 +36,7 @@ impl<D: BlockDevice> Part<D> {
             left -= *run;
         }
         runs.retain(|(_, len)| *len > 0);
-        Part::of(self.inner, runs)
+        Partition::of(self.inner, runs)
     }
 
     /// The underlying device.
@@ -64,7 +64,7 @@ impl<D: BlockDevice> Part<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Part<D> {
+impl<D: BlockDevice> BlockDevice for Partition<D> {
     fn geometry(&self) -> Geometry {
         Geometry { bytes: self.bytes, ..self.inner.geometry() }
     }
@@ -144,7 +144,7 @@ mod tests {
     fn runs_follow_each_other() {
         let executor = Executor::simulated(1);
         let disk = Rc::new(RamDisk::new(64 << 10));
-        let part = Part::of(disk.clone(), vec![(8192, 1024), (2048, 2048 + 100)]);
+        let part = Partition::of(disk.clone(), vec![(8192, 1024), (2048, 2048 + 100)]);
         executor
             .block_on(async {
                 assert_eq!(part.geometry().bytes, 3072);

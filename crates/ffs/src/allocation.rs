@@ -1,7 +1,7 @@
 //! The allocation summary: the free space of each group, in memory, and its copy in the superblock and summary
 //! area.
 
-use ordo_cache::{BufKey, BufRef, Class};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Superblock};
 use ordo_ordering::{Admitted, Op, OpKind, OrderingPolicy, What};
@@ -11,7 +11,7 @@ use ordo_vfs::FsResult;
 use crate::Ffs;
 
 /// The counts of each group and of all, and the fields of the superblock that change.
-pub(crate) struct Books {
+pub(crate) struct AllocationSummary {
     /// The counts of each group, as in the summary area (`fs_csp`).
     pub groups: Vec<Csum>,
     /// The sum of `groups`.
@@ -27,14 +27,21 @@ pub(crate) struct Books {
     pub dirty: bool,
 }
 
-impl Books {
-    pub(crate) fn new(sb: &Superblock, groups: Vec<Csum>) -> Books {
+impl AllocationSummary {
+    pub(crate) fn new(sb: &Superblock, groups: Vec<Csum>) -> AllocationSummary {
         let mut total = CsTotal::zeroed();
         groups.iter().for_each(|group| total.add(group));
         let directories_in_a_row = vec![0; groups.len()];
         let inodes_prepared = vec![0; groups.len()];
         let optim = sb.optim;
-        Books { groups, total, directories_in_a_row, inodes_prepared, optim, dirty: false }
+        AllocationSummary {
+            groups,
+            total,
+            directories_in_a_row,
+            inodes_prepared,
+            optim,
+            dirty: false,
+        }
     }
 
     /// Notes that a group's counts have changed from `old` to `new`.
@@ -72,11 +79,11 @@ impl<P: OrderingPolicy> Ffs<P> {
     pub(crate) async fn superblock_block(&self) -> FsResult<BufRef> {
         let len = (self.sb.sbsize as usize).next_multiple_of(512);
         let key = BufKey::device(self.sb_at);
-        self.cache.get(key, self.sb_at, len, Class::Metadata).await.map_err(io_error)
+        self.cache.get(key, self.sb_at, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
     /// Updates the superblock and the summary area in the cache. `unmounted`: everything else is on the disk.
-    pub(crate) async fn store_books(&self, unmounted: bool) -> FsResult<()> {
+    pub(crate) async fn store_allocation(&self, unmounted: bool) -> FsResult<()> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
         let buf = self.superblock_block().await?;
@@ -86,15 +93,15 @@ impl<P: OrderingPolicy> Ffs<P> {
         let range = 0..Superblock::SIZE;
         op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
             let mut sb = Superblock::decode(bytes, self.endian);
-            let books = self.books.borrow();
-            sb.cstotal = books.total.clone();
-            sb.optim = books.optim;
+            let allocation = self.allocation.borrow();
+            sb.cstotal = allocation.total.clone();
+            sb.optim = allocation.optim;
             sb.time = seconds;
-            self.marks.put(&mut sb, unmounted);
+            self.state_flags.put(&mut sb, unmounted);
             sb.mtime = self.sb.mtime;
             sb.encode(bytes, self.endian);
         });
-        self.books.borrow_mut().dirty = false;
+        self.allocation.borrow_mut().dirty = false;
         op.end().await.map_err(io_error)
     }
 
@@ -109,7 +116,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let (block, nth) = (cg as usize / per_block, cg as usize % per_block);
         let Some(buf) = self.summary.get(block) else { return };
         let mut fresh = [0; Csum::SIZE];
-        self.books.borrow().groups[cg as usize].encode(&mut fresh, self.endian);
+        self.allocation.borrow().groups[cg as usize].encode(&mut fresh, self.endian);
         let range = nth * Csum::SIZE..(nth + 1) * Csum::SIZE;
         if buf.read()[range.clone()] != fresh {
             op.apply(buf, std::slice::from_ref(&range), admitted, |bytes| {
@@ -120,7 +127,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Copies the counts of all groups into the summary area's buffers.
     async fn store_summary(&self, op: &mut crate::FfsOp<'_, P>) -> FsResult<()> {
-        let count = self.books.borrow().groups.len();
+        let count = self.allocation.borrow().groups.len();
         let per_block = self.bsize() as usize / Csum::SIZE;
         let mut first = 0;
         while first < count {
@@ -129,7 +136,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let what = What::Summary;
             let admitted = op.admit(&what).await.map_err(io_error)?;
             let mut fresh = vec![0; n * Csum::SIZE];
-            for (i, group) in self.books.borrow().groups[first..first + n].iter().enumerate() {
+            for (i, group) in self.allocation.borrow().groups[first..first + n].iter().enumerate() {
                 group.encode(&mut fresh[i * Csum::SIZE..], self.endian);
             }
             if buf.read()[..fresh.len()] != fresh[..] {
@@ -159,5 +166,5 @@ pub(crate) async fn summary_block<P: OrderingPolicy>(
     let left = (sb.cssize as usize).saturating_sub(n * bsize);
     let len = left.min(bsize).next_multiple_of(fsize);
     let at = sb.byte_of(sb.csaddr.cast_unsigned()) + (n * bsize) as u64;
-    cache.get(BufKey::device(at), at, len, Class::Metadata).await.map_err(io_error)
+    cache.get(BufKey::device(at), at, len, BufferClass::Metadata).await.map_err(io_error)
 }

@@ -57,9 +57,9 @@ async fn mounted<P: OrderingPolicy>(
     rt: &Runtime,
     disk: &Disk,
     policy: P,
-    contents_pass: bool,
+    drop_behind: bool,
 ) -> FastFs<P> {
-    let ufs = UfsConfig { contents_pass, ..UfsConfig::default() };
+    let ufs = UfsConfig { drop_behind, ..UfsConfig::default() };
     let cache = CacheConfig { cluster: 1 << 20, ..CacheConfig::with_capacity(256 << 20) };
     mount(rt, disk.clone(), policy, &MountOptions { ufs, cache, ..MountOptions::default() })
         .await
@@ -75,13 +75,13 @@ async fn in_memory<P: OrderingPolicy>(fs: &FastFs<P>) -> usize {
 async fn there_and_back<P: OrderingPolicy>(
     rt: &Runtime,
     policy: fn() -> P,
-    contents_pass: bool,
+    drop_behind: bool,
 ) -> (usize, usize, f64) {
     let disk = Rc::new(RamDisk::new(128 << 20));
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
     let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
-    let fs = mounted(rt, &disk, policy(), contents_pass).await;
-    let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+    let fs = mounted(rt, &disk, policy(), drop_behind).await;
+    let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
     let contents: Vec<u8> = (0..FILE).map(byte).collect();
     for at in (0..FILE).step_by(1 << 20) {
         fs.write(ino, at as u64, &contents[at..at + (1 << 20)]).await.unwrap();
@@ -90,7 +90,7 @@ async fn there_and_back<P: OrderingPolicy>(
     let written = in_memory(&fs).await;
     fs.unmount().await.unwrap();
 
-    let fs = mounted(rt, &disk, policy(), contents_pass).await;
+    let fs = mounted(rt, &disk, policy(), drop_behind).await;
     disk.read.set(0);
     let reads = (0..2).map(|n| {
         let fs = fs.clone();
@@ -116,7 +116,7 @@ async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<P>, ino: Ino, first: us
 /// With drop-behind, hardly anything of a file of 24 MB is in memory after it has been written and synced, or
 /// read, and every block was read once. Without it, all of the file stays.
 #[test]
-fn contents_pass() {
+fn drop_behind() {
     const LITTLE: usize = 8 << 20;
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
@@ -141,12 +141,12 @@ fn a_stream_leaves_memory_unsynced() {
     const STREAM: u64 = 128;
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
-    let story = async {
+    let scenario = async {
         let disk = Rc::new(RamDisk::new(256 << 20));
         mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
         let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
         let fs = mounted(&rt, &disk, SoftUpdates::default(), true).await;
-        let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+        let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
         let mut most = 0;
         for at in 0..STREAM {
             fs.write(ino, at << 20, &vec![1; 1 << 20]).await.unwrap();
@@ -156,7 +156,7 @@ fn a_stream_leaves_memory_unsynced() {
         assert!(most < 48 << 20, "{most} bytes kept");
         fs.unmount().await.unwrap();
     };
-    executor.block_on(story).unwrap();
+    executor.block_on(scenario).unwrap();
 }
 
 /// A reader of the beginning of a large file does not cause much of the rest to be read.
@@ -164,12 +164,12 @@ fn a_stream_leaves_memory_unsynced() {
 fn no_more_is_read_ahead_than_was_asked_for() {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
-    let story = async {
+    let scenario = async {
         let disk = Rc::new(RamDisk::new(128 << 20));
         mkfs(&disk.clone().erase(), &MkfsOptions::default(), 1_700_000_000).await.unwrap();
         let disk = Rc::new(Counted { runtime: rt.clone(), disk, read: Cell::new(0) });
         let fs = mounted(&rt, &disk, NoOrder, true).await;
-        let ino = fs.make(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
+        let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.unwrap().ino;
         for at in 0..8 {
             fs.write(ino, at << 20, &[1; 1 << 20]).await.unwrap();
         }
@@ -181,5 +181,5 @@ fn no_more_is_read_ahead_than_was_asked_for() {
         assert!(disk.read.get() <= 3 * REQUEST, "{} bytes read", disk.read.get());
         fs.unmount().await.unwrap();
     };
-    executor.block_on(story).unwrap();
+    executor.block_on(scenario).unwrap();
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 /// Waits until one of two futures is done, and drops the other. `a` is polled first.
-pub async fn first(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+pub async fn select(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let mut a = pin!(a);
     let mut b = pin!(b);
     std::future::poll_fn(|cx| {

@@ -19,7 +19,7 @@ use ordo_format::ufs2::bitmap::{block_mask, cluster_counts, count, for_each_run}
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::{Csum, Group, Superblock};
 use ordo_runtime::Runtime;
-use ordo_runtime::sync::abreast;
+use ordo_runtime::sync::buffer_unordered;
 use ordo_vfs::FsError;
 
 use crate::MountError;
@@ -33,7 +33,7 @@ pub struct Recovered {
     /// The number of groups whose counts were rebuilt.
     pub groups: u32,
     /// The groups among them that had an error, which is repaired.
-    pub mended: Vec<u32>,
+    pub repaired: Vec<u32>,
     /// Whether the superblock's last write was torn. Then the fields that change with every write were rebuilt
     /// from the groups.
     pub torn_superblock: bool,
@@ -49,7 +49,7 @@ impl fmt::Display for Recovered {
             "it was not unmounted: what is free in {} groups was worked out anew, and {} of them mended; \
              what is held for nothing stays so until a check (ordo fsck)",
             self.groups,
-            self.mended.len()
+            self.repaired.len()
         )
     }
 }
@@ -68,7 +68,7 @@ pub(crate) async fn groups(
     let mut counts = vec![Csum::zeroed(); sb.ncg as usize];
     let mut recovered = Recovered { groups: sb.ncg, ..Recovered::default() };
     let tables = Tables::new(sb.frag as u32);
-    let recount = |cg: u32| {
+    let rebuild = |cg: u32| {
         let tables = &tables;
         async move {
             let at = sb.byte_of(sb.cg_header(cg));
@@ -85,16 +85,16 @@ pub(crate) async fn groups(
             Ok::<_, MountError>((group.cs, is_wrong))
         }
     };
-    abreast(READS, (0..sb.ncg).map(recount), |cg, done| {
+    buffer_unordered(READS, (0..sb.ncg).map(rebuild), |cg, done| {
         let (cs, is_wrong) = done?;
         counts[cg] = cs;
         if is_wrong {
-            recovered.mended.push(cg as u32);
+            recovered.repaired.push(cg as u32);
         }
         Ok::<_, MountError>(())
     })
     .await?;
-    recovered.mended.sort_unstable();
+    recovered.repaired.sort_unstable();
     Ok((counts, recovered))
 }
 
@@ -104,14 +104,14 @@ struct Tables {
     /// The wholly free blocks, one bit each.
     whole: [u8; 256],
     /// The free fragments outside of wholly free blocks.
-    loose: [u8; 256],
+    to_free: [u8; 256],
     /// The runs of such fragments, by length.
     runs: [[u8; 8]; 256],
 }
 
 impl Tables {
     fn new(frag: u32) -> Tables {
-        let mut tables = Tables { frag, whole: [0; 256], loose: [0; 256], runs: [[0; 8]; 256] };
+        let mut tables = Tables { frag, whole: [0; 256], to_free: [0; 256], runs: [[0; 8]; 256] };
         for byte in 0..=u8::MAX {
             let at = usize::from(byte);
             for blk in 0..8 / frag {
@@ -120,7 +120,7 @@ impl Tables {
                     tables.whole[at] |= 1 << blk;
                     continue;
                 }
-                tables.loose[at] += bits.count_ones() as u8;
+                tables.to_free[at] += bits.count_ones() as u8;
                 for_each_run(bits, frag, |_, length| tables.runs[at][length as usize] += 1);
             }
         }
@@ -167,7 +167,7 @@ impl Tables {
         let mut frsum = [0; 8];
         for (byte, times) in times.iter().enumerate().filter(|(_, times)| **times > 0) {
             group.cs.nbfree += times * self.whole[byte].count_ones().cast_signed();
-            group.cs.nffree += times * i32::from(self.loose[byte]);
+            group.cs.nffree += times * i32::from(self.to_free[byte]);
             for (sum, runs) in frsum.iter_mut().zip(self.runs[byte]) {
                 *sum += times * i32::from(runs);
             }

@@ -1,7 +1,7 @@
 //! Results for a person: the guarantees, measured and published.
 
 use ordo_bench::published;
-use ordo_crash::campaign::{Results, Row};
+use ordo_crash::campaign::{CampaignRow, Results};
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
 
@@ -14,7 +14,7 @@ pub(super) fn text(results: &Results) -> String {
         "{}, {} run(s){} from seed {}, up to {} states each",
         plan.workload,
         results.rows.iter().map(|r| r.runs).max().unwrap_or(0),
-        if plan.lives > 1 { format!(" of {} lives", plan.lives) } else { String::new() },
+        if plan.cycles > 1 { format!(" of {} crash cycles", plan.cycles) } else { String::new() },
         plan.seed,
         number::count(plan.states as u64)
     );
@@ -35,17 +35,17 @@ pub(super) fn text(results: &Results) -> String {
     out
 }
 
-fn heading(row: &Row) -> String {
+fn heading(row: &CampaignRow) -> String {
     format!("{} ({})", row.system, on(&row.geometry, row.model))
 }
 
 /// A line of a table: its label, and the row.
-type Line<'a> = (String, &'a Row);
+type Line<'a> = (String, &'a CampaignRow);
 
 /// The tables of each part: one of all systems if they were crashed in one shape on one disk, otherwise one for
 /// each system.
-fn tables(rows: &[Row]) -> Vec<(String, Vec<Line<'_>>)> {
-    let place = |row: &Row| on(&row.geometry, row.model);
+fn tables(rows: &[CampaignRow]) -> Vec<(String, Vec<Line<'_>>)> {
+    let place = |row: &CampaignRow| on(&row.geometry, row.model);
     let Some(first) = rows.first().map(place) else { return Vec::new() };
     if rows.iter().all(|row| place(row) == first) {
         return vec![(first, rows.iter().map(|row| (row.system.clone(), row)).collect())];
@@ -55,7 +55,7 @@ fn tables(rows: &[Row]) -> Vec<(String, Vec<Line<'_>>)> {
         .collect()
 }
 
-fn each_table(out: &mut String, rows: &[Row], table: fn(&str, &[Line<'_>]) -> String) {
+fn each_table(out: &mut String, rows: &[CampaignRow], table: fn(&str, &[Line<'_>]) -> String) {
     for (head, lines) in tables(rows) {
         out.push_str(&table(&head, &lines));
         out.push('\n');
@@ -71,7 +71,7 @@ fn table(head: &str, columns: &[&str], lines: impl Iterator<Item = Vec<String>>)
 
 /// The extent of the exploration.
 fn coverage(head: &str, lines: &[Line<'_>]) -> String {
-    let columns = ["states judged", "of about", "times", "wholly", "recovery cut off", "lives"];
+    let columns = ["states judged", "of about", "times", "wholly", "crashed in recovery", "cycles"];
     let cells = |(what, r): &Line<'_>| {
         vec![
             what.clone(),
@@ -80,7 +80,7 @@ fn coverage(head: &str, lines: &[Line<'_>]) -> String {
             number::count(r.frontiers),
             number::count(r.exhausted),
             number::count(r.counts.in_recovery),
-            number::count(r.lives),
+            number::count(r.cycles),
         ]
     };
     table(head, &columns, lines.iter().map(cells))
@@ -132,7 +132,7 @@ fn findings(head: &str, lines: &[Line<'_>]) -> String {
 /// Table 2 of the paper, measured: a "no" was observed; for "held" no failure was observed.
 fn guarantees(head: &str, lines: &[Line<'_>]) -> String {
     type Published = fn(&published::Guarantees) -> bool;
-    type Measured = fn(&Row) -> bool;
+    type Measured = fn(&CampaignRow) -> bool;
     let all: [(&str, Measured, Published); 5] = [
         ("durable", |r| r.counts.lost_returned == 0, |g| g.durable),
         ("atomic", |r| r.counts.not_atomic == 0, |g| g.atomic),

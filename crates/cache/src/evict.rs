@@ -24,7 +24,7 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// Evicts clean buffers, and writes dirty ones, until `len` more bytes fit.
-    pub(crate) async fn make_room(&self, len: usize) {
+    pub(crate) async fn evict(&self, len: usize) {
         while self.shared.bytes.get() + len > self.shared.config.capacity {
             let victim = self.shared.clean.borrow_mut().victim();
             if let Some(buf) = victim {
@@ -49,12 +49,12 @@ impl<G: WriteGate> Cache<G> {
 
     /// Drop-behind: marks a buffer as not expected to be used again. It leaves memory at once, or when it has
     /// been written, unless it is in use or is changed before that.
-    pub fn pass(&self, buf: &BufRef) {
-        buf.passing.set(true);
-        self.pass_if_idle(buf);
+    pub fn drop_behind(&self, buf: &BufRef) {
+        buf.drop_behind.set(true);
+        self.drop_if_idle(buf);
     }
 
-    fn pass_if_idle(&self, buf: &BufRef) -> bool {
+    fn drop_if_idle(&self, buf: &BufRef) -> bool {
         // Three references are those of the map, of the list, and of the caller.
         let held = std::rc::Rc::strong_count(buf) > 3;
         let idle = !buf.is_dirty() && !buf.is_writing() && !buf.is_loading() && !held;
@@ -66,18 +66,18 @@ impl<G: WriteGate> Cache<G> {
 
     /// Removes a buffer from memory that only waited for the end of a write, or for its durability.
     pub(crate) fn passed(&self, buf: &BufRef) {
-        if buf.passing.get() && !buf.is_dirty() && !self.pass_if_idle(buf) {
+        if buf.drop_behind.get() && !buf.is_dirty() && !self.drop_if_idle(buf) {
             self.shared.lingering.borrow_mut().push(buf.key());
         }
     }
 
     /// Removes buffers that should have left memory when they were written, but were in use then. It is called
     /// when a file has been made durable.
-    pub fn pass_the_rest(&self) {
+    pub fn drop_behind_rest(&self) {
         for key in self.shared.lingering.take() {
             let buf = self.shared.buffers.borrow().get(&key).cloned();
-            if let Some(buf) = buf.filter(|buf| buf.passing.get()) {
-                self.pass_if_idle(&buf);
+            if let Some(buf) = buf.filter(|buf| buf.drop_behind.get()) {
+                self.drop_if_idle(&buf);
             }
         }
     }

@@ -13,10 +13,10 @@ use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
 
 /// The state flags of an image during a mount and after it.
-pub(crate) struct Marks {
+pub(crate) struct StateFlags {
     flags: Cell<i32>,
     /// Flags that come back when the image is clean.
-    wishes: i32,
+    when_clean: i32,
 }
 
 /// Whether an image was unmounted cleanly and no damage was found in it.
@@ -29,10 +29,10 @@ pub(crate) fn has_right_bitmaps(sb: &Superblock) -> bool {
     sb.flags & FS_DOSOFTDEP != 0 && sb.flags & FS_NEEDSFSCK == 0
 }
 
-impl Marks {
+impl StateFlags {
     /// The flags of an image that is mounted now. `trusted`: the ordering keeps the bitmaps right. `replayed`:
     /// recovery has repaired everything that a crash left.
-    pub fn new(sb: &Superblock, trusted: bool, replayed: bool) -> Marks {
+    pub fn new(sb: &Superblock, trusted: bool, replayed: bool) -> StateFlags {
         let mut flags = sb.flags & !(FS_UNCLEAN | FS_DOSOFTDEP);
         let clean = is_clean(sb) || (replayed && sb.flags & FS_NEEDSFSCK == 0);
         if !clean {
@@ -41,8 +41,8 @@ impl Marks {
         if trusted && (clean || has_right_bitmaps(sb)) {
             flags |= FS_DOSOFTDEP;
         }
-        let wishes = if clean { sb.flags & FS_DOSOFTDEP } else { 0 };
-        Marks { flags: Cell::new(flags), wishes }
+        let when_clean = if clean { sb.flags & FS_DOSOFTDEP } else { 0 };
+        StateFlags { flags: Cell::new(flags), when_clean }
     }
 
     /// Sets the flags in a superblock. `unmounted`: everything is on the disk.
@@ -50,7 +50,7 @@ impl Marks {
         let flags = self.flags.get();
         let clean = unmounted && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
         sb.clean = i8::from(clean);
-        sb.flags = if clean { flags | self.wishes } else { flags };
+        sb.flags = if clean { flags | self.when_clean } else { flags };
         sb.fmod = 0;
         (sb.pendingblocks, sb.pendinginodes) = (0, 0);
     }

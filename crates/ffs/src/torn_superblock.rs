@@ -12,7 +12,7 @@
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
 
-use crate::mount::Found;
+use crate::mount::LocatedSuperblock;
 
 /// The byte of the clean flag.
 const CLEAN_AT: usize = 209;
@@ -22,7 +22,7 @@ pub(crate) async fn read(
     device: &Device,
     bytes: &[u8],
     at: u64,
-) -> Result<Option<Found>, BlockError> {
+) -> Result<Option<LocatedSuperblock>, BlockError> {
     let Ok((mut sb, endian)) = Superblock::parse(bytes) else { return Ok(None) };
     let copy_at = sb.byte_of(sb.cg_superblock(0));
     let is_inside = copy_at + SBLOCK_SIZE as u64 <= device.geometry().bytes;
@@ -38,7 +38,7 @@ pub(crate) async fn read(
     whole[CLEAN_AT] = 1;
     let is_clean = sb.verify_hash(&whole, endian).is_ok();
     sb.clean = i8::from(is_clean);
-    Ok(Some(Found { sb, endian, at, torn: !is_clean }))
+    Ok(Some(LocatedSuperblock { sb, endian, at, torn_superblock: !is_clean }))
 }
 
 /// All fields that say where things are.

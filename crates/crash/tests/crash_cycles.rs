@@ -4,12 +4,14 @@
 //! after the recovery of a mount from the last crash. Everything that the cycle before had made durable, or
 //! that was found after it, falls under the same promise as later changes.
 
-use ordo_crash::{Budget, Config, Model, Outcome, Place, Promise, Script, Step, explore, life};
+use ordo_crash::{
+    Budget, Config, CrashModel, Outcome, Promise, Script, ScriptPlace, ScriptStep, cycle, explore,
+};
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder, SyncRules};
 use ordo_runtime::Duration;
 use ordo_systems::OnFfs;
 
-fn lives<P: OrderingPolicy + 'static>(
+fn cycles<P: OrderingPolicy + 'static>(
     policy: fn() -> P,
     promise: Promise,
     seed: u64,
@@ -17,17 +19,17 @@ fn lives<P: OrderingPolicy + 'static>(
     let scheme = OnFfs::new("ffs", policy, promise);
     let budget = Budget { states: 400, recovery_every: 100, ..Budget::default() };
     let work = |seed| Script::random(seed, 2, 40);
-    life::explore(&scheme, work, &Config::new(seed, Model::Volatile), &budget, 6).unwrap()
+    cycle::explore(&scheme, work, &Config::new(seed, CrashModel::Volatile), &budget, 6).unwrap()
 }
 
 /// Would catch a mount that mishandles leaked blocks and high counts, and reused inodes.
 #[test]
 fn soft_updates_keep_their_promise_life_after_life() {
     for seed in 0..6 {
-        let outcomes = lives(SoftUpdates::default, Promise::SOFT_UPDATES, seed);
+        let outcomes = cycles(SoftUpdates::default, Promise::SOFT_UPDATES, seed);
         assert_eq!(outcomes.len(), 6);
-        for (outcome, life) in outcomes.iter().zip(1..) {
-            outcome.expect_kept(&format!("seed {seed}, life {life}"));
+        for (outcome, cycle) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("seed {seed}, life {cycle}"));
         }
     }
 }
@@ -35,9 +37,9 @@ fn soft_updates_keep_their_promise_life_after_life() {
 #[test]
 fn synchronous_writes_keep_their_promise_life_after_life() {
     for seed in 0..4 {
-        let outcomes = lives(SyncOrder::default, Promise::SYNC, seed);
-        for (outcome, life) in outcomes.iter().zip(1..) {
-            outcome.expect_kept(&format!("seed {seed}, life {life}"));
+        let outcomes = cycles(SyncOrder::default, Promise::SYNC, seed);
+        for (outcome, cycle) in outcomes.iter().zip(1..) {
+            outcome.expect_kept(&format!("seed {seed}, life {cycle}"));
         }
     }
 }
@@ -50,11 +52,11 @@ fn a_group_counts_the_inodes_that_have_names() {
     let broken = |rules: SyncRules| {
         let scheme = OnFfs::new("ffs-sync", move || SyncOrder::with_rules(rules), Promise::SYNC);
         // A client has ten names in each of its directories.
-        let make = |n: u8| Step::Make(Place { dir: n / 10, name: u16::from(n % 10) });
-        let dirs = (0..8).map(|n| Step::Mkdir(Place { dir: 1, name: n }));
+        let make = |n: u8| ScriptStep::Make(ScriptPlace { dir: n / 10, name: u16::from(n % 10) });
+        let dirs = (0..8).map(|n| ScriptStep::Mkdir(ScriptPlace { dir: 1, name: n }));
         let steps = dirs.chain((0..90).map(make)).collect();
         let script = Script { clients: vec![steps] };
-        let mut config = Config::new(1, Model::Volatile);
+        let mut config = Config::new(1, CrashModel::Volatile);
         config.cache.metadata_age = Duration::from_secs(30);
         let budget = Budget { states: 600, recovery_every: 0, ..Budget::default() };
         explore(&scheme, &script, &config, &budget).unwrap().counts.promise_broken
@@ -70,9 +72,9 @@ fn a_group_counts_them_in_a_later_life() {
     let budget = Budget { states: 2500, recovery_every: 0, ..Budget::default() };
     let work = |seed| Script::random(seed, 3, 40);
     let outcomes =
-        life::explore(&scheme, work, &Config::new(9, Model::Volatile), &budget, 4).unwrap();
-    for (outcome, life) in outcomes.iter().zip(1..) {
-        outcome.expect_kept(&format!("life {life}"));
+        cycle::explore(&scheme, work, &Config::new(9, CrashModel::Volatile), &budget, 4).unwrap();
+    for (outcome, cycle) in outcomes.iter().zip(1..) {
+        outcome.expect_kept(&format!("life {cycle}"));
     }
 }
 
@@ -81,7 +83,7 @@ fn a_group_counts_them_in_a_later_life() {
 #[test]
 fn what_an_earlier_life_left_is_missed_too() {
     let lost = |seed| {
-        let outcomes = lives(|| NoOrder, Promise::NONE, seed);
+        let outcomes = cycles(|| NoOrder, Promise::NONE, seed);
         outcomes.iter().skip(1).any(|o| o.counts.lost_durable > 0 && o.counts.not_atomic > 0)
     };
     assert!((0..8).any(lost));
@@ -91,7 +93,7 @@ fn what_an_earlier_life_left_is_missed_too() {
 /// lost+found. Would catch a repair that makes an inode point to a block which is not written yet.
 #[test]
 fn a_crowd_is_there_after_a_repair_that_was_cut_off() {
-    for model in [Model::Completed, Model::Volatile] {
+    for model in [CrashModel::Completed, CrashModel::Volatile] {
         let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 3000, recovery_every: 300, ..Budget::default() };
         let script = Script::random(8, 40, 8);

@@ -13,8 +13,8 @@ use crate::explore::Worker;
 use crate::model::Sectors;
 use crate::record::Run;
 use crate::{
-    Budget, Config, CrashError, Failure, Outcome, Point, Scheme, Workload, explore_run, judge_path,
-    record, sample,
+    Budget, Config, CrashError, Failure, Outcome, Point, RunWorkload, Scheme, explore_run,
+    judge_path, record, sample,
 };
 
 /// The contents of the disks.
@@ -22,7 +22,7 @@ pub type Images = Arc<Vec<Vec<u8>>>;
 
 /// The state with which a cycle ends.
 #[derive(Clone, Debug)]
-pub struct End {
+pub struct CycleEnd {
     /// The contents of the disks, for [`Config::disks`](crate::Config::disks).
     pub disks: Images,
     /// The calls and writes that were under way, and which of the writes are on the disks.
@@ -34,25 +34,25 @@ const CHOICE: usize = 64;
 
 /// The crash cycles of a run, one after another.
 #[derive(Clone, Debug)]
-pub struct Lives {
+pub struct CrashCycles {
     seed: u64,
     /// The number of cycles. It falls when one ends with disks that cannot be used again.
-    lives: u32,
+    cycles: u32,
     begun: u32,
     disks: Option<Images>,
     before: Vec<String>,
 }
 
-impl Lives {
-    /// `lives` crash cycles of the run with this seed. The first begins with `disks`.
-    pub fn new(lives: u32, seed: u64, disks: Option<Images>) -> Lives {
-        Lives { seed, lives, begun: 0, disks, before: Vec::new() }
+impl CrashCycles {
+    /// `cycles` crash cycles of the run with this seed. The first begins with `disks`.
+    pub fn new(cycles: u32, seed: u64, disks: Option<Images>) -> CrashCycles {
+        CrashCycles { seed, cycles, begun: 0, disks, before: Vec::new() }
     }
 
     /// The next cycle: its seed, and its disks at the start. `None` after the last, and after one that ended
     /// with disks that cannot be used again.
     pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
-        if self.begun == self.lives {
+        if self.begun == self.cycles {
             return None;
         }
         let seed = self.seed ^ u64::from(self.begun) << 40;
@@ -75,21 +75,21 @@ impl Lives {
     pub fn end(
         &mut self,
         outcome: &mut Outcome,
-        end: impl FnOnce() -> Result<Option<End>, Box<Failure>>,
+        end: impl FnOnce() -> Result<Option<CycleEnd>, Box<Failure>>,
     ) {
-        if self.begun == self.lives {
+        if self.begun == self.cycles {
             return;
         }
         match end() {
-            Ok(Some(End { disks, picture })) => {
-                self.before.push(format!("life {} ended:", self.begun));
+            Ok(Some(CycleEnd { disks, picture })) => {
+                self.before.push(format!("cycle {} ended:", self.begun));
                 self.before.extend(picture.lines().map(str::to_string));
                 self.disks = Some(disks);
             }
-            Ok(None) => self.lives = self.begun,
+            Ok(None) => self.cycles = self.begun,
             Err(failure) => {
                 outcome.fail(*failure);
-                self.lives = self.begun;
+                self.cycles = self.begun;
             }
         }
     }
@@ -100,7 +100,11 @@ impl Lives {
 ///
 /// # Errors
 /// The state breaks a promise.
-pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<End>, Box<Failure>> {
+pub fn end<S: Scheme>(
+    scheme: &S,
+    run: &Arc<Run>,
+    seed: u64,
+) -> Result<Option<CycleEnd>, Box<Failure>> {
     let sectors = Sectors::new(run.clone());
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let frontier = rng.random_range(0..sectors.ends.len());
@@ -123,28 +127,28 @@ pub fn end<S: Scheme>(scheme: &S, run: &Arc<Run>, seed: u64) -> Result<Option<En
         return Err(Box::new(judged));
     }
     let is_over = judged.verdict.beyond_repair || !judged.verdict.unusable.is_empty();
-    Ok((!is_over).then_some(End { disks, picture: judged.picture }))
+    Ok((!is_over).then_some(CycleEnd { disks, picture: judged.picture }))
 }
 
-/// Explores `lives` crash cycles. `work` makes the workload of each from its seed. The cycles end early with
+/// Explores `cycles` crash cycles. `work` makes the workload of each from its seed. The cycles end early with
 /// disks that cannot be used again.
 ///
 /// # Errors
 /// A run cannot be made. Broken promises are part of the outcomes.
-pub fn explore<S: Scheme, W: Workload>(
+pub fn explore<S: Scheme, W: RunWorkload>(
     scheme: &S,
     work: impl Fn(u64) -> W,
     config: &Config,
     budget: &Budget,
-    lives: u32,
+    cycles: u32,
 ) -> Result<Vec<Outcome>, CrashError> {
     let mut outcomes = Vec::new();
-    let mut lives = Lives::new(lives, config.seed, config.disks.clone());
-    while let Some((seed, disks)) = lives.begin() {
+    let mut cycles = CrashCycles::new(cycles, config.seed, config.disks.clone());
+    while let Some((seed, disks)) = cycles.begin() {
         let config = Config { seed, disks, ..config.clone() };
         let run = Arc::new(record(scheme, &work(seed), &config)?);
         let mut outcome = explore_run(scheme, &run, seed, budget);
-        lives.end(&mut outcome, || end(scheme, &run, seed));
+        cycles.end(&mut outcome, || end(scheme, &run, seed));
         outcomes.push(outcome);
     }
     Ok(outcomes)

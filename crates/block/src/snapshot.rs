@@ -1,9 +1,9 @@
 //! A copy-on-write snapshot of a device: its contents at one moment, readable while the device is written.
 //!
-//! [`Frozen`] lies under the writer; [`Frozen::view`] shows the contents at the moment of the snapshot. Before the
+//! [`SnapshotDevice`] lies under the writer; [`SnapshotDevice::snapshot`] shows the contents at the moment of the snapshot. Before the
 //! first write to a piece of 4 KiB, its old contents are copied to memory, so that no space on the device is needed.
 //! This costs the writer a read for each such piece, unless nobody will read the piece through the snapshot
-//! ([`Frozen::spare`]).
+//! ([`SnapshotDevice::spare`]).
 //!
 //! Memory is bounded, and a writer never waits for a reader of the snapshot. When the bound is reached, the snapshot
 //! is given up, the copies are dropped, and every read of it fails from then on ([`Fault::Gone`]). A reader must then
@@ -34,7 +34,7 @@ type Spare = Box<dyn Fn(Range<u64>) -> bool>;
 
 struct State {
     /// Whether copies are made.
-    frozen: Cell<bool>,
+    active: Cell<bool>,
     /// Whether the snapshot was given up because memory ran out.
     gone: Cell<bool>,
     copies: RefCell<FxHashMap<u64, Copied>>,
@@ -45,23 +45,23 @@ struct State {
 }
 
 /// A device with a snapshot of its earlier contents. See the module's head.
-pub struct Frozen<D> {
+pub struct SnapshotDevice<D> {
     device: Rc<D>,
     state: Rc<State>,
 }
 
-/// The snapshot: the device's contents when it was frozen. Read-only.
-pub struct View<D> {
+/// The snapshot: the device's contents at one moment. Read-only.
+pub struct SnapshotReader<D> {
     device: Rc<D>,
     state: Rc<State>,
 }
 
-impl<D: BlockDevice> Frozen<D> {
+impl<D: BlockDevice> SnapshotDevice<D> {
     /// Takes a snapshot of `device`, to which no write may be under way. At most `bytes_max` bytes of copies are
     /// kept.
-    pub fn new(device: D, bytes_max: usize) -> Frozen<D> {
+    pub fn new(device: D, bytes_max: usize) -> SnapshotDevice<D> {
         let state = State {
-            frozen: Cell::new(true),
+            active: Cell::new(true),
             gone: Cell::new(false),
             copies: RefCell::new(FxHashMap::default()),
             bytes: Cell::new(0),
@@ -69,12 +69,12 @@ impl<D: BlockDevice> Frozen<D> {
             spare: RefCell::new(None),
             read: Notify::new("a copy of what is about to be written", 0),
         };
-        Frozen { device: Rc::new(device), state: Rc::new(state) }
+        SnapshotDevice { device: Rc::new(device), state: Rc::new(state) }
     }
 
     /// The snapshot as a device.
-    pub fn view(&self) -> View<D> {
-        View { device: self.device.clone(), state: self.state.clone() }
+    pub fn snapshot(&self) -> SnapshotReader<D> {
+        SnapshotReader { device: self.device.clone(), state: self.state.clone() }
     }
 
     /// Sets the function that spares copies: from now on, bytes for which `spare` returns true are not copied before
@@ -98,7 +98,7 @@ impl<D: BlockDevice> Frozen<D> {
         let state = &self.state;
         let pieces = range.start / PIECE..range.end.div_ceil(PIECE);
         let mut piece = pieces.start;
-        while piece < pieces.end && state.frozen.get() {
+        while piece < pieces.end && state.active.get() {
             match state.copied(piece) {
                 Some(true) => piece += 1,
                 Some(false) => state.read.notified().await,
@@ -126,7 +126,7 @@ impl<D: BlockDevice> Frozen<D> {
         state.bytes.set(state.bytes.get() + len);
         state.copies.borrow_mut().extend(pieces.clone().map(|piece| (piece, Copied::Reading)));
         let read = self.device.read(start, len).await;
-        if state.frozen.get() {
+        if state.active.get() {
             match read {
                 Ok(bytes) => {
                     let copies = bytes.chunks(PIECE as usize).map(|old| Copied::Here(old.into()));
@@ -160,7 +160,7 @@ impl State {
     }
 
     fn end(&self) {
-        self.frozen.set(false);
+        self.active.set(false);
         self.copies.borrow_mut().clear();
         self.bytes.set(0);
         self.spare.borrow_mut().take();
@@ -168,25 +168,25 @@ impl State {
     }
 }
 
-impl<D: BlockDevice> View<D> {
+impl<D: BlockDevice> SnapshotReader<D> {
     /// Whether the snapshot was given up because memory ran out.
     pub fn is_gone(&self) -> bool {
         self.state.gone.get()
     }
 }
 
-impl<D: BlockDevice> BlockDevice for View<D> {
+impl<D: BlockDevice> BlockDevice for SnapshotReader<D> {
     fn geometry(&self) -> Geometry {
         Geometry { read_only: true, ..self.device.geometry() }
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         let lost = BlockError { op: Operation::Read, offset, len, fault: Fault::Gone };
-        if !self.state.frozen.get() {
+        if !self.state.active.get() {
             return Err(lost);
         }
         let mut bytes = self.device.read(offset, len).await?;
-        if !self.state.frozen.get() {
+        if !self.state.active.get() {
             return Err(lost);
         }
         // The copies are looked up after the read: any write in the meantime made its copy before it wrote.
@@ -220,7 +220,7 @@ impl<D: BlockDevice> BlockDevice for View<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Frozen<D> {
+impl<D: BlockDevice> BlockDevice for SnapshotDevice<D> {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
@@ -230,7 +230,7 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        if self.state.frozen.get() {
+        if self.state.active.get() {
             self.device.geometry().check_write(Operation::Write, offset, data.len())?;
             self.preserve(offset..offset + data.len() as u64).await;
         }
@@ -243,7 +243,7 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
         data: IoList,
         flags: WriteFlags,
     ) -> Result<(), BlockError> {
-        if self.state.frozen.get() {
+        if self.state.active.get() {
             self.device.geometry().check_write(Operation::Write, offset, data.len())?;
             self.preserve(offset..offset + data.len() as u64).await;
         }
@@ -255,7 +255,7 @@ impl<D: BlockDevice> BlockDevice for Frozen<D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        if self.state.frozen.get() {
+        if self.state.active.get() {
             let whole = usize::try_from(len).unwrap_or(usize::MAX);
             self.device.geometry().check_write(Operation::Discard, offset, whole)?;
             self.preserve(offset..offset + len).await;
@@ -298,21 +298,21 @@ mod tests {
             ram.store(0, &before);
             let model = Model::by_name("viking").expect("a model of ours");
             let modelled = Modeled::new(&rt, model, ram.clone());
-            let frozen = Rc::new(Frozen::new(modelled, 1 << 20));
-            let view = Rc::new(frozen.view());
+            let device = Rc::new(SnapshotDevice::new(modelled, 1 << 20));
+            let snapshot = Rc::new(device.snapshot());
             let cut = |at: u64, n: usize| (n as u64).min(SECTORS - at) as usize * 512;
             let mut tasks = Vec::new();
             for (at, n, byte) in writes.clone() {
-                let (frozen, len) = (frozen.clone(), cut(at, n));
+                let (device, len) = (device.clone(), cut(at, n));
                 tasks.push(rt.spawn("writer", async move {
                     let data = IoBuf::from_slice(&vec![byte; len]);
-                    frozen.write(at * 512, data, WriteFlags::empty()).await.unwrap();
+                    device.write(at * 512, data, WriteFlags::empty()).await.unwrap();
                 }));
             }
             let checked = executor.block_on(async {
                 for (at, n) in reads {
                     let len = cut(at, n);
-                    let bytes = view.read(at * 512, len).await.unwrap();
+                    let bytes = snapshot.read(at * 512, len).await.unwrap();
                     let start = at as usize * 512;
                     if bytes[..] != before[start..start + len] {
                         return false;
@@ -321,7 +321,7 @@ mod tests {
                 for task in tasks {
                     task.await;
                 }
-                view.read(0, before.len()).await.unwrap()[..] == before[..]
+                snapshot.read(0, before.len()).await.unwrap()[..] == before[..]
             });
             prop_assert!(checked.unwrap());
             for (at, n, _) in &writes {
@@ -341,33 +341,33 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);
-        let write = |frozen: &Frozen<RamDisk>, piece: u64| {
+        let write = |device: &SnapshotDevice<RamDisk>, piece: u64| {
             let data = IoBuf::from_slice(&[1; 512]);
-            let write = frozen.write(piece * PIECE, data, WriteFlags::empty());
+            let write = device.write(piece * PIECE, data, WriteFlags::empty());
             executor.block_on(write).unwrap().unwrap();
         };
-        let frozen = Frozen::new(RamDisk::new(16 * PIECE), 3 * PIECE as usize);
-        let view = frozen.view();
-        frozen.spare(|range| range.start >= 8 * PIECE);
+        let device = SnapshotDevice::new(RamDisk::new(16 * PIECE), 3 * PIECE as usize);
+        let snapshot = device.snapshot();
+        device.spare(|range| range.start >= 8 * PIECE);
         for piece in [0, 1, 2, 0, 1, 9, 10, 11, 12] {
-            write(&frozen, piece);
+            write(&device, piece);
         }
-        assert_eq!(frozen.bytes(), 3 * PIECE as usize);
-        assert!(executor.block_on(view.read(0, 512)).unwrap().unwrap()[..] == [0; 512]);
-        write(&frozen, 3);
-        assert!(view.is_gone() && frozen.bytes() == 0);
-        let error = executor.block_on(view.read(0, 512)).unwrap().unwrap_err();
+        assert_eq!(device.bytes(), 3 * PIECE as usize);
+        assert!(executor.block_on(snapshot.read(0, 512)).unwrap().unwrap()[..] == [0; 512]);
+        write(&device, 3);
+        assert!(snapshot.is_gone() && device.bytes() == 0);
+        let error = executor.block_on(snapshot.read(0, 512)).unwrap().unwrap_err();
         assert_eq!(error.fault, Fault::Gone);
-        write(&frozen, 4);
-        assert!(executor.block_on(frozen.read(4 * PIECE, 512)).unwrap().unwrap()[0] == 1);
+        write(&device, 4);
+        assert!(executor.block_on(device.read(4 * PIECE, 512)).unwrap().unwrap()[0] == 1);
     }
 
     /// A snapshot refuses writes.
     #[test]
     fn a_view_is_read_only() {
         let executor = Executor::simulated(1);
-        let view = Frozen::new(RamDisk::new(1 << 16), 0).view();
-        let write = view.write(0, IoBuf::from_slice(&[1; 512]), WriteFlags::empty());
+        let snapshot = SnapshotDevice::new(RamDisk::new(1 << 16), 0).snapshot();
+        let write = snapshot.write(0, IoBuf::from_slice(&[1; 512]), WriteFlags::empty());
         let error = executor.block_on(write).unwrap().unwrap_err();
         assert_eq!(error.fault, Fault::ReadOnly);
     }

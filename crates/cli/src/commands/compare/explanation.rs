@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_bench::compare::{CleanerRow, DependencyRow, Recovery, Row, Setup};
+use ordo_bench::compare::{
+    AgedRow, CleanerRow, ComparisonRow, ComparisonSetup, DependencyRow, RecoveryTime,
+};
 use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
@@ -15,7 +17,7 @@ const WIDTH: usize = 96;
 
 /// The most important measures of one workload, one line for each system, at most 100 columns. Times are in
 /// seconds.
-pub fn summary(rows: &[&Row]) -> Table {
+pub fn summary(rows: &[&ComparisonRow]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     let headings = ["app s", "on disk s", "writes", "waits", "a file"];
     headings.iter().for_each(|heading| table.column(heading, Align::Right));
@@ -46,7 +48,7 @@ pub fn summary(rows: &[&Row]) -> Table {
     table
 }
 
-fn writes_for_a_file(row: &Row) -> String {
+fn writes_for_a_file(row: &ComparisonRow) -> String {
     match row.files_made {
         0 => "-".into(),
         files => figure(row.writes.total() as f64 / files as f64),
@@ -54,14 +56,14 @@ fn writes_for_a_file(row: &Row) -> String {
 }
 
 /// All measures, one line each, with one column for each system and workload.
-pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
+pub fn table(workloads: &[Workload], rows: &[ComparisonRow]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     for row in rows {
         let number = workloads.iter().position(|w| w.to_string() == row.workload);
         let mark = number.filter(|_| workloads.len() > 1).map(|n| format!("[{}] ", n + 1));
         table.column(&format!("{}{}", mark.unwrap_or_default(), row.system), Align::Right);
     }
-    let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+    let mut line = |name: &str, cell: &dyn Fn(&ComparisonRow) -> String| {
         table.row(std::iter::once(name.to_string()).chain(rows.iter().map(cell)));
     };
     let plain = |s: f64| format!("{} s", figure(s));
@@ -78,8 +80,15 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     if rows.iter().any(|r| r.flushes > 0) {
         line("  flushes", &|r| count(r.flushes));
     }
+    if rows.iter().any(|r| r.aged.is_some()) {
+        let score = |r: &ComparisonRow, of: fn(&AgedRow) -> Option<f64>| {
+            r.aged.as_ref().and_then(of).map_or_else(|| "-".into(), |score| format!("{score:.3}"))
+        };
+        line("layout score before ageing", &|r| score(r, |aged| aged.score_before));
+        line("  and after it", &|r| score(r, |aged| aged.score_after));
+    }
     if rows.iter().any(|r| r.cleaner.is_some()) {
-        let of = |r: &Row, f: &dyn Fn(&CleanerRow) -> String| {
+        let of = |r: &ComparisonRow, f: &dyn Fn(&CleanerRow) -> String| {
             r.cleaner.as_ref().map_or_else(|| "-".into(), f)
         };
         line("segments cleaned", &|r| of(r, &|c| count(c.segments)));
@@ -90,10 +99,10 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     }
     if rows.iter().any(|r| r.dependencies.is_some()) {
         line("rewrites after rollback", &|r| count(r.rewritten));
-        let of = |r: &Row, f: &dyn Fn(&DependencyRow) -> String| {
+        let of = |r: &ComparisonRow, f: &dyn Fn(&DependencyRow) -> String| {
             r.dependencies.as_ref().map_or_else(|| "-".into(), f)
         };
-        line("changes rolled back", &|r| of(r, &|d| count(d.undone)));
+        line("changes rolled back", &|r| of(r, &|d| count(d.rolled_back)));
         line("memory for dependencies", &|r| of(r, &|d| bytes(d.memory_peak)));
     }
     line("writes waited for", &|r| count(r.sync_waits));
@@ -101,7 +110,7 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     line("written", &|r| bytes(r.bytes_written));
     line("read", &|r| bytes(r.bytes_read));
     if rows.iter().any(|r| r.recovery.is_some()) {
-        let of = |r: &Row, f: &dyn Fn(&Recovery) -> String| {
+        let of = |r: &ComparisonRow, f: &dyn Fn(&RecoveryTime) -> String| {
             r.recovery.as_ref().map_or_else(|| "-".into(), f)
         };
         line("oldest change lost in a power cut", &|r| {
@@ -115,19 +124,23 @@ pub fn table(workloads: &[Workload], rows: &[Row]) -> Table {
     table
 }
 
-fn found(recovery: &Recovery, severity: Severity) -> String {
+fn found(recovery: &RecoveryTime, severity: Severity) -> String {
     count(recovery.findings.get(&severity).copied().unwrap_or(0))
 }
 
 /// The kinds of block that any row has written, in the classifier's order.
-pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'static str> {
+pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
         rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
     ordo_sba::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
 }
 
 /// The conclusions of the table, in sentences.
-pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<String> {
+pub fn sentences(
+    workloads: &[Workload],
+    rows: &[ComparisonRow],
+    setup: &ComparisonSetup,
+) -> Vec<String> {
     let mut out = Vec::new();
     for (i, workload) in workloads.iter().enumerate() {
         let name = workload.to_string();
@@ -144,7 +157,7 @@ pub fn sentences(workloads: &[Workload], rows: &[Row], setup: &Setup) -> Vec<Str
     out
 }
 
-fn costs(sync: &Row, none: &Row) -> String {
+fn costs(sync: &ComparisonRow, none: &ComparisonRow) -> String {
     let mut text = format!(
         "Keeping metadata in order by waiting made the application take {} times as long ({} \
          instead of {})",
@@ -165,13 +178,23 @@ fn costs(sync: &Row, none: &Row) -> String {
 }
 
 /// The difference from the published figures, where the same was measured.
-fn against_the_paper(workload: &Workload, sync: &Row, none: &Row, setup: &Setup) -> Option<String> {
-    let same = *setup == Setup { seed: setup.seed, recovery: setup.recovery, ..Setup::papers() };
+fn against_the_paper(
+    workload: &Workload,
+    sync: &ComparisonRow,
+    none: &ComparisonRow,
+    setup: &ComparisonSetup,
+) -> Option<String> {
+    let same = *setup
+        == ComparisonSetup {
+            seed: setup.seed,
+            recovery: setup.recovery,
+            ..ComparisonSetup::papers()
+        };
     let Workload::PostMark(w) = workload else { return None };
     if !same || *w != ordo_bench::workload::PostMark::SOFT_UPDATES {
         return None;
     }
-    let rate = |r: &Row| {
+    let rate = |r: &ComparisonRow| {
         let phase = r.phases.iter().find(|p| p.phase.name == "transactions")?;
         phase.phase.rate()
     };
@@ -186,7 +209,7 @@ fn against_the_paper(workload: &Workload, sync: &Row, none: &Row, setup: &Setup)
     ))
 }
 
-fn recovery(row: &Row, cut: &Recovery) -> String {
+fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> String {
     let head = format!(
         "Power cut {} into {}: the check took {}",
         seconds(cut.cut_at_seconds),

@@ -9,7 +9,7 @@ use std::task::Poll;
 ///
 /// # Errors
 /// The first error that `each` returns.
-pub async fn abreast<F: Future, E>(
+pub async fn buffer_unordered<F: Future, E>(
     width: usize,
     futures: impl IntoIterator<Item = F>,
     mut each: impl FnMut(usize, F::Output) -> Result<(), E>,
@@ -44,7 +44,7 @@ mod tests {
     use std::cell::Cell;
     use std::time::Duration;
 
-    use super::abreast;
+    use super::buffer_unordered;
     use crate::Executor;
 
     /// Twelve sleeps, four at a time: they take the time of three, with never more than four under way, and give
@@ -66,7 +66,7 @@ mod tests {
             }
         });
         let mut seen = [false; 12];
-        let all = abreast(4, sleeps, |n, output| {
+        let all = buffer_unordered(4, sleeps, |n, output| {
             assert_eq!(output, n * 10);
             assert!(!std::mem::replace(&mut seen[n], true));
             Ok::<(), ()>(())
@@ -81,7 +81,7 @@ mod tests {
     fn the_first_error_ends_it() {
         let executor = Executor::simulated(1);
         let futures = (0..5).map(|n| async move { n });
-        let all = abreast(1, futures, |_, n| if n == 2 { Err(n) } else { Ok(()) });
+        let all = buffer_unordered(1, futures, |_, n| if n == 2 { Err(n) } else { Ok(()) });
         assert_eq!(executor.block_on(all).unwrap(), Err(2));
     }
 }

@@ -1,11 +1,11 @@
-//! The keeper (checkpointer): once a second it writes the log, moves the log's start, and makes space where it
+//! The checkpointer: once a second it writes the log, moves the log's start, and makes space where it
 //! is short.
 
 use ordo_block::BlockError;
 use ordo_cache::{BufRef, Cache};
-use ordo_log::record::Entry;
+use ordo_log::record::LogEntry;
 use ordo_runtime::Time;
-use ordo_runtime::sync::first;
+use ordo_runtime::sync::select;
 
 use super::JournalOrder;
 use super::state::State;
@@ -14,7 +14,7 @@ use super::state::State;
 pub(super) fn start(cache: &Cache<JournalOrder>) {
     let cache = cache.clone();
     let runtime = cache.runtime().clone();
-    runtime.spawn_daemon("journal keeper", async move {
+    runtime.spawn_daemon("journal checkpointer", async move {
         let state = &cache.gate().state;
         let mut last = state.runtime.now();
         while !state.closed.get() {
@@ -24,7 +24,7 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
                 state.work.notified().await;
                 state.idle.set(false);
             }
-            first(state.work.notified(), state.runtime.sleep(state.options.tick)).await;
+            select(state.work.notified(), state.runtime.sleep(state.options.tick)).await;
             if state.closed.get() {
                 break;
             }
@@ -34,7 +34,7 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
                 // An operation under way may be the only one that keeps the log's start where it is.
-                first(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
+                select(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
             }
         }
     });
@@ -44,10 +44,10 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
 async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.end_behind();
-    // The log is written whether operations are complete or not, so the keeper waits for none.
+    // The log is written whether operations are complete or not, so the checkpointer waits for none.
     state.force(state.log.end()).await?;
     // A log skips sectors for speed as long as a quarter of it is free, so space is made before that.
-    let short = state.short.take() || state.log.room() < state.log.capacity() * 3 / 8;
+    let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
     if short {
         force_out(cache).await?;
     }
@@ -66,8 +66,8 @@ async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
     let old: Vec<BufRef> = {
-        let tracks = state.tracks.borrow();
-        tracks.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
+        let dirty_pages = state.dirty_pages.borrow();
+        dirty_pages.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
     };
     if !old.is_empty() {
         state.count(|stats| stats.forced_checkpoints += 1);
@@ -83,13 +83,13 @@ pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError>
     state.closed.set(true);
     state.work.notify_one();
     state.commit_all().await?;
-    state.log.checkpoint(state.log.end(), state.client.get().encode()).await
+    state.log.checkpoint(state.log.end(), state.owner.get().encode()).await
 }
 
 impl State {
     /// Whether no record has to be kept.
     fn is_settled(&self) -> bool {
-        self.tracks.borrow().is_empty() && self.log.durable() == self.log.end()
+        self.dirty_pages.borrow().is_empty() && self.log.durable() == self.log.end()
     }
 
     /// Records the log's new start on the log's device.
@@ -101,15 +101,15 @@ impl State {
             let until = self.oldest().max(half).min(self.safe.get());
             orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()
         };
-        if !said.is_empty() && self.log.room() < self.log.capacity() * 3 / 4 {
-            let places = self.append_aside(said.iter().map(|ino| Entry::Orphan(*ino)));
+        if !said.is_empty() && self.log.free_space() < self.log.capacity() * 3 / 4 {
+            let places = self.append_aside(said.iter().map(|ino| LogEntry::Orphan(*ino)));
             self.orphans.borrow_mut().extend(said.into_iter().zip(places));
             self.force(self.log.end()).await?;
         }
         let start = self.oldest();
         if start > self.log.start() {
             self.logged.borrow_mut().retain(|_, (_, end)| *end > start);
-            self.log.checkpoint(start, self.client.get().encode()).await?;
+            self.log.checkpoint(start, self.owner.get().encode()).await?;
         }
         Ok(())
     }

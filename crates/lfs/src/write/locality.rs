@@ -1,0 +1,208 @@
+//! Metadata that is read with its neighbours, and written anew to have them as neighbours ([`Locality`](crate::data::Locality)).
+//!
+//! Blocks as they are on the device are buffers of their own, by address and by how often their segment was begun: a block that is
+//! read ahead belongs to a file that nobody knows yet. A file's block is filled from there when it is asked for.
+//!
+//! What lies at an address never changes while its segment is not begun again, but is only there when it has been written: the
+//! neighbours end at the log's end, and none are read from segments into which a write-out is under way.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use ordo_block::BlockDevice;
+use ordo_cache::{BufKey, BufRef, BufferClass};
+use ordo_runtime::Time;
+use ordo_ufs::io_error;
+use ordo_vfs::FsResult;
+
+use super::budget::SpacePurpose;
+use super::layout::{LogInode, LogLayout};
+use super::state::LogState;
+use super::store::{Store, is_set};
+use super::tree::{Node, ancestors};
+
+/// The cache's name for blocks of the log as they are on the device.
+const LOG_BLOCKS: u64 = u64::MAX - 1;
+/// The first bit of a block's number there that tells how often its segment was begun.
+const EPOCH_SHIFT: u32 = 40;
+/// Of four blocks that are read, so many lie before the wanted one: what was written with it, and is read after it.
+const BEFORE_OF_FOUR: i64 = 3;
+/// Blocks that are written for one block at most: those above it are too.
+const RELOCATED_WITH: u64 = 4;
+/// One in so many segments stays clean beside what is kept anyhow, for metadata that was read to be written anew.
+const SPARE_SHARE: u32 = 8;
+
+/// How many blocks were written anew in the second that is under way.
+#[derive(Default)]
+pub struct Relocated {
+    second: Cell<u64>,
+    blocks: Cell<u32>,
+    all: Cell<u64>,
+}
+
+impl Relocated {
+    /// Whether one more may be; it is counted.
+    fn take(&self, now: Time, most: u32) -> bool {
+        let second = now.since(Time::ZERO).as_secs();
+        if self.second.replace(second) != second {
+            self.blocks.set(0);
+        }
+        let may = self.blocks.get() < most;
+        if may {
+            self.blocks.set(self.blocks.get() + 1);
+            self.all.set(self.all.get() + 1);
+        }
+        may
+    }
+}
+
+impl LogState {
+    /// The addresses around one in which everything that the log says is on the device.
+    fn written_around(&self, addr: i64) -> Range<i64> {
+        let Some(segment) = self.sb.segment_of(addr) else { return addr..addr + 1 };
+        if self.in_flight.contains(&segment) {
+            return addr..addr + 1;
+        }
+        let end = match segment == self.current() {
+            true => self.sb.offset,
+            false => self.sb.segment_start(segment + 1),
+        };
+        self.sb.segment_data(segment).min(addr)..end.max(addr + 1)
+    }
+}
+
+impl Store {
+    fn log_key(&self, addr: i64) -> BufKey {
+        let epoch = i64::from(self.state.borrow().epoch_of(addr));
+        BufKey::file(LOG_BLOCKS, addr | epoch << EPOCH_SHIFT)
+    }
+
+    /// Whether blocks of the log are read with their neighbours.
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.locality.prefetch > 1
+    }
+
+    /// A block of inodes or, where neighbours are read too, any block of the log as it is on the device.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) async fn log_block(&self, addr: i64) -> FsResult<BufRef> {
+        let (key, len) = (self.log_key(addr), self.shape.ibsize as usize);
+        if let Some(buf) = self.cache.peek(key) {
+            return Ok(buf);
+        }
+        if self.reads_ahead() {
+            let around = self.neighbours(addr);
+            let run: Vec<(BufKey, usize)> =
+                around.clone().map(|addr| (self.log_key(addr), len)).collect();
+            let byte = self.shape.byte_of(around.start);
+            self.cache.read_run(&run, byte, BufferClass::Metadata).await.map_err(io_error)?;
+        }
+        let byte = self.shape.byte_of(addr);
+        self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
+    }
+
+    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here.
+    fn neighbours(&self, addr: i64) -> Range<i64> {
+        let most = self.device.geometry().max_request / self.shape.bsize as usize;
+        let count = (self.locality.prefetch as usize).min(most) as i64;
+        let before = ((count - 1).max(0) * BEFORE_OF_FOUR + 3) / 4;
+        let written = self.state.borrow().written_around(addr);
+        let is_missing = |addr: &i64| self.cache.peek(self.log_key(*addr)).is_none();
+        let low = (addr - before).max(written.start);
+        let start = addr - (low..addr).rev().take_while(is_missing).count() as i64;
+        let high = (start + count).min(written.end);
+        let end = addr + 1 + (addr + 1..high).take_while(is_missing).count() as i64;
+        start..end
+    }
+
+    /// A file's block of metadata that is on the device at `addr`, from a block as it is there. `None`: it has moved meanwhile.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) async fn fill_from_log(
+        &self,
+        (ino, number): (u64, i64),
+        addr: i64,
+        class: BufferClass,
+    ) -> FsResult<Option<BufRef>> {
+        let key = BufKey::file(ino, number);
+        let raw = self.log_block(addr).await?;
+        let mut is_stale = false;
+        let mut is_new = false;
+        let fill = |bytes: &mut [u8]| {
+            is_new = true;
+            is_stale = self.peek_pointer(ino, number).is_some_and(|now| now != addr);
+            bytes.copy_from_slice(&raw.read());
+        };
+        let buf = self.cache.get_filled(key, self.bsize(), class, fill).await;
+        if is_stale {
+            drop(buf);
+            self.cache.forget(key).await;
+            return Ok(None);
+        }
+        if is_new {
+            buf.set_address(Some(self.shape.byte_of(addr)));
+            // It is in memory once.
+            let key = raw.key();
+            drop(raw);
+            self.cache.forget(key).await;
+        }
+        Ok(Some(buf))
+    }
+
+    /// Whether a block of metadata may be written anew for nothing but its place: there is far more space than anything else
+    /// needs, it is neither new there nor about to be, and no write-out is being gathered.
+    fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
+        let most = self.locality.relocate;
+        if most == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
+            return false;
+        }
+        let is_near = {
+            let state = self.state.borrow();
+            state.sb.segment_of(pointer) == Some(state.current())
+        };
+        let spare = i64::from(self.shape.nseg / SPARE_SHARE);
+        !is_near
+            && self.cache.gate().is_open()
+            && !self.lacks(
+                SpacePurpose::Growth,
+                self.cache.gate().operations(),
+                RELOCATED_WITH,
+                spare,
+            )
+            && self.relocated.take(self.cache.runtime().now(), most)
+    }
+
+    /// Blocks of metadata that were written anew because they were read.
+    pub fn relocated(&self) -> u64 {
+        self.relocated.all.get()
+    }
+}
+
+impl LogLayout {
+    /// Takes note that a block of a file was read: the metadata that was read for it is written anew, with other metadata that is
+    /// read or changed now. `buf`: the block, where it is metadata itself.
+    pub(super) fn note_read(&self, ip: &LogInode, number: u64, buf: Option<&BufRef>) {
+        let store = &self.store;
+        if store.locality.relocate == 0 {
+            return;
+        }
+        let number = number.cast_signed();
+        let Some((_, path)) = Node::of(number, store.nindir()) else { return };
+        let relocate = |number: i64, buf: &BufRef| {
+            let pointer = store.peek_pointer(ip.ino(), number).filter(|pointer| is_set(*pointer));
+            if pointer.is_some_and(|pointer| store.may_relocate(buf, pointer)) {
+                store.cache.mark_dirty(buf);
+            }
+        };
+        if let Some(buf) = buf {
+            relocate(number, buf);
+        }
+        for above in ancestors(&path, store.nindir()) {
+            if let Some(upper) = store.cache.peek(BufKey::file(ip.ino(), above.number())) {
+                relocate(above.number(), &upper);
+            }
+        }
+    }
+}
