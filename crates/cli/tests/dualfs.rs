@@ -173,7 +173,7 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
     refused(&old_data, &metadata, "the data device is older");
     refused(&data, &old_metadata, "the metadata device is older");
     refused(&data, &plain, "the metadata device is not half of a DualFS");
-    refused(&plain, &metadata, "holds a UFS2: --meta-device does not go with it");
+    refused(&plain, &metadata, "holds a UFS2 file system: --meta-device does not go with it");
     refused(&empty, &metadata, "holds no file system, and so no data device");
     refused(&data, &temp.path().join("none"), "No such file");
     let cut = temp.path().join("cut");
