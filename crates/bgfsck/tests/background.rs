@@ -6,7 +6,7 @@
 //! on a disk with realistic times. Would catch a step that frees a thing in use, frees twice, lowers a count
 //! twice, or uses a state of the disk from after the mount.
 
-#[path = "../../check/tests/support/mod.rs"]
+#[path = "../../check/tests/all/support/mod.rs"]
 mod support;
 
 use std::rc::Rc;

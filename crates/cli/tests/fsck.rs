@@ -4,10 +4,10 @@
 //! system is changed, with its check-hash corrected, or one byte without that; the image is a file. Demanded:
 //! `-n` reports the damage by its exit status and changes nothing, `-y` reports its repairs by its own, and the
 //! next `-n` has no findings and exits with 0. Would catch errors that the library's tests of the same mutants
-//! (`crates/check/tests/fields.rs`) cannot see: a repair that never reaches the file, exit statuses that differ
+//! (`crates/check/tests/all/fields.rs`) cannot see: a repair that never reaches the file, exit statuses that differ
 //! from the report, a replay of a log that undoes a repair.
 
-#[path = "../../check/tests/support/mod.rs"]
+#[path = "../../check/tests/all/support/mod.rs"]
 mod support;
 
 use std::path::Path;

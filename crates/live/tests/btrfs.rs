@@ -3,7 +3,7 @@
 //! Fault model: a kernel with writes that the decoder does not expect. Skipped with a message without root, btrfs, or
 //! its tools.
 
-#[path = "../../sba/tests/common/mod.rs"]
+#[path = "../../sba/tests/all/common/mod.rs"]
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -25,10 +25,7 @@ use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-#[allow(dead_code, reason = "other tests use more of it")]
-mod clients;
-
-use clients::{Client, KEEPERS};
+use crate::clients::{Client, KEEPERS};
 
 const BYTES: u64 = 24 << 20;
 const STEPS: usize = 60;
@@ -231,7 +228,7 @@ fn lines(system: System) -> String {
 
 #[test]
 fn systems_do_what_they_did() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/behaviour.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/behaviour.txt");
     // Of the log-structured file system nothing was noted yet.
     let noted = System::runnable().filter(|s| s.format().name() == "ufs2");
     let now: String = noted.map(lines).collect();

@@ -2,7 +2,7 @@
 //!
 //! Fault model: completed is durable, and a volatile cache for each disk, torn at 512 bytes, both devices on one disk or on one
 //! each. The search finds nothing where all rules hold, and something where contents come late. (The other rule between the
-//! devices takes a data device that is nearly full: `crates/dualfs/tests/crash.rs`.)
+//! devices takes a data device that is nearly full: `crates/dualfs/tests/all/crash.rs`.)
 
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::Search;

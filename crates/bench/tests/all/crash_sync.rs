@@ -11,8 +11,6 @@
 //! when the operation has returned. With any one rule switched off, the checker must find such damage
 //! somewhere; otherwise the rule protects nothing, or the test cannot see it.
 
-mod clients;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,7 +28,7 @@ use ordo_vfs::{FileSystem, Ino, NewNode};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use clients::{Client, Jitter, KEEPERS};
+use crate::clients::{Client, Jitter, KEEPERS};
 
 /// The record of a run: the disk at its start, every write in order of completion, the files that must have a
 /// name, and the new names, each with the number of writes that were complete when the name was reported.

@@ -1,12 +1,12 @@
 //! NILFS2: a trace that a kernel made.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
+use crate::common::{
+    Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write,
+};
 use ordo_format::nilfs2::checksum;
 use ordo_sba::kind::{BlockMeaning, Reason};
 use ordo_sba::{Class, Watch};
@@ -99,7 +99,7 @@ fn owner(watch: &Watch, image: &[u8], at: u64) -> Option<(u64, Option<u64>)> {
     }
 }
 
-fn played() -> Option<(Recorded, common::WatchResult, Vec<u8>)> {
+fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
     let recorded = recorded("nilfs2", "nilfs2")?;
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let after = recorded.after(recorded.trace.requests().len());
@@ -298,7 +298,7 @@ fn a_summary_may_come_last() {
         let of = &slow.stats.writes[class];
         assert_eq!((of.blocks, of.bytes), (counts.blocks, counts.bytes), "{class}");
     }
-    let all = |said: &common::WatchResult| -> Vec<_> {
+    let all = |said: &crate::common::WatchResult| -> Vec<_> {
         said.transactions.iter().map(|t| (t.id, t.bytes, t.commit.is_some())).collect()
     };
     assert_eq!(all(&slow), all(&said));

@@ -1,14 +1,12 @@
 //! Valid file systems give no findings, whoever made them. Catches a check that is stricter than the format.
 
-mod support;
-
 use std::rc::Rc;
 
+use crate::support::{assert_clean, check, check_with};
 use ordo_block::ram::RamDisk;
 use ordo_check::{FsckOptions, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_format::Endian;
-use support::{assert_clean, check, check_with};
 
 #[test]
 fn freebsds_image_is_consistent() {
@@ -58,7 +56,7 @@ fn what_mkfs_makes_is_consistent() {
                     check_hashes: !snapshot_dir,
                     ..MkfsOptions::default()
                 };
-                let disk = support::empty(&options, (20 << 20) - 512 * 9);
+                let disk = crate::support::empty(&options, (20 << 20) - 512 * 9);
                 assert_clean(&disk, &format!("{options:?}"));
             }
         }
@@ -68,7 +66,7 @@ fn what_mkfs_makes_is_consistent() {
 #[test]
 fn a_file_system_with_one_of_everything_is_consistent() {
     for endian in [Endian::Little, Endian::Big] {
-        let (disk, _) = support::populated(endian);
+        let (disk, _) = crate::support::populated(endian);
         assert_clean(&disk, &format!("{endian:?}"));
         let before = disk.to_vec();
         let report = check(&disk, Repair::Yes).unwrap();
@@ -79,7 +77,7 @@ fn a_file_system_with_one_of_everything_is_consistent() {
 
 #[test]
 fn a_clean_mark_can_be_believed() {
-    let (disk, _) = support::populated(Endian::Little);
+    let (disk, _) = crate::support::populated(Endian::Little);
     let options = FsckOptions { skip_clean: true, ..FsckOptions::default() };
     let report = check_with(&disk, options).unwrap();
     assert!(report.skipped && report.exit_code() == 0 && report.work.inodes == 0);
@@ -95,8 +93,8 @@ fn freebsd_finds_nothing_in_what_is_made_here() {
             let options =
                 MkfsOptions { block_size, frag_size, check_hashes, ..MkfsOptions::default() };
             let bytes = (20 << 20) - 512 * 9;
-            let empty = support::empty(&options, bytes);
-            let (full, _) = support::populated_with(&options, bytes);
+            let empty = crate::support::empty(&options, bytes);
+            let (full, _) = crate::support::populated_with(&options, bytes);
             for (what, disk) in [("empty", empty), ("with one of everything", full)] {
                 let said = fsck.look(&disk.to_vec());
                 assert!(said.is_content(), "{what}, {options:?}: {}", said.text);
@@ -104,8 +102,8 @@ fn freebsd_finds_nothing_in_what_is_made_here() {
         }
     }
     // And what it is asked is a question.
-    let disk = support::populated(Endian::Little).0;
-    support::Surgeon::new(&disk).remove_entry(2, "large");
+    let disk = crate::support::populated(Endian::Little).0;
+    crate::support::Surgeon::new(&disk).remove_entry(2, "large");
     let said = fsck.look(&disk.to_vec());
     assert!(!said.is_content() && said.text.contains("UNREF FILE"), "{}", said.text);
 }

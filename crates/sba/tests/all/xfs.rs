@@ -1,12 +1,10 @@
 //! XFS: a trace that a kernel made, images that mkfs.xfs made.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{all_is_known, damaged, name_of, output, recorded, watched};
+use crate::common::{all_is_known, damaged, name_of, output, recorded, watched};
 use ordo_sba::journal::Transaction;
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, ClassifiedRange, Watch};

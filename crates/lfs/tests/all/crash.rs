@@ -6,11 +6,9 @@
 //! switched off in turn, on several sizes of segments, blocks and fragments, and then a state must be found that is none
 //! of these: a rule that nothing misses would be no rule.
 
-mod churn;
-
 use std::rc::Rc;
 
-use churn::{Run, SHAPES, Shape};
+use crate::churn::{Run, SHAPES, Shape};
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_block::volatile::{Loss, VolatileCache};

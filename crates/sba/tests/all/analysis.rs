@@ -1,8 +1,6 @@
 //! The summary of a trace, against numbers counted by hand from the output of debugfs and debugreiserfs.
 
-mod common;
-
-use common::{recorded, watched};
+use crate::common::{recorded, watched};
 use ordo_sba::analysis::Analysis;
 
 /// A kernel's ext3 in ordered mode: 14 transactions of 61 copies, none of them data. A flush separates each commit

@@ -297,7 +297,7 @@ const CASES: &[Case] = &[
 /// Findings that no repair removes, or that need an image of their own.
 const ELSEWHERE: [&str; 4] = ["RootMissing", "NoRoomToReconnect", "IfileTooSmall", "DirectoryHole"];
 
-/// Findings of DualFS only: crates/dualfs/tests/check.rs plants them.
+/// Findings of DualFS only: crates/dualfs/tests/all/check.rs plants them.
 const OF_DUALFS: [&str; 7] = [
     "BadDataBlock",
     "DuplicateDataBlock",

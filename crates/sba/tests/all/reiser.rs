@@ -1,11 +1,9 @@
 //! ReiserFS: traces that a kernel made in its three modes.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
+use crate::common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 

@@ -2,10 +2,9 @@
 //!
 //! Fault model: the power fails after any of the writes of a repair; writes complete in order.
 
-mod support;
-
 use std::rc::Rc;
 
+use crate::support::{Surgeon, assert_clean, check, empty};
 use ordo_block::Operation;
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap};
@@ -15,7 +14,6 @@ use ordo_ffs::mount::{self, MountOptions};
 use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, NewNode};
-use support::{Surgeon, assert_clean, check, empty};
 
 /// Names of three letters that fill a directory's three chunks up to eight bytes, so that lost+found does not fit.
 fn names() -> Vec<Vec<u8>> {

@@ -1,14 +1,12 @@
 //! btrfs: images that mkfs.btrfs filled, written in any order, damaged, and made hostile. Kernel traces are tested in
 //! `crates/live/tests/btrfs.rs`.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{Recorded, all_is_known, damaged, name_of, output, trace, watched, write};
+use crate::common::{Recorded, all_is_known, damaged, name_of, output, trace, watched, write};
 use ordo_format::Endian::Little as LE;
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};

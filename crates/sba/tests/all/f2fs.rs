@@ -1,12 +1,12 @@
 //! F2FS: a trace that a kernel made, and images that its own tools fill.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write};
+use crate::common::{
+    Recorded, all_is_known, damaged, name_of, output, recorded, turned, watched, write,
+};
 use ordo_runtime::Time;
 use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
 use ordo_sba::{Class, Watch};
@@ -155,7 +155,7 @@ fn same(late: &Watch, watch: &Watch, image: &[u8]) {
     }
 }
 
-fn played() -> Option<(Recorded, common::WatchResult, Vec<u8>)> {
+fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
     let recorded = recorded("f2fs", "f2fs")?;
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let after = recorded.after(recorded.trace.requests().len());
@@ -262,7 +262,7 @@ fn a_pack_may_begin_last() {
         let of = &slow.stats.writes[class];
         assert_eq!((of.blocks, of.bytes), (counts.blocks, counts.bytes), "{class}");
     }
-    let all = |said: &common::WatchResult| -> Vec<_> {
+    let all = |said: &crate::common::WatchResult| -> Vec<_> {
         said.transactions.iter().map(|t| (t.id, t.bytes, t.records, t.commit.is_some())).collect()
     };
     assert_eq!(all(&slow), all(&said));

@@ -1,14 +1,14 @@
 //! NTFS: a volume that mkntfs made, a log that Windows wrote, files that ntfs-3g wrote.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-use common::{Recorded, WatchResult, all_is_known, damaged, name_of, output, trace, watched};
+use crate::common::{
+    Recorded, WatchResult, all_is_known, damaged, name_of, output, trace, watched,
+};
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_trace::Trace;

@@ -3,17 +3,15 @@
 //! nothing; a preen repairs it only where that loses nothing; a repair removes it, and a second check finds nothing.
 //! Catches a check that is missing, names another fault or repairs half, and a repair that does damage.
 
-mod support;
-
 use std::rc::Rc;
 
+use crate::support::{Inodes, Surgeon, add_deep_directory, assert_clean, check, kinds, populated};
 use ordo_block::ram::RamDisk;
 use ordo_check::{Finding, Repair};
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SF_SNAPSHOT;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
 use ordo_format::ufs2::{Csum, bitmap, dir, inode};
-use support::{Inodes, Surgeon, add_deep_directory, assert_clean, check, kinds, populated};
 
 /// The planted fault, the other findings that must come with it, and the function that plants it.
 type Case = (&'static str, &'static [&'static str], fn(&Surgeon, &Inodes));

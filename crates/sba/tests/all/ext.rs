@@ -1,12 +1,10 @@
 //! ext2, ext3 and ext4: a trace that a kernel made, images that mke2fs made, journals that debugfs wrote.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
+use crate::common::{all_is_known, damaged, logged, name_of, output, recorded, watched, write};
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 

@@ -1,12 +1,10 @@
 //! JFS: a trace that a kernel made.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{all_is_known, damaged, name_of, recorded, watched};
+use crate::common::{all_is_known, damaged, name_of, recorded, watched};
 use ordo_format::jfs;
 use ordo_sba::journal::Transaction;
 use ordo_sba::kind::BlockMeaning;

@@ -5,9 +5,7 @@
 //! deletes and the unmount always go through. What was written is there, at the end and after a remount, and the checker
 //! finds nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
 
-mod churn;
-
-use churn::{Run, SHAPES, Shape};
+use crate::churn::{Run, SHAPES, Shape};
 use ordo_lfs::write::LfsRules;
 use ordo_runtime::Executor;
 

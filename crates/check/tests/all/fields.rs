@@ -4,12 +4,10 @@
 //! for the field; a repair exits with 1, and a check after it finds nothing and exits with 0. Catches a field that is
 //! never compared, a page that promises too much, and a repair that leaves something.
 
-mod support;
-
+use crate::support::mutants::{How, Mutant, STRUCTURES, Shape, lines, shapes};
+use crate::support::{check, kinds};
 use ordo_check::{CheckError, Finding, Repair};
 use ordo_format::Endian;
-use support::mutants::{How, Mutant, STRUCTURES, Shape, lines, shapes};
-use support::{check, kinds};
 
 /// The number of mutants of each shape in an ordinary run.
 const SOME: usize = 30;
@@ -90,7 +88,7 @@ fn what_is_put_into_a_field_is_found_as_the_page_says() {
     assert!(campaign(SOME) > 600);
 }
 
-/// All mutants, which take minutes: `cargo test --release -p ordo-check --test fields -- --ignored all_mutants`
+/// All mutants, which take minutes: `cargo test --release -p ordo-check --test all -- --ignored all_mutants`
 #[test]
 #[ignore = "takes minutes"]
 fn all_mutants_are_found_as_the_page_says_and_repaired() {

@@ -5,16 +5,14 @@
 //! crash, one that fills lost+found with files that were being removed, and one that clears files although a
 //! directory was lost.
 
-mod support;
-
 use std::rc::Rc;
 
+use crate::support::{Inodes, Surgeon, assert_clean, check, check_with, kinds, populated};
 use ordo_block::ram::RamDisk;
 use ordo_check::{FsckOptions, Repair, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK};
 use ordo_format::ufs2::{bitmap, dir};
-use support::{Inodes, Surgeon, assert_clean, check, check_with, kinds, populated};
 
 use Severity::{CountsOnly, LeakOnly};
 

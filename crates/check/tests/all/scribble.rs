@@ -3,10 +3,9 @@
 //! a dozen times. Required: no panic, an end, the same findings with and without repair, and no findings in a second
 //! check after one repair, unless something was called unrepairable.
 
-mod support;
-
 use std::rc::Rc;
 
+use crate::support::{Surgeon, check, check_with, populated};
 use ordo_block::ram::RamDisk;
 use ordo_check::{CheckError, FsckOptions, Repair};
 use ordo_ffs::mkfs::MkfsOptions;
@@ -15,7 +14,6 @@ use ordo_format::ufs2::superblock::SBLOCK_SIZE;
 use ordo_format::ufs2::{Dinode, Group, superblock};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use support::{Surgeon, check, check_with, populated};
 
 struct Dice(Pcg64Mcg);
 
@@ -196,7 +194,7 @@ fn shapes_for_freebsd() -> Vec<Rc<RamDisk>> {
     let sizes = [(8192, 1024, 8 << 20), (4096, 512, 2 << 20), (16384, 2048, 6 << 20)];
     let shape = |(block_size, frag_size, bytes)| {
         let options = MkfsOptions { block_size, frag_size, ..MkfsOptions::default() };
-        support::populated_with(&options, bytes).0
+        crate::support::populated_with(&options, bytes).0
     };
     let mut shapes: Vec<_> = sizes.into_iter().map(shape).collect();
     shapes.push(populated(Endian::Little).0);
@@ -220,7 +218,7 @@ fn other_shapes_are_repaired_too() {
         (shape(4096, 4096, false, Endian::Little), 2 << 20),
         (shape(16384, 8192, false, Endian::Big), 5 << 20),
     ] {
-        let (sound, _) = support::populated_with(&options, bytes);
+        let (sound, _) = crate::support::populated_with(&options, bytes);
         let mut unrepairable = 0;
         for seed in seeds() {
             unrepairable += u32::from(one_round(&sound, seed) == "unrepairable");

@@ -1,10 +1,9 @@
 //! Findings that need an image of their own, alternate superblocks, and the results of a run for its caller.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::support::{Surgeon, assert_clean, check, check_with, kinds, populated};
 use ordo_block::ram::RamDisk;
 use ordo_check::{CheckError, CheckPhase, Checker, Finding, FsckOptions, Repair, Severity};
 use ordo_ffs::mkfs::MkfsOptions;
@@ -14,12 +13,11 @@ use ordo_format::ufs2::dir;
 use ordo_format::ufs2::superblock::{FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE};
 use ordo_ordering::NoOrder;
 use ordo_vfs::{FileSystem, NewNode};
-use support::{Surgeon, assert_clean, check, check_with, kinds, populated};
 
 #[test]
 fn more_names_than_a_count_can_hold_are_reported_each_time() {
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-    let disk = support::empty(&options, 8 << 20);
+    let disk = crate::support::empty(&options, 8 << 20);
     let executor = ordo_runtime::Executor::simulated(1);
     let rt = executor.runtime();
     let (file, dir) = executor
@@ -56,7 +54,7 @@ fn without_space(full: bool) -> Rc<RamDisk> {
         inodes: Some(96),
         ..MkfsOptions::default()
     };
-    let disk = support::empty(&options, 512 << 10);
+    let disk = crate::support::empty(&options, 512 << 10);
     let executor = ordo_runtime::Executor::simulated(1);
     let rt = executor.runtime();
     let work = async {

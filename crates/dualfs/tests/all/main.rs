@@ -1,0 +1,7 @@
+//! DualFS: pairs of devices, where data lies, crashes, and what the check finds. One program, so that the
+//! file systems are compiled into it once.
+
+mod check;
+mod crash;
+mod locality;
+mod pair;

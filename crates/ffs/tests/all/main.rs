@@ -1,0 +1,9 @@
+//! FFS: mkfs, mounts after a crash, UFS1, soft updates through the whole stack. One program, so that the
+//! file systems are compiled into it once.
+
+mod drop_behind;
+mod mkfs;
+mod soft_updates;
+mod torn_superblock;
+mod ufs1;
+mod unclean_mount;

@@ -1,0 +1,10 @@
+//! LFS: mkfs, the cleaner, full disks, crashes, and the images that NetBSD wrote. One program, so that the
+//! file systems are compiled into it once.
+
+mod churn;
+mod cleaner;
+mod crash;
+mod full;
+mod mkfs;
+mod netbsd;
+mod netbsd_written;
