@@ -62,10 +62,12 @@ pub struct MutantFound {
 
 impl Search {
     /// The script of a run, by turns: the usual one; many names of all lengths; files with distant blocks;
-    /// files that take a directory's blocks as soon as they are free.
+    /// files that take a directory's blocks as soon as they are free; files that are written over until a log's cleaner works.
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
-        if seed % 6 == 5 {
-            return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size);
+        match seed % 6 {
+            4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
+            5 => return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size),
+            _ => {}
         }
         let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
         let manner = match seed % 3 {

@@ -99,6 +99,14 @@ impl Script {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
+    /// Clients that write over the blocks of few files again and again, and now and then replace one. A log's cleaner has to make
+    /// segments clean for them, and where data lies apart from its log, freed blocks are soon used again.
+    pub fn overwrites(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut client = || overwrites(&mut rng, rounds, block);
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
     fn of(
         seed: u64,
         clients: usize,
@@ -316,6 +324,36 @@ fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     }
     if rng.random_range(0..2) == 0 {
         steps.push(ScriptStep::Unlink(ScriptPlace { dir: 1, name: rng.random_range(4..8) }));
+    }
+    steps
+}
+
+/// Steps that make eight files of three blocks each and then, in each round, write over one or two blocks of one of them. All
+/// together they fill most of a shape that is nearly full. Every sixth round replaces a file by a new one. Half of the rounds end with a sync of some kind, so that little is
+/// gathered in memory.
+fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> {
+    const FILES: u16 = 8;
+    const BLOCKS: u32 = 3;
+    let file = |name| ScriptPlace { dir: 1, name };
+    let whole =
+        |name| [ScriptStep::Make(file(name)), ScriptStep::Write(file(name), 0, BLOCKS * block)];
+    let mut steps: Vec<ScriptStep> = (0..FILES).flat_map(whole).collect();
+    steps.push(ScriptStep::Sync);
+    for _ in 0..rounds {
+        let name = rng.random_range(0..FILES);
+        if rng.random_range(0..6) == 0 {
+            steps.push(ScriptStep::Unlink(file(name)));
+            steps.extend(whole(name));
+        } else {
+            let at = rng.random_range(0..BLOCKS) * block;
+            steps.push(ScriptStep::Write(file(name), at, rng.random_range(1..=2) * block));
+        }
+        match rng.random_range(0..8) {
+            0..3 => steps.push(ScriptStep::Fsync(file(name))),
+            3 => steps.push(ScriptStep::Sync),
+            4 => steps.push(ScriptStep::Pause(rng.random_range(0..12))),
+            _ => {}
+        }
     }
     steps
 }
