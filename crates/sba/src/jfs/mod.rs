@@ -128,7 +128,7 @@ fn log_page(log: &mut JfsLog, page: u64, bytes: &[u8]) -> (Vec<JfsRecord>, Class
     match page {
         0 => fixed("first page of the log, unused"),
         1 => {
-            // A log that is formatted, or was replayed, starts anew.
+            // A log that is formatted, or was replayed, starts again.
             log.reset();
             fixed("log superblock")
         }
