@@ -86,12 +86,14 @@ reproduce:
 whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
-# Every system on every honest disk; CRASH_LIVES runs of ten crash cycles each; then, for each workload of CRASH_WORK and each
+# Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each workload of CRASH_WORK and each
 # geometry, CRASH_RUNS runs of up to CRASH_STATES states of each system that promises to need no check; then each rule of the
 # orderings of CRASH_MUTANTS_OF switched off; then, as root, the kernel's file systems. What was stopped goes on where it was. Writes
 # docs/results/crash.md.
 CRASH_ALL ?= 20
+# CRASH_LIVES is the old name of CRASH_CYCLES.
 CRASH_LIVES ?= 40
+CRASH_CYCLES ?= $(CRASH_LIVES)
 CRASH_RUNS ?= 6
 CRASH_STATES ?= 25000
 CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group,lfs
@@ -113,7 +115,7 @@ crash-campaign:
 	mkdir -p target/campaign
 	-$(TIMED) all.seconds; $(CRASH) --model completed,volatile,prefix --runs $(CRASH_ALL) \
 	  -o target/campaign/all.json >/dev/null
-	-$(TIMED) lives.seconds; $(CRASH) --cycles 10 --runs $(CRASH_LIVES) --states $(CRASH_STATES) \
+	-$(TIMED) lives.seconds; $(CRASH) --cycles 10 --runs $(CRASH_CYCLES) --states $(CRASH_STATES) \
 	  --workload random:clients=3,steps=40 -o target/campaign/lives.json >/dev/null
 	-for work in $(CRASH_WORK); do ( $(TIMED) long-$(part).seconds; $(CRASH) --fs $(CRASH_LONG) --geometry all --workload $$work \
 	  --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \

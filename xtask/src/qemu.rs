@@ -200,7 +200,7 @@ fn judge(which: &Try, analysis: &Value, own: u64, faults: &mut Vec<String>) {
     };
     hold("the file system is known", analysis["system"] == which.system);
     hold("no block is unknown", analysis["unknown"].as_object().is_some_and(|u| u.is_empty()));
-    for none in ["unclaimed", "strays", "without_contents"] {
+    for none in ["unclaimed", "orphan_blocks", "without_contents"] {
         hold(&format!("{none}: none"), analysis[none] == 0);
     }
     hold("every checksum is right", analysis["transactions"]["bad_checksums"] == 0);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn each_fault_is_told() {
         let sound = serde_json::json!({
-            "system": "reiserfs", "unknown": {}, "unclaimed": 0, "strays": 0, "without_contents": 0, "flushes": 40,
+            "system": "reiserfs", "unknown": {}, "unclaimed": 0, "orphan_blocks": 0, "without_contents": 0, "flushes": 40,
             "writes": {"file_data": {"blocks": 3000}}, "journal": {"blocks": 90},
             "transactions": {"committed": 11, "bad_checksums": 0, "data_copies": 0},
         });
@@ -317,7 +317,7 @@ mod tests {
             ("/system", Value::from("jfs")),
             ("/unknown", serde_json::json!({"damaged": 1})),
             ("/unclaimed", 2.into()),
-            ("/strays", 1.into()),
+            ("/orphan_blocks", 1.into()),
             ("/without_contents", 1.into()),
             ("/flushes", 12.into()),
             ("/writes/file_data/blocks", 0.into()),

@@ -87,6 +87,9 @@ const ORDERINGS: [&str; 6] = [
 /// Words that mean that something is not finished.
 const UNFINISHED: [&str; 5] = ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];
 
+/// Words with which a documentation comment must not begin, since its subject is then missing.
+const HEADLESS: [&str; 5] = ["What", "Where", "Who", "Which", "It"];
+
 /// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
@@ -107,6 +110,7 @@ pub fn check(root: &Path) -> Vec<String> {
         if name.ends_with(".rs") {
             sizes(&name, &text, &mut faults);
             words(&name, &text, &mut faults);
+            headless(&name, &text, &mut faults);
             faults.extend(names::retired(&name, &text));
             types.read(&name, &text);
         } else if name.ends_with("Cargo.toml") {
@@ -192,6 +196,24 @@ fn words(name: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
+/// Finds paragraphs of documentation that begin with a word of [`HEADLESS`].
+fn headless(name: &str, text: &str, faults: &mut Vec<String>) {
+    let documentation = |line: &str| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or(line.strip_prefix("//!")).map(|rest| rest.trim().to_owned())
+    };
+    let mut goes_on = false;
+    for (i, line) in text.lines().enumerate() {
+        let doc = documentation(line);
+        let first = doc.as_deref().and_then(|doc| doc.split(' ').next()).unwrap_or_default();
+        if !goes_on && HEADLESS.contains(&first) {
+            faults
+                .push(format!("{name}:{}: a comment begins with {first}: name its subject", i + 1));
+        }
+        goes_on = doc.is_some_and(|doc| !doc.is_empty());
+    }
+}
+
 fn layers(name: &str, text: &str, faults: &mut Vec<String>) {
     let Some((_, forbidden)) =
         LAYERS.iter().find(|(c, _)| name == format!("crates/{c}/Cargo.toml"))
@@ -230,6 +252,7 @@ mod tests {
             let mut out = Vec::new();
             sizes(name, text, &mut out);
             words(name, text, &mut out);
+            headless(name, text, &mut out);
             layers(name, text, &mut out);
             out.len()
         };
@@ -240,6 +263,9 @@ mod tests {
         assert_eq!(faults("crates/a/src/b.rs", &"\n".repeat(FILE_MAX + 1)), 1);
         assert_eq!(faults("crates/ffs/src/b.rs", "use ordo_ordering::NoOrder;\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "    dbg!(1);\n"), 1);
+        assert_eq!(faults("crates/a/src/b.rs", "/// What was made.\nstruct Made;\n"), 1);
+        assert_eq!(faults("crates/a/src/b.rs", "//! The log.\n//!\n//! Where it lies.\n"), 1);
+        assert_eq!(faults("crates/a/src/b.rs", "/// Says in words\n/// What it is.\n"), 0);
         let manifest = "[dependencies]\nordo-ordering.workspace = true\n";
         assert_eq!(faults("crates/check/Cargo.toml", manifest), 1);
         let tests_only = "[dependencies]\n[dev-dependencies]\nordo-ffs.workspace = true\n";

@@ -183,7 +183,7 @@ fn wait(request: u64, at: &mut u64, until: u64, trace: &Trace, rows: &[BlockRow]
     Wait { request, kind, ns }
 }
 
-/// Where the time of calls of one name went.
+/// The time of the calls of one name, by what they waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Waited {
     /// The call's name.
@@ -198,7 +198,7 @@ pub struct Waited {
     pub elsewhere_ns: u64,
 }
 
-/// Where the time of waiting calls went.
+/// The time of calls that waited, by the call's name.
 pub fn waited(calls: &[StoredCall]) -> Vec<Waited> {
     let mut all: BTreeMap<&str, Waited> = BTreeMap::new();
     for call in calls.iter().filter(|call| !call.waits.is_empty()) {

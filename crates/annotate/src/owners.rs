@@ -50,7 +50,7 @@ pub struct Collector {
     open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
     awaited: FxHashMap<u64, Vec<u64>>,
-    /// Where pointers come late: by inode, rows with its blocks since the inode was written last.
+    /// Rows whose owner a late pointer may still change: for each inode, those with its blocks since it was written last.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
 }
 

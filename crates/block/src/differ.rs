@@ -17,7 +17,7 @@ pub struct Runs<'a> {
     old: &'a [u8],
     new: &'a [u8],
     gap: usize,
-    /// Where the next run begins.
+    /// The block at which the next run begins.
     next: Option<usize>,
 }
 

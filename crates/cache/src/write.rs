@@ -304,7 +304,7 @@ impl<G: WriteGate> Cache<G> {
         if live.len() < claim.0.len() || live.is_empty() {
             drop((slot, claim));
             for buf in live {
-                // This is rare. The buffers are claimed anew and written one at a time.
+                // This is rare. The buffers are claimed again and written one at a time.
                 if buf.is_dirty() && !buf.is_writing() {
                     Box::pin(self.write_cluster(vec![buf], sync)).await?;
                 }

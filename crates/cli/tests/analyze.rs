@@ -106,7 +106,7 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     let (_, again, _) = ordo(&["analyze", log, "--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again, json);
-    // The text is the same, whether it is counted from the tables or named anew.
+    // The text is the same, whether it is counted from the tables or named again.
     let (_, counted, _) = ordo(&["analyze", log]);
     assert_eq!(ordo(&["analyze", log, "--again"]).1, counted);
     assert!(json["transactions"]["nanos_to_commit"]["greatest"].as_u64().unwrap() > 0, "{out}");

@@ -9,7 +9,7 @@ use std::fs;
 
 use calling::{done, ordo, text};
 
-/// What mkfs makes is an LFS for every command: shown, listed, checked, not overwritten, written.
+/// The result of mkfs is an LFS for every command: shown, listed, checked, not overwritten, written.
 #[test]
 fn an_empty_one_is_made_and_known_by_every_command() {
     let temp = tempfile::tempdir().unwrap();

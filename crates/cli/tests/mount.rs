@@ -553,7 +553,7 @@ fn a_remount() {
     assert!(refused.contains("Ordo has mounted nothing here"), "{refused}");
 }
 
-/// Where the kernel does not offer requests over io_uring, a mount with that option must say so and work.
+/// If the kernel does not offer requests over io_uring, a mount with that option must say so and work.
 #[test]
 fn a_ring_that_is_not_to_be_had() {
     let leave = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");

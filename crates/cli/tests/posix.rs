@@ -1,7 +1,7 @@
 //! `make test-posix`: test suites by other authors, and real programs, on a mount under every ordering; after
 //! each a full check. The results are written to `docs/results/posix.md`.
 //!
-//! These tests take minutes, so `make test` leaves them out. `PJDFSTEST` names the Rust pjdfstest, `FSX` the
+//! The tests take minutes, so `make test` leaves them out. `PJDFSTEST` names the Rust pjdfstest, `FSX` the
 //! fsx of crates.io, `SOURCE` an archive of a source package.
 
 mod mounting;

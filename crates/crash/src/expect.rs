@@ -1,7 +1,7 @@
 //! The values that may be found after a crash at one time, derived from the history.
 //!
 //! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun, and no later
-//! call that set it anew is durable. Concurrent calls are in no order.
+//! call that set it again is durable. Concurrent calls are in no order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The states that may be found after a crash, updated from one time to later ones.
 //!
 //! Between two times few calls begin or return. The values that they touched, and those that a sync or an fsync
-//! may have settled, are derived anew, by the same rules as from the whole history ([`Expect::new`]). All
+//! may have settled, are derived again, by the same rules as from the whole history ([`Expect::new`]). All
 //! others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ pub(crate) struct Following<'h> {
     versions: u64,
 }
 
-/// The values that must be derived anew.
+/// The values that must be derived again.
 #[derive(Default)]
 struct Touched {
     names: BTreeSet<NameId>,
@@ -193,7 +193,7 @@ impl<'h> Following<'h> {
         }
     }
 
-    /// Derives anew the values that were touched.
+    /// Derives again the values that were touched.
     fn work_out(&mut self, touched: Touched) {
         let history = self.worker.history;
         let mut named = BTreeSet::new();
@@ -293,7 +293,7 @@ mod tests {
     use crate::{Config, CrashModel, Script, record};
 
     /// At every time, the result is that of the whole history: names, contents, permissions, objects that must
-    /// have a name, and calls that must be there. Would catch a value that is not derived anew though a call, a
+    /// have a name, and calls that must be there. Would catch a value that is not derived again though a call, a
     /// sync or an fsync touched it.
     #[test]
     fn following_gives_what_the_whole_history_gives() {

@@ -1,7 +1,7 @@
 //! A cache of files and directories that were read, kept as long as the sectors on which they depend stay the
 //! same.
 //!
-//! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are read anew:
+//! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are read again:
 //! the entries of a directory, an inode with its contents. The disk shows these dependencies: the sectors that
 //! were read for a part and belong to it alone, and the sector of its inode. Two facts concern many parts at
 //! once: the superblock, without which nothing is known, and the last inode up to which those of a group are in

@@ -142,7 +142,7 @@ pub struct Promise {
     pub durable_names: bool,
     /// A name stands for an object that had it at some time. An object that always had a name has one.
     pub names: bool,
-    /// Where a name stands for a later object, the earlier object has the name that it was given instead, even
+    /// If a name stands for a later object, the earlier object has the name that it was given instead, even
     /// if no caller waited for that name to be durable.
     pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.

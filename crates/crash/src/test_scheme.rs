@@ -112,7 +112,7 @@ impl DiskFormat for Ufs2 {
     }
 
     fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // The tree is read anew in each state.
+        // The tree is read again in each state.
         Box::pin(async { None })
     }
 }

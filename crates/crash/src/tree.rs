@@ -39,7 +39,7 @@ pub(crate) struct Node {
     pub metadata: InodeMetadata,
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
-    /// A number that changes whenever the inode is read anew and kept.
+    /// A number that changes whenever the inode is read again and kept.
     pub version: u64,
 }
 

@@ -5,7 +5,7 @@ use ordo_format::dualfs::{IdentityError, PairError, PairName};
 use ordo_lfs::LfsError;
 use ordo_lfs::mkfs::MkfsError;
 
-/// What is wrong, and on which device.
+/// The reason why a pair cannot be made, mounted or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualError {
     /// A device has no identity that can be used.

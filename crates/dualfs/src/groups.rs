@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(g.group_for(1), 2);
     }
 
-    /// What rolling forward finds becomes the tables, also where one file got what another lost. Would catch blocks that are lost
+    /// The tables get every change that rolling forward finds, also where one file got what another lost. Would catch blocks that are lost
     /// after they were got.
     #[test]
     fn rolling_forward_frees_before_it_takes() {

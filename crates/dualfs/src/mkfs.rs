@@ -65,7 +65,7 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What was made.
+/// The file system that was made.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The metadata device's identity.

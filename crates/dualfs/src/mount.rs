@@ -40,12 +40,12 @@ pub enum DualOptionError {
     /// There is no such option.
     #[error("DualFS has no option {0}")]
     Unknown(String),
-    /// It does not take this value.
+    /// An option does not take this value.
     #[error("{value}: {expected} expected")]
     Value {
         /// The value.
         value: String,
-        /// What it can be.
+        /// The values that are allowed.
         expected: &'static str,
     },
 }
@@ -90,7 +90,7 @@ impl DualOptions {
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What the names and files are like to use.
+    /// Options of names and files.
     pub ufs: UfsConfig,
     /// The cache. No block stays dirty for longer than 5 s.
     pub cache: CacheConfig,
@@ -98,7 +98,7 @@ pub struct MountOptions {
     pub log_rules: LfsRules,
     /// The rules that keep the devices in order: all of them, but for experiments.
     pub rules: DualRules,
-    /// What the cleaner of the metadata log chooses, and when it works.
+    /// The cleaner of the metadata log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
     /// The mechanisms of section 2.2.
     pub options: DualOptions,

@@ -98,7 +98,7 @@ pub struct MkfsReport {
 
 /// Makes an empty file system on `device`; `now` is in seconds since 1970.
 ///
-/// It writes only what must be written, in large requests: the superblock and its copies, the groups' headers,
+/// Mkfs writes only what must be written, in large requests: the superblock and its copies, the groups' headers,
 /// two blocks of inodes in each group, the summary, the root directory. Other bytes of the device stay, but
 /// nothing refers to them. The file system is durable when this returns.
 ///

@@ -119,6 +119,8 @@ impl<T: OnDisk, const N: usize> OnDisk for [T; N] {
 pub struct Field {
     /// Its name.
     pub name: &'static str,
+    /// Its name in the kernel's sources; empty for a field of Ordo's own.
+    pub kernel: &'static str,
     /// Its first byte, counted from the start of the structure.
     pub offset: usize,
     /// Its size in bytes.
@@ -138,24 +140,27 @@ impl Field {
 
 /// Declares an on-disk structure: native fields, codec and field table from one list.
 ///
+/// A field's name in the kernel's sources stands between its offset and the arrow. Structures of Ordo's own have none.
+///
 /// ```
 /// ordo_format::on_disk! {
 ///     /// A pair.
 ///     pub struct Pair: 8 {
-///         0 => /** the first */ first: u16,
+///         0 p_first => /** the first */ first: u16,
 ///         4 => /** the second */ second: [u8; 4],
 ///     }
 /// }
 /// let pair = Pair::decode(&[1, 0, 9, 9, 5, 6, 7, 8], ordo_format::Endian::Little);
 /// assert_eq!((pair.first, pair.second), (1, [5, 6, 7, 8]));
 /// assert_eq!(Pair::FIELDS[1].offset, 4);
+/// assert_eq!((Pair::FIELDS[0].kernel, Pair::FIELDS[1].kernel), ("p_first", ""));
 /// ```
 #[macro_export]
 macro_rules! on_disk {
     (
         $(#[$meta:meta])*
         pub struct $name:ident: $size:literal {
-            $($offset:literal => #[doc = $doc:literal] $field:ident: $type:ty,)+
+            $($offset:literal $($kernel:ident)? => #[doc = $doc:literal] $field:ident: $type:ty,)+
         }
     ) => {
         $(#[$meta])*
@@ -172,6 +177,7 @@ macro_rules! on_disk {
             pub const FIELDS: &'static [$crate::Field] = &[
                 $($crate::Field {
                     name: stringify!($field),
+                    kernel: stringify!($($kernel)?),
                     offset: $offset,
                     bytes: <$type as $crate::OnDisk>::SIZE,
                     type_name: stringify!($type),

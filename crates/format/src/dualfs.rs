@@ -190,7 +190,7 @@ impl Identity {
         PairName(self.uuid)
     }
 
-    /// Which of the two devices it is, in a word.
+    /// The device's role in the pair, in a word.
     pub fn role_name(&self) -> &'static str {
         if self.role == ROLE_METADATA { "metadata" } else { "data" }
     }

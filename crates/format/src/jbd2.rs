@@ -9,64 +9,64 @@ pub const BIG: Endian = Endian::Big;
 crate::on_disk! {
     /// The header of each journal block that is not a copy (`journal_header_t`).
     pub struct Header: 12 {
-        0 => /** 0xc03b3998 */ magic: u32,
-        4 => /** 1 descriptor, 2 commit, 3 and 4 superblock, 5 revoke */ block_type: u32,
-        8 => /** the transaction */ sequence: u32,
+        0 h_magic => /** 0xc03b3998 */ magic: u32,
+        4 h_blocktype => /** 1 descriptor, 2 commit, 3 and 4 superblock, 5 revoke */ block_type: u32,
+        8 h_sequence => /** the transaction */ sequence: u32,
     }
 }
 
 crate::on_disk! {
     /// The journal's superblock, in its first block (`journal_superblock_t`).
     pub struct JournalSuper: 1024 {
-        0 => /** 0xc03b3998 */ magic: u32,
-        4 => /** 3: without what is after byte 36; 4: with */ block_type: u32,
-        8 => /** 0 */ header_sequence: u32,
-        12 => /** bytes in a block */ block_size: u32,
-        16 => /** blocks in the journal */ max_len: u32,
-        20 => /** the first block of the log itself */ first: u32,
-        24 => /** the first transaction that is expected there */ sequence: u32,
-        28 => /** where the log starts; 0: it is empty */ start: u32,
-        32 => /** error that stopped it */ errno: u32,
-        36 => /** features that may be ignored: 1 checksums of whole transactions */ feature_compat: u32,
-        40 => /** features without which it cannot be read: 1 revokes, 2 64-bit numbers, 4 commits without waiting, 8 and 16 checksums 2 and 3, 32 fast commits */ feature_incompat: u32,
-        44 => /** features without which it cannot be written */ feature_ro_compat: u32,
-        48 => /** identity */ uuid: [u8; 16],
-        64 => /** file systems that use it */ users: u32,
-        68 => /** unused */ dynsuper: u32,
-        72 => /** unused */ max_transaction: u32,
-        76 => /** unused */ max_trans_data: u32,
-        80 => /** 1 CRC-32, 4 CRC-32C */ checksum_type: u8,
-        81 => /** zero */ padding2: [u8; 3],
-        84 => /** blocks at the end that are for fast commits */ fast_commit_blocks: u32,
-        88 => /** the log's head, when it was closed */ head: u32,
-        92 => /** zero */ padding: [u32; 40],
-        252 => /** CRC-32C of the superblock with this field zero */ checksum: u32,
-        256 => /** identities of the users */ user_ids: [u8; 768],
+        0 h_magic => /** 0xc03b3998 */ magic: u32,
+        4 h_blocktype => /** 3: without what is after byte 36; 4: with */ block_type: u32,
+        8 h_sequence => /** 0 */ header_sequence: u32,
+        12 s_blocksize => /** bytes in a block */ block_size: u32,
+        16 s_maxlen => /** blocks in the journal */ max_len: u32,
+        20 s_first => /** the first block of the log itself */ first: u32,
+        24 s_sequence => /** the first transaction that is expected there */ sequence: u32,
+        28 s_start => /** where the log starts; 0: it is empty */ start: u32,
+        32 s_errno => /** error that stopped it */ errno: u32,
+        36 s_feature_compat => /** features that may be ignored: 1 checksums of whole transactions */ feature_compat: u32,
+        40 s_feature_incompat => /** features without which it cannot be read: 1 revokes, 2 64-bit numbers, 4 commits without waiting, 8 and 16 checksums 2 and 3, 32 fast commits */ feature_incompat: u32,
+        44 s_feature_ro_compat => /** features without which it cannot be written */ feature_ro_compat: u32,
+        48 s_uuid => /** identity */ uuid: [u8; 16],
+        64 s_nr_users => /** file systems that use it */ users: u32,
+        68 s_dynsuper => /** unused */ dynsuper: u32,
+        72 s_max_transaction => /** unused */ max_transaction: u32,
+        76 s_max_trans_data => /** unused */ max_trans_data: u32,
+        80 s_checksum_type => /** 1 CRC-32, 4 CRC-32C */ checksum_type: u8,
+        81 s_padding2 => /** zero */ padding2: [u8; 3],
+        84 s_num_fc_blks => /** blocks at the end that are for fast commits */ fast_commit_blocks: u32,
+        88 s_head => /** the log's head, when it was closed */ head: u32,
+        92 s_padding => /** zero */ padding: [u32; 40],
+        252 s_checksum => /** CRC-32C of the superblock with this field zero */ checksum: u32,
+        256 s_users => /** identities of the users */ user_ids: [u8; 768],
     }
 }
 
 crate::on_disk! {
     /// A commit block (`struct commit_header`).
     pub struct Commit: 60 {
-        0 => /** 0xc03b3998 */ magic: u32,
-        4 => /** 2 */ block_type: u32,
-        8 => /** the transaction */ sequence: u32,
-        12 => /** kind of checksum, where the whole transaction has one */ checksum_type: u8,
-        13 => /** its size in bytes */ checksum_size: u8,
-        14 => /** zero */ padding: [u8; 2],
-        16 => /** the checksum: of the transaction, or of this block with this field zero */ checksum: [u32; 8],
-        48 => /** when it was committed, seconds since 1970 */ seconds: u64,
-        56 => /** and nanoseconds */ nanoseconds: u32,
+        0 h_magic => /** 0xc03b3998 */ magic: u32,
+        4 h_blocktype => /** 2 */ block_type: u32,
+        8 h_sequence => /** the transaction */ sequence: u32,
+        12 h_chksum_type => /** kind of checksum, where the whole transaction has one */ checksum_type: u8,
+        13 h_chksum_size => /** its size in bytes */ checksum_size: u8,
+        14 h_padding => /** zero */ padding: [u8; 2],
+        16 h_chksum => /** the checksum: of the transaction, or of this block with this field zero */ checksum: [u32; 8],
+        48 h_commit_sec => /** when it was committed, seconds since 1970 */ seconds: u64,
+        56 h_commit_nsec => /** and nanoseconds */ nanoseconds: u32,
     }
 }
 
 crate::on_disk! {
     /// The header of a revoke block (`jbd2_journal_revoke_header_t`). Block numbers of 4 or 8 bytes follow.
     pub struct Revoke: 16 {
-        0 => /** 0xc03b3998 */ magic: u32,
-        4 => /** 5 */ block_type: u32,
-        8 => /** the transaction */ sequence: u32,
-        12 => /** bytes of the block that are used, these 16 included */ count: u32,
+        0 h_magic => /** 0xc03b3998 */ magic: u32,
+        4 h_blocktype => /** 5 */ block_type: u32,
+        8 h_sequence => /** the transaction */ sequence: u32,
+        12 r_count => /** bytes of the block that are used, these 16 included */ count: u32,
     }
 }
 
@@ -218,12 +218,16 @@ impl Shape {
     }
 
     /// The tags of a descriptor, in the order of the copies that follow it.
+    ///
+    /// With checksums of version 3 (`journal_block_tag3_t`) a tag has `t_blocknr` at byte 0, `t_flags` at 4,
+    /// `t_blocknr_high` at 8 and `t_checksum` at 12. Otherwise (`journal_block_tag_t`) it has `t_blocknr` at byte 0,
+    /// `t_checksum` at 4, `t_flags` at 6 and, with 64-bit numbers, `t_blocknr_high` at 8.
     pub fn tags(&self, block: &[u8], mut each: impl FnMut(Tag)) {
         let end = block.len().min(self.block_size).saturating_sub(self.tail());
         let size = self.tag_size();
         let mut at = Header::SIZE;
         while at + size <= end {
-            let low = BIG.get_u32(block, at);
+            let low = BIG.get_u32(block, at); // t_blocknr
             let (checksum, flags, high) = match self.checksums {
                 3 => (BIG.get_u32(block, at + 12), BIG.get_u32(block, at + 4), at + 8),
                 _ => {
@@ -231,7 +235,7 @@ impl Shape {
                     (checksum, BIG.get_u16(block, at + 6).into(), at + 8)
                 }
             };
-            let high = if self.wide { BIG.get_u32(block, high) } else { 0 };
+            let high = if self.wide { BIG.get_u32(block, high) } else { 0 }; // t_blocknr_high
             let block = u64::from(low) | u64::from(high) << 32;
             each(Tag { block, escaped: flags & 1 != 0, checksum });
             if flags & 8 != 0 {

@@ -40,94 +40,94 @@ pub mod summary_flag {
 crate::on_disk! {
     /// The superblock (`struct nilfs_super_block`).
     pub struct Superblock: 1024 {
-        0 => /** revision, 2 */ rev_level: u32,
-        4 => /** minor revision */ minor_rev_level: u16,
-        6 => /** 0x3434 */ magic: u16,
-        8 => /** bytes that the checksum is of */ bytes: u16,
-        10 => /** flags */ flags: u16,
-        12 => /** what every checksum of the file system starts from */ crc_seed: u32,
-        16 => /** checksum, itself taken as zero */ sum: u32,
-        20 => /** bytes in a block, as a shift from 1024 */ log_block_size: u32,
-        24 => /** segments */ nsegments: u64,
-        32 => /** bytes of the device */ dev_size: u64,
-        40 => /** the first block of segment 0 */ first_data_block: u64,
-        48 => /** blocks in a segment */ blocks_per_segment: u32,
-        52 => /** segments kept free, in percent */ r_segments_percentage: u32,
-        56 => /** the newest checkpoint that it knows of */ last_cno: u64,
-        64 => /** the partial segment of that */ last_pseg: u64,
-        72 => /** sequence number of its segment */ last_seq: u64,
-        80 => /** free blocks */ free_blocks_count: u64,
-        88 => /** when it was made */ ctime: u64,
-        96 => /** when it was mounted */ mtime: u64,
-        104 => /** when this was written */ wtime: u64,
-        112 => /** mounts since a check */ mnt_count: u16,
-        114 => /** mounts after which to check */ max_mnt_count: u16,
-        116 => /** 1 clean, 2 with errors */ state: u16,
-        118 => /** what to do on errors */ errors: u16,
-        120 => /** when it was checked last */ lastcheck: u64,
-        128 => /** longest time between checks */ checkinterval: u32,
-        132 => /** who made it */ creator_os: u32,
-        136 => /** user of reserved blocks */ def_resuid: u16,
-        138 => /** group of reserved blocks */ def_resgid: u16,
-        140 => /** the first inode for files of users */ first_ino: u32,
-        144 => /** bytes in an inode */ inode_size: u16,
-        146 => /** bytes in an entry of the DAT */ dat_entry_size: u16,
-        148 => /** bytes in a checkpoint */ checkpoint_size: u16,
-        150 => /** bytes in an entry of the sufile */ segment_usage_size: u16,
-        152 => /** identity */ uuid: [u8; 16],
-        168 => /** label */ volume_name: [u8; 80],
-        248 => /** seconds between commits */ c_interval: u32,
-        252 => /** blocks after which to commit */ c_block_max: u32,
-        256 => /** features that matter to nobody */ feature_compat: u64,
-        264 => /** features that matter to writers */ feature_compat_ro: u64,
-        272 => /** features that matter to all */ feature_incompat: u64,
-        280 => /** zero */ reserved: [u8; 744],
+        0 s_rev_level => /** revision, 2 */ rev_level: u32,
+        4 s_minor_rev_level => /** minor revision */ minor_rev_level: u16,
+        6 s_magic => /** 0x3434 */ magic: u16,
+        8 s_bytes => /** bytes that the checksum is of */ bytes: u16,
+        10 s_flags => /** flags */ flags: u16,
+        12 s_crc_seed => /** what every checksum of the file system starts from */ crc_seed: u32,
+        16 s_sum => /** checksum, itself taken as zero */ sum: u32,
+        20 s_log_block_size => /** bytes in a block, as a shift from 1024 */ log_block_size: u32,
+        24 s_nsegments => /** segments */ nsegments: u64,
+        32 s_dev_size => /** bytes of the device */ dev_size: u64,
+        40 s_first_data_block => /** the first block of segment 0 */ first_data_block: u64,
+        48 s_blocks_per_segment => /** blocks in a segment */ blocks_per_segment: u32,
+        52 s_r_segments_percentage => /** segments kept free, in percent */ r_segments_percentage: u32,
+        56 s_last_cno => /** the newest checkpoint that it knows of */ last_cno: u64,
+        64 s_last_pseg => /** the partial segment of that */ last_pseg: u64,
+        72 s_last_seq => /** sequence number of its segment */ last_seq: u64,
+        80 s_free_blocks_count => /** free blocks */ free_blocks_count: u64,
+        88 s_ctime => /** when it was made */ ctime: u64,
+        96 s_mtime => /** when it was mounted */ mtime: u64,
+        104 s_wtime => /** when this was written */ wtime: u64,
+        112 s_mnt_count => /** mounts since a check */ mnt_count: u16,
+        114 s_max_mnt_count => /** mounts after which to check */ max_mnt_count: u16,
+        116 s_state => /** 1 clean, 2 with errors */ state: u16,
+        118 s_errors => /** what to do on errors */ errors: u16,
+        120 s_lastcheck => /** when it was checked last */ lastcheck: u64,
+        128 s_checkinterval => /** longest time between checks */ checkinterval: u32,
+        132 s_creator_os => /** who made it */ creator_os: u32,
+        136 s_def_resuid => /** user of reserved blocks */ def_resuid: u16,
+        138 s_def_resgid => /** group of reserved blocks */ def_resgid: u16,
+        140 s_first_ino => /** the first inode for files of users */ first_ino: u32,
+        144 s_inode_size => /** bytes in an inode */ inode_size: u16,
+        146 s_dat_entry_size => /** bytes in an entry of the DAT */ dat_entry_size: u16,
+        148 s_checkpoint_size => /** bytes in a checkpoint */ checkpoint_size: u16,
+        150 s_segment_usage_size => /** bytes in an entry of the sufile */ segment_usage_size: u16,
+        152 s_uuid => /** identity */ uuid: [u8; 16],
+        168 s_volume_name => /** label */ volume_name: [u8; 80],
+        248 s_c_interval => /** seconds between commits */ c_interval: u32,
+        252 s_c_block_max => /** blocks after which to commit */ c_block_max: u32,
+        256 s_feature_compat => /** features that matter to nobody */ feature_compat: u64,
+        264 s_feature_compat_ro => /** features that matter to writers */ feature_compat_ro: u64,
+        272 s_feature_incompat => /** features that matter to all */ feature_incompat: u64,
+        280 s_reserved => /** zero */ reserved: [u8; 744],
     }
 }
 
 crate::on_disk! {
     /// The head of a partial segment's summary (`struct nilfs_segment_summary`).
     pub struct SegmentSummary: 64 {
-        0 => /** checksum of the partial segment from byte 4 on */ datasum: u32,
-        4 => /** checksum of the summary from byte 8 on */ sumsum: u32,
-        8 => /** 0x1eaffa11 */ magic: u32,
-        12 => /** bytes of this head */ bytes: u16,
-        14 => /** 1 begins a logical segment, 2 ends one, 4 has a super root, 8 data alone, 16 cleaner */ flags: u16,
-        16 => /** number of this use of a segment */ seq: u64,
-        24 => /** seconds */ create: u64,
-        32 => /** the first block of the segment that comes next */ next: u64,
-        40 => /** blocks, the summary's own and the super root included */ nblocks: u32,
-        44 => /** files */ nfinfo: u32,
-        48 => /** bytes of the summary */ sumbytes: u32,
-        52 => /** zero */ pad: u32,
-        56 => /** the checkpoint that it is of */ cno: u64,
+        0 ss_datasum => /** checksum of the partial segment from byte 4 on */ datasum: u32,
+        4 ss_sumsum => /** checksum of the summary from byte 8 on */ sumsum: u32,
+        8 ss_magic => /** 0x1eaffa11 */ magic: u32,
+        12 ss_bytes => /** bytes of this head */ bytes: u16,
+        14 ss_flags => /** 1 begins a logical segment, 2 ends one, 4 has a super root, 8 data alone, 16 cleaner */ flags: u16,
+        16 ss_seq => /** number of this use of a segment */ seq: u64,
+        24 ss_create => /** seconds */ create: u64,
+        32 ss_next => /** the first block of the segment that comes next */ next: u64,
+        40 ss_nblocks => /** blocks, the summary's own and the super root included */ nblocks: u32,
+        44 ss_nfinfo => /** files */ nfinfo: u32,
+        48 ss_sumbytes => /** bytes of the summary */ sumbytes: u32,
+        52 ss_pad => /** zero */ pad: u32,
+        56 ss_cno => /** the checkpoint that it is of */ cno: u64,
     }
 }
 
 crate::on_disk! {
     /// A file with blocks in a partial segment (`struct nilfs_finfo`).
     pub struct FileInfo: 24 {
-        0 => /** inode */ ino: u64,
-        8 => /** the checkpoint in which it was changed; 0 of files of the file system's own */ cno: u64,
-        16 => /** blocks */ nblocks: u32,
-        20 => /** of these, blocks of data; the rest are nodes */ ndatablk: u32,
+        0 fi_ino => /** inode */ ino: u64,
+        8 fi_cno => /** the checkpoint in which it was changed; 0 of files of the file system's own */ cno: u64,
+        16 fi_nblocks => /** blocks */ nblocks: u32,
+        20 fi_ndatablk => /** of these, blocks of data; the rest are nodes */ ndatablk: u32,
     }
 }
 
 crate::on_disk! {
     /// A data block of any file but the DAT (`struct nilfs_binfo_v`).
     pub struct BlockInfo: 16 {
-        0 => /** virtual number */ vblocknr: u64,
-        8 => /** which block of the file */ blkoff: u64,
+        0 bi_vblocknr => /** virtual number */ vblocknr: u64,
+        8 bi_blkoff => /** which block of the file */ blkoff: u64,
     }
 }
 
 crate::on_disk! {
     /// A node of the DAT's tree (`struct nilfs_binfo_dat`).
     pub struct DatNodeInfo: 16 {
-        0 => /** the first block of the file that it is of */ blkoff: u64,
-        8 => /** 1 is nearest to the data */ level: u8,
-        9 => /** zero */ pad: [u8; 7],
+        0 bi_blkoff => /** the first block of the file that it is of */ blkoff: u64,
+        8 bi_level => /** 1 is nearest to the data */ level: u8,
+        9 bi_pad => /** zero */ pad: [u8; 7],
     }
 }
 
@@ -135,61 +135,61 @@ crate::on_disk! {
     /// The head of a super root (`struct nilfs_super_root`). Three inodes follow: the DAT's, the checkpoint file's,
     /// and the segment usage file's.
     pub struct SuperRoot: 16 {
-        0 => /** checksum from byte 4 on */ sum: u32,
-        4 => /** bytes that it is of */ bytes: u16,
-        6 => /** flags */ flags: u16,
-        8 => /** when the log was written last by others than the cleaner */ nongc_ctime: u64,
+        0 sr_sum => /** checksum from byte 4 on */ sum: u32,
+        4 sr_bytes => /** bytes that it is of */ bytes: u16,
+        6 sr_flags => /** flags */ flags: u16,
+        8 sr_nongc_ctime => /** when the log was written last by others than the cleaner */ nongc_ctime: u64,
     }
 }
 
 crate::on_disk! {
     /// An inode (`struct nilfs_inode`).
     pub struct Inode: 128 {
-        0 => /** blocks of 512 bytes */ blocks: u64,
-        8 => /** bytes */ size: u64,
-        16 => /** changed, seconds */ ctime: u64,
-        24 => /** written, seconds */ mtime: u64,
-        32 => /** changed, nanoseconds */ ctime_nsec: u32,
-        36 => /** written, nanoseconds */ mtime_nsec: u32,
-        40 => /** user */ uid: u32,
-        44 => /** group */ gid: u32,
-        48 => /** type and permissions */ mode: u16,
-        50 => /** names */ links_count: u16,
-        52 => /** flags */ flags: u32,
-        56 => /** direct addresses, or the root of a tree */ bmap: [u64; 7],
-        112 => /** unused */ xattr: u64,
-        120 => /** generation */ generation: u32,
-        124 => /** zero */ pad: u32,
+        0 i_blocks => /** blocks of 512 bytes */ blocks: u64,
+        8 i_size => /** bytes */ size: u64,
+        16 i_ctime => /** changed, seconds */ ctime: u64,
+        24 i_mtime => /** written, seconds */ mtime: u64,
+        32 i_ctime_nsec => /** changed, nanoseconds */ ctime_nsec: u32,
+        36 i_mtime_nsec => /** written, nanoseconds */ mtime_nsec: u32,
+        40 i_uid => /** user */ uid: u32,
+        44 i_gid => /** group */ gid: u32,
+        48 i_mode => /** type and permissions */ mode: u16,
+        50 i_links_count => /** names */ links_count: u16,
+        52 i_flags => /** flags */ flags: u32,
+        56 i_bmap => /** direct addresses, or the root of a tree */ bmap: [u64; 7],
+        112 i_xattr => /** unused */ xattr: u64,
+        120 i_generation => /** generation */ generation: u32,
+        124 i_pad => /** zero */ pad: u32,
     }
 }
 
 crate::on_disk! {
     /// The head of a tree node (`struct nilfs_btree_node`).
     pub struct TreeNode: 8 {
-        0 => /** 1 in an inode */ flags: u8,
-        1 => /** 1 is nearest to the data */ level: u8,
-        2 => /** children */ nchildren: u16,
-        4 => /** zero */ pad: u32,
+        0 bn_flags => /** 1 in an inode */ flags: u8,
+        1 bn_level => /** 1 is nearest to the data */ level: u8,
+        2 bn_nchildren => /** children */ nchildren: u16,
+        4 bn_pad => /** zero */ pad: u32,
     }
 }
 
 crate::on_disk! {
     /// An entry of the DAT: a block with a virtual number (`struct nilfs_dat_entry`).
     pub struct DatEntry: 32 {
-        0 => /** where it is */ blocknr: u64,
-        8 => /** the first checkpoint that has it */ start: u64,
-        16 => /** the first that has it no more; all ones: none yet */ end: u64,
-        24 => /** zero */ rsv: u64,
+        0 de_blocknr => /** where it is */ blocknr: u64,
+        8 de_start => /** the first checkpoint that has it */ start: u64,
+        16 de_end => /** the first that has it no more; all ones: none yet */ end: u64,
+        24 de_rsv => /** zero */ rsv: u64,
     }
 }
 
 crate::on_disk! {
     /// The head of a directory entry (`struct nilfs_dir_entry`). The name follows; entries are padded to eight bytes.
     pub struct DirEntry: 12 {
-        0 => /** inode; 0: not in use */ ino: u64,
-        8 => /** bytes to the next entry */ rec_len: u16,
-        10 => /** bytes of the name */ name_len: u8,
-        11 => /** type of the inode */ file_type: u8,
+        0 inode => /** inode; 0: not in use */ ino: u64,
+        8 rec_len => /** bytes to the next entry */ rec_len: u16,
+        10 name_len => /** bytes of the name */ name_len: u8,
+        11 file_type => /** type of the inode */ file_type: u8,
     }
 }
 

@@ -11,61 +11,61 @@ pub const SUPERBLOCK_AT: u64 = 65536;
 crate::on_disk! {
     /// The superblock (`struct reiserfs_super_block`).
     pub struct Superblock: 204 {
-        0 => /** blocks */ block_count: u32,
-        4 => /** free blocks */ free_blocks: u32,
-        8 => /** the root of the tree */ root_block: u32,
-        12 => /** first block of the journal */ journal_first: u32,
-        16 => /** device of the journal; 0: this one */ journal_dev: u32,
-        20 => /** blocks of the journal, without its header */ journal_size: u32,
-        24 => /** blocks in a transaction at most */ journal_trans_max: u32,
-        28 => /** random, to know a journal by */ journal_magic: u32,
-        32 => /** blocks in a batch at most */ journal_max_batch: u32,
-        36 => /** seconds before a commit */ journal_max_commit_age: u32,
-        40 => /** seconds before a write back */ journal_max_trans_age: u32,
-        44 => /** bytes in a block */ block_size: u16,
-        46 => /** room for the map of object ids */ oid_max: u16,
-        48 => /** entries of it in use */ oid_cur: u16,
-        50 => /** 1 clean, 2 not */ umount_state: u16,
-        52 => /** `ReIsErFs` (3.5), `ReIsEr2Fs` (3.6), `ReIsEr3Fs` (either, with a journal elsewhere) */ magic: [u8; 10],
-        62 => /** what a check has found */ fs_state: u16,
-        64 => /** hash of names */ hash_function: u32,
-        68 => /** height of the tree: 2 where the root is a leaf */ tree_height: u16,
-        70 => /** blocks of bitmaps; 0: too many to say */ bitmap_blocks: u16,
-        72 => /** 0: 3.5, 2: 3.6 */ version: u16,
-        74 => /** blocks kept for a journal */ reserved_for_journal: u16,
-        76 => /** generation of inodes */ inode_generation: u32,
-        80 => /** flags */ flags: u32,
-        84 => /** identity */ uuid: [u8; 16],
-        100 => /** label */ label: [u8; 16],
-        116 => /** mounts since a check */ mount_count: u16,
-        118 => /** mounts after which to check */ max_mount_count: u16,
-        120 => /** when it was checked last */ last_check: u32,
-        124 => /** longest time between checks */ check_interval: u32,
-        128 => /** zero */ unused: [u8; 76],
+        0 s_block_count => /** blocks */ block_count: u32,
+        4 s_free_blocks => /** free blocks */ free_blocks: u32,
+        8 s_root_block => /** the root of the tree */ root_block: u32,
+        12 jp_journal_1st_block => /** first block of the journal */ journal_first: u32,
+        16 jp_journal_dev => /** device of the journal; 0: this one */ journal_dev: u32,
+        20 jp_journal_size => /** blocks of the journal, without its header */ journal_size: u32,
+        24 jp_journal_trans_max => /** blocks in a transaction at most */ journal_trans_max: u32,
+        28 jp_journal_magic => /** random, to know a journal by */ journal_magic: u32,
+        32 jp_journal_max_batch => /** blocks in a batch at most */ journal_max_batch: u32,
+        36 jp_journal_max_commit_age => /** seconds before a commit */ journal_max_commit_age: u32,
+        40 jp_journal_max_trans_age => /** seconds before a write back */ journal_max_trans_age: u32,
+        44 s_blocksize => /** bytes in a block */ block_size: u16,
+        46 s_oid_maxsize => /** room for the map of object ids */ oid_max: u16,
+        48 s_oid_cursize => /** entries of it in use */ oid_cur: u16,
+        50 s_umount_state => /** 1 clean, 2 not */ umount_state: u16,
+        52 s_magic => /** `ReIsErFs` (3.5), `ReIsEr2Fs` (3.6), `ReIsEr3Fs` (either, with a journal elsewhere) */ magic: [u8; 10],
+        62 s_fs_state => /** what a check has found */ fs_state: u16,
+        64 s_hash_function_code => /** hash of names */ hash_function: u32,
+        68 s_tree_height => /** height of the tree: 2 where the root is a leaf */ tree_height: u16,
+        70 s_bmap_nr => /** blocks of bitmaps; 0: too many to say */ bitmap_blocks: u16,
+        72 s_version => /** 0: 3.5, 2: 3.6 */ version: u16,
+        74 s_reserved_for_journal => /** blocks kept for a journal */ reserved_for_journal: u16,
+        76 s_inode_generation => /** generation of inodes */ inode_generation: u32,
+        80 s_flags => /** flags */ flags: u32,
+        84 s_uuid => /** identity */ uuid: [u8; 16],
+        100 s_label => /** label */ label: [u8; 16],
+        116 s_mnt_count => /** mounts since a check */ mount_count: u16,
+        118 s_max_mnt_count => /** mounts after which to check */ max_mount_count: u16,
+        120 s_lastcheck => /** when it was checked last */ last_check: u32,
+        124 s_check_interval => /** longest time between checks */ check_interval: u32,
+        128 s_unused => /** zero */ unused: [u8; 76],
     }
 }
 
 crate::on_disk! {
     /// The head of each tree block (`struct block_head`).
     pub struct BlockHead: 24 {
-        0 => /** 1 a leaf, more above */ level: u16,
-        2 => /** items, or keys */ items: u16,
-        4 => /** free bytes */ free_space: u16,
-        6 => /** zero */ reserved: u16,
-        8 => /** unused */ right_key: [u8; 16],
+        0 blk_level => /** 1 a leaf, more above */ level: u16,
+        2 blk_nr_item => /** items, or keys */ items: u16,
+        4 blk_free_space => /** free bytes */ free_space: u16,
+        6 blk_reserved => /** zero */ reserved: u16,
+        8 blk_right_delim_key => /** unused */ right_key: [u8; 16],
     }
 }
 
 crate::on_disk! {
     /// The head of an item (`struct item_head`). The items themselves fill the leaf from its end.
     pub struct ItemHead: 24 {
-        0 => /** the directory's object id */ dir_id: u32,
-        4 => /** the object's own */ object_id: u32,
-        8 => /** 3.6: offset (60 bits) and type (4 bits); 3.5: offset and type of 32 bits each */ offset_and_type: u64,
-        16 => /** entries of a directory item */ count: u16,
-        18 => /** bytes of the item */ len: u16,
-        20 => /** where it is in the leaf */ location: u16,
-        22 => /** 0: key as in 3.5, 1: as in 3.6 */ version: u16,
+        0 k_dir_id => /** the directory's object id */ dir_id: u32,
+        4 k_objectid => /** the object's own */ object_id: u32,
+        8 k_offset_v2 => /** 3.6: offset (60 bits) and type (4 bits); 3.5: offset and type of 32 bits each */ offset_and_type: u64,
+        16 ih_free_space_reserved => /** entries of a directory item */ count: u16,
+        18 ih_item_len => /** bytes of the item */ len: u16,
+        20 ih_item_location => /** where it is in the leaf */ location: u16,
+        22 ih_version => /** 0: key as in 3.5, 1: as in 3.6 */ version: u16,
     }
 }
 
@@ -73,20 +73,20 @@ crate::on_disk! {
     /// An entry of a directory item (`struct reiserfs_de_head`). All entry heads come first; the names fill the item
     /// from its end, in their order.
     pub struct EntryHead: 16 {
-        0 => /** hash of the name, and a number among equal ones */ offset: u32,
-        4 => /** the directory that the named object's key is of */ dir_id: u32,
-        8 => /** the named object */ object_id: u32,
-        12 => /** where its name is in the item */ location: u16,
-        14 => /** bit 2: it is there */ state: u16,
+        0 deh_offset => /** hash of the name, and a number among equal ones */ offset: u32,
+        4 deh_dir_id => /** the directory that the named object's key is of */ dir_id: u32,
+        8 deh_objectid => /** the named object */ object_id: u32,
+        12 deh_location => /** where its name is in the item */ location: u16,
+        14 deh_state => /** bit 2: it is there */ state: u16,
     }
 }
 
 crate::on_disk! {
     /// A child of an inner node (`struct disk_child`). Keys of 16 bytes come before all children.
     pub struct Child: 8 {
-        0 => /** its block */ block: u32,
-        4 => /** bytes used in it */ used: u16,
-        6 => /** zero */ reserved: u16,
+        0 dc_block_number => /** its block */ block: u32,
+        4 dc_size => /** bytes used in it */ used: u16,
+        6 dc_reserved => /** zero */ reserved: u16,
     }
 }
 
@@ -94,18 +94,18 @@ crate::on_disk! {
     /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
     /// follow: in the descriptor those of the first copies, in the commit block those of the rest.
     pub struct TransactionHead: 12 {
-        0 => /** the transaction */ id: u32,
-        4 => /** copies in it */ len: u32,
-        8 => /** of a descriptor: the mount; of a commit block: the first number already */ mount_id: u32,
+        0 j_trans_id => /** the transaction */ id: u32,
+        4 j_len => /** copies in it */ len: u32,
+        8 j_mount_id => /** of a descriptor: the mount; of a commit block: the first number already */ mount_id: u32,
     }
 }
 
 crate::on_disk! {
     /// The journal's header, in the block after its ring (`struct reiserfs_journal_header`).
     pub struct JournalHeader: 12 {
-        0 => /** the newest transaction that is written back whole */ last_flushed: u32,
-        4 => /** where in the ring the next one starts */ first_unflushed: u32,
-        8 => /** the mount */ mount_id: u32,
+        0 j_last_flush_trans_id => /** the newest transaction that is written back whole */ last_flushed: u32,
+        4 j_first_unflushed_offset => /** where in the ring the next one starts */ first_unflushed: u32,
+        8 j_mount_id => /** the mount */ mount_id: u32,
     }
 }
 
@@ -224,7 +224,7 @@ pub fn children(bytes: &[u8]) -> impl Iterator<Item = Child> {
 
 /// The heads of a leaf's items, as many as fit.
 pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
-    let items = usize::from(LE.get_u16(bytes, 2));
+    let items = usize::from(LE.get_u16(bytes, 2)); // blk_nr_item
     let list = bytes[BlockHead::SIZE..].chunks_exact(ItemHead::SIZE).take(items);
     list.map(|raw| ItemHead::decode(raw, LE))
 }

@@ -135,7 +135,7 @@ impl Scheme for KernelSystem {
         Promise { ordered, passed: ordered, no_stale, ..Promise::journal(false) }
     }
 
-    /// It is judged by the kernel and its own check.
+    /// No format: the kernel and the file system's own check judge it.
     fn format(&self) -> Option<&dyn DiskFormat> {
         None
     }

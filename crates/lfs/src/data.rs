@@ -44,7 +44,7 @@ pub struct DataDevice {
 pub struct DataSide {
     /// The device.
     pub device: DataDevice,
-    /// What knows which blocks are free.
+    /// The allocator, which knows which blocks are free.
     pub places: Box<dyn DataPlaces>,
     /// The rules: all of them, but for experiments.
     pub rules: DualRules,
@@ -63,7 +63,7 @@ pub struct Locality {
     /// In a write-out, files come in inverse order of their last change, each with its blocks in inverse order and then its
     /// indirect blocks; inodes come in the same order of files. Otherwise all come in the order of their numbers.
     pub inverse: bool,
-    /// Blocks of metadata in a second, at most, that are written anew because they were read. 0: none.
+    /// Blocks of metadata in a second, at most, that are rewritten because they were read. 0: none.
     pub relocate: u32,
 }
 
@@ -86,7 +86,7 @@ pub struct DataSpace {
 /// Bytes of the tables that changed: their place in the tables, and what they are now.
 pub type TablePart = (usize, Vec<u8>);
 
-/// Which blocks of the data device are free. Nothing here waits.
+/// The allocator of the data device: which of its blocks are free. Nothing here waits.
 pub trait DataPlaces {
     /// Takes the tables as a checkpoint has them.
     ///
@@ -113,10 +113,10 @@ pub trait DataPlaces {
     /// A file gives a block back.
     fn free(&mut self, block: i64);
 
-    /// What was freed so far is in the write-out that is being gathered.
+    /// Tells the allocator that the write-out being gathered has all frees so far.
     fn frees_gathered(&mut self);
 
-    /// What was gathered is durable.
+    /// Tells the allocator that the gathered frees are durable.
     fn frees_durable(&mut self);
 
     /// The group for a new directory in one of `parent`'s.

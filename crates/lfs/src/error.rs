@@ -5,7 +5,7 @@ use ordo_format::lfs::SuperblockError;
 use ordo_format::lfs::dir::DirError;
 use ordo_vfs::{Errno, FsError};
 
-/// What is wrong, and where. Addresses count fragments.
+/// The reason why an LFS cannot be read, mounted or written. Addresses count fragments.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LfsError {
     /// No superblock that can be used.
@@ -30,7 +30,7 @@ pub enum LfsError {
     /// An address that the log cannot have: outside of its segments, across their ends, or in a superblock.
     #[error("{what}: {frags} fragments at {addr} are not inside of a segment")]
     Address {
-        /// What should be there.
+        /// The structure that should be there.
         what: LogDamage,
         /// The address.
         addr: i64,
@@ -42,7 +42,7 @@ pub enum LfsError {
         "{what}: block {addr} is not one of the data device's, which are 1 to {blocks}, not included"
     )]
     Contents {
-        /// What should be there.
+        /// The structure that should be there.
         what: LogDamage,
         /// The pointer.
         addr: i64,
@@ -101,7 +101,7 @@ pub enum LfsError {
     /// The IFILE has a hole.
     #[error("block {lbn} of the IFILE is missing")]
     IfileHole {
-        /// Which.
+        /// The block.
         lbn: u64,
     },
     /// An inode number beyond the IFILE.
@@ -117,15 +117,15 @@ pub enum LfsError {
     Directory {
         /// Its inode.
         ino: u64,
-        /// Which block.
+        /// The block.
         lbn: u64,
-        /// What.
+        /// The damage.
         error: DirError,
     },
-    /// It can be read, but not written.
+    /// The file system can be read, but not written.
     #[error("{0}; it can be mounted read-only")]
     NotWritable(&'static str),
-    /// What a crash left cannot be brought to a state that can be used.
+    /// Recovery failed: the state after a crash cannot be made usable.
     #[error("{0}")]
     Recovery(FsError),
     /// The device failed.
@@ -133,7 +133,7 @@ pub enum LfsError {
     Device(#[from] BlockError),
 }
 
-/// What an address should lead to.
+/// A structure to which an address should lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogDamage {
     /// A block of inodes, for this one.

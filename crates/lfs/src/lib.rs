@@ -16,7 +16,7 @@
 //! - What is on disk is not believed: an address outside of the log, a block that is not there, a size that cannot be are
 //!   errors that say where, and the walk of the log ends because serial numbers rise by one.
 //! - A reader writes nothing. Its memory is bounded by its cache and by what the log changed since its checkpoint.
-//! - Nothing is written twice in one place but superblocks, until the segment is begun anew: and that only when two
+//! - Nothing is written twice in one place but superblocks, until the segment is begun again: and that only when two
 //!   checkpoints on the device call it empty.
 //! - The pointers in an inode's buffer, and in the buffers of indirect blocks, are the only ones.
 //! - A write-out has whole operations: none is under way when it gets its places, and its partial segments count only

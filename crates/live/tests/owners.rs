@@ -146,7 +146,7 @@ impl Work {
     }
 }
 
-/// What the comparison found, in bytes of stamped blocks.
+/// The result of the comparison, in bytes of stamped blocks.
 #[derive(Debug, Default)]
 struct Found {
     stamped: u64,

@@ -24,7 +24,7 @@ pub enum Mistake {
     SyncFileRange,
     /// The program called fsync on a descriptor of another file.
     WrongDescriptor,
-    /// A file was truncated, and written anew in place.
+    /// A file was truncated, and rewritten in place.
     TruncateInPlace,
     /// Existing contents were overwritten in place.
     OverwriteInPlace,

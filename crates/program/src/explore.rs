@@ -530,7 +530,7 @@ mod tests {
         Pick { frontier, events: frontier * 10, state: Vec::new(), manner }
     }
 
-    /// Where few states are wanted, those right after a promise come first, whatever else the run wrote.
+    /// If few states are wanted, those right after a promise come first, whatever else the run wrote.
     #[test]
     fn moments_of_promises_come_first() {
         let picks: Vec<Pick> = (0..100)

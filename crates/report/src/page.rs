@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What happened in one run.
+/// The events of one run.
 #[derive(Clone, Debug)]
 pub struct Timeline<'a> {
     /// The run's name.

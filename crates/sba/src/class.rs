@@ -63,7 +63,7 @@ pub enum Class {
     SegmentSummary,
     /// Segment usage: the live bytes or blocks of each segment.
     SegmentUsage,
-    /// What the cleaner of a log-structured file system has moved, with its summary.
+    /// Blocks that the cleaner of a log-structured file system has moved, with their summary.
     Cleaner,
     /// A map from numbers to places: NILFS2's virtual block numbers, F2FS's nodes.
     AddressMap,

@@ -356,7 +356,7 @@ mod tests {
 
     /// A node's entries move to its neighbour, the node is freed, and its block is used for a new node. The pointer
     /// to the new node is written before its contents, as copies in a journal may be. The old node's entries stay the
-    /// neighbour's. Catches old entries that are claimed anew and then given up; seen on a ReiserFS in
+    /// neighbour's. Catches old entries that are claimed again and then given up; seen on a ReiserFS in
     /// `data=journal`.
     #[test]
     fn a_node_in_the_place_of_a_freed_one_takes_nothing_back() {

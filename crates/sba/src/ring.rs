@@ -62,7 +62,7 @@ impl<T> Ring<T> {
         self.orphan_blocks.clear();
     }
 
-    /// Starts anew with another log.
+    /// Starts again with another log.
     pub(crate) fn reset(&mut self) {
         self.orphan_blocks.clear();
         self.expected.clear();

@@ -1,4 +1,4 @@
-//! What waited for what: a plan from the times of a trace.
+//! Dependencies between requests: a plan from the times of a trace.
 //!
 //! Nobody but the file system knows why it issued a request when it did. The times tell most of it, because a task that
 //! waits for a request issues its next one shortly after the completion:
@@ -60,7 +60,7 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// What request `number` waited for. Requests are asked for in order of issue.
+    /// The requests for which request `number` waited. Callers ask for requests in order of issue.
     fn waits_of(&mut self, traffic: &[SeenTraffic], number: usize) -> Vec<After> {
         let issued = traffic[number].issued;
         let mut since = Vec::new();
@@ -104,7 +104,7 @@ fn step_of(seen: &SeenTraffic, index: usize, not_before: u64) -> PlanStep {
     }
 }
 
-/// Which requests are checkpoints for which nobody waits.
+/// For each request, whether it is a checkpoint for which nobody waits.
 fn background(traffic: &[SeenTraffic]) -> Vec<bool> {
     let mut background: Vec<bool> = traffic.iter().map(|seen| seen.checkpoint).collect();
     let last = traffic.iter().rposition(|seen| !seen.checkpoint && seen.role != Role::Flush);

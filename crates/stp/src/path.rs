@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::play::Played;
 use crate::traffic::Role;
 
-/// What time was spent on.
+/// A cause on which time was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case", untagged)]
 pub enum Spent {

@@ -15,7 +15,7 @@ use crate::real::{Real, RealError};
 use crate::traffic::{self, Role, SeenTraffic, TrafficError};
 use crate::{depend, journal};
 
-/// What to predict from.
+/// The input of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The trace, with times.
@@ -86,7 +86,7 @@ pub enum PredictError {
     Mark {
         /// The mark.
         mark: String,
-        /// Which place is meant.
+        /// The place that is meant.
         order: &'static str,
         /// The marks that it has.
         known: String,
@@ -110,7 +110,7 @@ pub enum PredictError {
     Real(#[from] RealError),
 }
 
-/// What a playback on a real device is doing.
+/// The phase of a playback on a real device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PredictPhase {
     /// Ranges are written for the first time: bytes done, and all.

@@ -27,10 +27,10 @@ const ENDS: u64 = 1 << 20;
 /// The reason why nothing can be played on a device.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
-    /// It cannot be opened, or is mounted.
+    /// The device cannot be opened, or is mounted.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It holds something.
+    /// The device holds something.
     #[error(
         "{path}: byte {at} is not zero, so something may be stored here; playback overwrites it. If it may be lost, say \
          --force"
@@ -41,7 +41,7 @@ pub enum RealError {
         /// The first byte that is not zero.
         at: u64,
     },
-    /// It is smaller than the device of the trace.
+    /// The device is smaller than that of the trace.
     #[error("{path}: has {bytes} bytes, and the device of the trace {needs}; take a larger one")]
     TooSmall {
         /// The device or the file.
@@ -51,12 +51,12 @@ pub enum RealError {
         /// The size of the trace's device in bytes.
         needs: u64,
     },
-    /// It cannot be read or written outside of playback.
+    /// The device cannot be read or written outside of playback.
     #[error("{path}: cannot {action}: {source}")]
     Io {
         /// The device or the file.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The operating system's error.
         source: io::Error,

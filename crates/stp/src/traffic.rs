@@ -8,15 +8,15 @@ use ordo_trace::{Flags, RequestOp, Trace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It writes a commit block.
+    /// A write of a commit block.
     Commit,
-    /// It writes descriptors, copies, records or revoke blocks into a journal.
+    /// A write of descriptors, copies, records or revoke blocks into a journal.
     Journal,
-    /// It writes a journal's superblock.
+    /// A write of a journal's superblock.
     JournalSuperblock,
-    /// It writes file data at its fixed location.
+    /// A write of file data at its fixed location.
     Data,
-    /// It writes metadata at its fixed location.
+    /// A write of metadata at its fixed location.
     Metadata,
     /// A read.
     Read,

@@ -23,13 +23,13 @@ pub type Done<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
 pub enum Ability {
     /// `ordo mkfs` can make it.
     Make,
-    /// It can be read: listed, copied from, mounted read-only.
+    /// The format can be read: listed, copied from, mounted read-only.
     Read,
-    /// It can be written: copied to, mounted read-write.
+    /// The format can be written: copied to, mounted read-write.
     Write,
-    /// It can be checked and repaired.
+    /// The format can be checked and repaired.
     Check,
-    /// It can be crashed, and judged by its promise.
+    /// The format can be crashed, and judged by its promise.
     Crash,
 }
 
@@ -206,7 +206,7 @@ pub trait Format: Sync {
         None
     }
 
-    /// What a shape of it that is crashed takes to be made.
+    /// The options with which a file system of this geometry is made for crash exploration.
     fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {
         shaped(geometry)
     }

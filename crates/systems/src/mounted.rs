@@ -32,7 +32,7 @@ pub struct Statistics {
 /// Counters of a cleaner since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanerStatistics {
-    /// What it has done.
+    /// The cleaner's work since the mount.
     pub counts: CleanerCounts,
     /// Checkpoints, whoever wanted them.
     pub checkpoints: u64,

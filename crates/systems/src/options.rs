@@ -92,7 +92,7 @@ pub struct MountOptions {
     /// A rule of the ordering that is switched off, to measure or show its effect: one of
     /// [`System::rules`](crate::System::rules).
     pub without: Option<&'static str>,
-    /// What the cleaner of a log chooses, and when it works.
+    /// The cleaner of a log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
     /// Options of DualFS.
     pub dual: DualOptions,

@@ -113,7 +113,7 @@ fn a_log_is_mounted_under_its_own_ordering() {
     });
 }
 
-/// What was made last is there, and nothing of what was there before: neither the first superblock nor another one leads
+/// The file system made last is there, and nothing of the one before it: neither the first superblock nor another one leads
 /// to it. Would catch a probe that takes what was there for what is there, and a reader that finds an old copy.
 #[test]
 fn what_was_made_last_is_found() {
@@ -228,7 +228,7 @@ fn names_are_unique() {
     }
 }
 
-/// Where else systems are named, in how many lines, and why.
+/// Files outside `systems` that name systems, in how many lines, and why.
 const ELSEWHERE: [(&str, usize, &str); 11] = [
     ("bench/src/published.rs", 6, "what the papers say of each"),
     ("bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),

@@ -20,7 +20,7 @@ const LARGEST: u64 = 16;
 /// The files that are removed for one that finds no space, before the file system counts as full for good.
 const TRIES: usize = 200;
 
-/// What ageing did.
+/// The result of ageing a file system.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Aged {
     /// The files that are there at the end.

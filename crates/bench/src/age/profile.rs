@@ -66,7 +66,7 @@ pub enum ProfileError {
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub about: String,
     /// Sizes in bytes, each with its number of files, smallest first. A file's size lies between the size before and this
     /// one.
@@ -107,7 +107,7 @@ impl Profile {
         }
     }
 
-    /// What is wrong with the figures.
+    /// The first fault of the figures, in words.
     fn fault(&self) -> Option<&'static str> {
         let sum = |weights: &mut dyn Iterator<Item = u32>| weights.map(u64::from).sum::<u64>();
         let depths = self.depths.iter().enumerate();

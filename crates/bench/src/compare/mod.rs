@@ -66,7 +66,7 @@ pub struct ComparisonSetup {
     pub size: Option<u64>,
     /// Options of soft updates.
     pub soft: SoftOptions,
-    /// What the cleaner of a log chooses, and when it works.
+    /// The cleaner of a log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
     /// Mechanisms of DualFS.
     pub dual: DualOptions,

@@ -42,7 +42,7 @@ pub struct RecoveryTime {
     /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
     /// where no change is lost.
     pub oldest_lost_seconds: Option<f64>,
-    /// That change, in words.
+    /// The change that was lost, in words.
     pub oldest_lost: Option<String>,
 }
 

@@ -97,7 +97,7 @@ pub struct AgedRow {
     pub score_after: Option<f64>,
 }
 
-/// What the cleaner of a log did.
+/// The work of the cleaner of a log.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct CleanerRow {
     /// The policy by which it chose segments.
@@ -168,7 +168,7 @@ pub struct ComparisonRow {
     pub phases: Vec<PhaseRow>,
     /// Counters of the log, if there is one.
     pub log: Option<LogRow>,
-    /// What the cleaner did, if there is one.
+    /// The cleaner's work, if there is a cleaner.
     pub cleaner: Option<CleanerRow>,
     /// The ageing before the workload, if there was one.
     pub aged: Option<AgedRow>,

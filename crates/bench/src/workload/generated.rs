@@ -1,6 +1,6 @@
 //! A tree that is generated from a seed, so that figures about trees are the same on every machine.
 //!
-//! It has the shape of a tree of sources: a median file of some 4 KB, a few files that are a hundred times as
+//! The generated tree has the shape of a tree of sources: a median file of some 4 KB, a few files that are a hundred times as
 //! long, about eighteen entries in a directory, directories within directories.
 
 use ordo_vfs::model::{ModelConfig, ModelFs};

@@ -58,7 +58,7 @@ struct Entry {
     size: Option<u64>,
 }
 
-/// What a process has done.
+/// The counts of one process.
 #[derive(Default)]
 struct Done {
     operations: Cell<u64>,
@@ -73,7 +73,7 @@ impl Done {
     }
 }
 
-/// What a phase does to each copy.
+/// The work of a phase on each copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// Unpacks it, its files empty or not.

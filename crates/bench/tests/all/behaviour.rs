@@ -5,7 +5,7 @@
 //! the disks must be those of `behaviour.txt`, one line for each case. Fault model: a change that should change
 //! nothing. Would catch one request more or less, another order of tasks, another byte.
 //!
-//! `ORDO_BLESS=1` writes the file anew, for a change that is intended.
+//! `ORDO_BLESS=1` writes the file again, for a change that is intended.
 
 use std::cell::RefCell;
 use std::fmt::Write;

@@ -18,7 +18,7 @@ use ordo_vfs::FileSystem;
 
 const SHAPES: [&str; 4] = ["4k-512-full", "8k-1k-full", "16k-2k-full", "4k-512-groups"];
 
-/// What other files leave is as much as the shape says.
+/// Other files leave as much space as the shape says.
 #[test]
 fn a_full_shape_is_full() {
     for name in SHAPES.into_iter().filter(|name| name.ends_with("full")) {

@@ -2,7 +2,7 @@
 //!
 //! Fault model: any mistake that an operation's result, a later look at the tree, a remount or a check shows: on two disks with
 //! room; where the data device runs full, or the metadata log, so that the cleaner runs all the time; on one disk with both;
-//! with caches so small that nearly every block is read and written anew. The check compares pointers, bitmaps and counts of
+//! with caches so small that nearly every block is read and rewritten. The check compares pointers, bitmaps and counts of
 //! every checkpoint that a remount finds.
 
 use std::rc::Rc;

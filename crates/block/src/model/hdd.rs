@@ -375,7 +375,7 @@ impl Hdd {
             self.rest_at(ahead.next - 1);
         }
         if ahead.next == ahead.limit {
-            // The segment is full: the head waits on its track, and a later read starts anew.
+            // The segment is full: the head waits on its track, and a later read starts again.
             self.stop_ahead_with(ahead);
         } else {
             self.ahead = Some(ahead);

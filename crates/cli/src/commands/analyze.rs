@@ -106,7 +106,7 @@ pub struct Analyze {
     /// as they were.
     #[arg(long)]
     expect: bool,
-    /// Name every block anew from the recorded contents, even if the tables of the trace could be counted.
+    /// Name every block again from the recorded contents, even if the tables of the trace could be counted.
     #[arg(long)]
     again: bool,
     /// Write the output to this file.

@@ -86,7 +86,7 @@ impl Calls {
     }
 }
 
-/// Where the time of calls went, as a table; empty where none waited.
+/// A table of the time of calls, by what they waited for; empty where none waited.
 pub(super) fn waits(all: &[Waited]) -> String {
     if all.is_empty() {
         return String::new();

@@ -22,12 +22,12 @@ use crate::text::put;
   ordo lfs clean disk.img               clean segments of which three quarters or less are live
   ordo lfs clean disk.img --below 95    nearly all")]
 pub struct Lfs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: LfsCommand,
 }
 
-/// What to do with segments.
+/// Commands about segments.
 #[derive(Debug, clap::Subcommand)]
 pub enum LfsCommand {
     /// Show how full each segment is.

@@ -21,7 +21,7 @@ struct Whole<'a> {
     /// Bytes of file data written, and those of them whose file's path is known.
     data_bytes: u64,
     data_bytes_with_path: u64,
-    /// Where the time of system calls that waited for requests went.
+    /// The time of system calls that waited for requests, by what they waited for.
     waits: &'a [Waited],
 }
 

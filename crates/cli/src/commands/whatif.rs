@@ -198,7 +198,7 @@ impl Changes {
     }
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Printed {
     recorded_on: Option<&'static str>,
@@ -237,7 +237,7 @@ struct Row {
     told: TimeAndTraffic,
 }
 
-/// Where the time went, and what was sent.
+/// The time, by what it was spent on, and the requests sent.
 #[derive(Serialize)]
 struct TimeAndTraffic {
     spent_seconds: BTreeMap<&'static str, f64>,

@@ -111,7 +111,7 @@ impl Surgeon {
     }
 }
 
-/// What is planted, and what it is called.
+/// The damage that is planted, and the findings that must name it.
 type Case = (fn(&Surgeon), &'static [&'static str]);
 
 #[test]

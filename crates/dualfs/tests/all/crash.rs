@@ -149,7 +149,7 @@ impl Run {
     }
 }
 
-/// What a file system has; the error says whose contents are wrong.
+/// The files of a file system; the error says whose contents are wrong.
 async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
     let mut state = State::new();
     let mut names = Vec::new();

@@ -276,7 +276,7 @@ fn metadata_that_is_read_is_written_anew() {
     });
 }
 
-/// As many directories fit into a log whether its metadata is written anew all the time or not; deletes go through.
+/// As many directories fit into a log whether its metadata is rewritten all the time or not; deletes go through.
 #[test]
 fn relocation_takes_no_space_of_a_full_log() {
     let fits = |relocate: u32| {

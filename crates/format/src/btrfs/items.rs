@@ -6,31 +6,31 @@ use super::{Key, LE, LEVELS};
 crate::on_disk! {
     /// An inode (`struct btrfs_inode_item`).
     pub struct InodeItem: 160 {
-        0 => /** the transaction that made it */ generation: u64,
-        8 => /** the transaction that changed it last */ transid: u64,
-        16 => /** size in bytes */ size: u64,
-        24 => /** bytes in use */ nbytes: u64,
-        32 => /** unused */ block_group: u64,
-        40 => /** names */ nlink: u32,
-        44 => /** owner */ uid: u32,
-        48 => /** group */ gid: u32,
-        52 => /** type and permissions */ mode: u32,
-        56 => /** device number */ rdev: u64,
-        64 => /** flags */ flags: u64,
-        72 => /** counts changes */ sequence: u64,
-        80 => /** zero */ reserved: [u64; 4],
-        112 => /** seconds, nanoseconds: read */ atime: [u8; 12],
-        124 => /** the inode changed */ ctime: [u8; 12],
-        136 => /** contents changed */ mtime: [u8; 12],
-        148 => /** made */ otime: [u8; 12],
+        0 generation => /** the transaction that made it */ generation: u64,
+        8 transid => /** the transaction that changed it last */ transid: u64,
+        16 size => /** size in bytes */ size: u64,
+        24 nbytes => /** bytes in use */ nbytes: u64,
+        32 block_group => /** unused */ block_group: u64,
+        40 nlink => /** names */ nlink: u32,
+        44 uid => /** owner */ uid: u32,
+        48 gid => /** group */ gid: u32,
+        52 mode => /** type and permissions */ mode: u32,
+        56 rdev => /** device number */ rdev: u64,
+        64 flags => /** flags */ flags: u64,
+        72 sequence => /** counts changes */ sequence: u64,
+        80 reserved => /** zero */ reserved: [u64; 4],
+        112 atime => /** seconds, nanoseconds: read */ atime: [u8; 12],
+        124 ctime => /** the inode changed */ ctime: [u8; 12],
+        136 mtime => /** contents changed */ mtime: [u8; 12],
+        148 otime => /** made */ otime: [u8; 12],
     }
 }
 
 crate::on_disk! {
     /// A name of an inode (`struct btrfs_inode_ref`). The name follows, and then the next one.
     pub struct InodeRef: 10 {
-        0 => /** its number in the directory */ index: u64,
-        8 => /** bytes of the name */ name_len: u16,
+        0 index => /** its number in the directory */ index: u64,
+        8 name_len => /** bytes of the name */ name_len: u16,
     }
 }
 
@@ -38,90 +38,90 @@ crate::on_disk! {
     /// A directory entry or an extended attribute (`struct btrfs_dir_item`). The name follows, then the attribute's
     /// value.
     pub struct DirItem: 30 {
-        0 => /** the inode, or the root of a subvolume */ location: Key,
-        17 => /** the transaction that made it */ transid: u64,
-        25 => /** bytes of the contents */ data_len: u16,
-        27 => /** bytes of the name */ name_len: u16,
-        29 => /** type of the inode */ kind: u8,
+        0 location => /** the inode, or the root of a subvolume */ location: Key,
+        17 transid => /** the transaction that made it */ transid: u64,
+        25 data_len => /** bytes of the contents */ data_len: u16,
+        27 name_len => /** bytes of the name */ name_len: u16,
+        29 type => /** type of the inode */ kind: u8,
     }
 }
 
 crate::on_disk! {
     /// A range of a file's contents (`struct btrfs_file_extent_item`). Inline contents follow the type.
     pub struct FileExtent: 53 {
-        0 => /** the transaction that made it */ generation: u64,
-        8 => /** bytes of the extent, unpacked */ ram_bytes: u64,
-        16 => /** 0 none, 1 zlib, 2 LZO, 3 zstd */ compression: u8,
-        17 => /** zero */ encryption: u8,
-        18 => /** zero */ other_encoding: u16,
-        20 => /** 0 inline, 1 an extent, 2 one that is not written yet */ kind: u8,
-        21 => /** the extent's address; 0: a hole */ disk_bytenr: u64,
-        29 => /** bytes of the extent */ disk_num_bytes: u64,
-        37 => /** where in the extent, unpacked, this part begins */ offset: u64,
-        45 => /** bytes of this part */ num_bytes: u64,
+        0 generation => /** the transaction that made it */ generation: u64,
+        8 ram_bytes => /** bytes of the extent, unpacked */ ram_bytes: u64,
+        16 compression => /** 0 none, 1 zlib, 2 LZO, 3 zstd */ compression: u8,
+        17 encryption => /** zero */ encryption: u8,
+        18 other_encoding => /** zero */ other_encoding: u16,
+        20 type => /** 0 inline, 1 an extent, 2 one that is not written yet */ kind: u8,
+        21 disk_bytenr => /** the extent's address; 0: a hole */ disk_bytenr: u64,
+        29 disk_num_bytes => /** bytes of the extent */ disk_num_bytes: u64,
+        37 offset => /** where in the extent, unpacked, this part begins */ offset: u64,
+        45 num_bytes => /** bytes of this part */ num_bytes: u64,
     }
 }
 
 crate::on_disk! {
     /// The root of a tree (`struct btrfs_root_item`).
     pub struct RootItem: 239 {
-        0 => /** unused */ inode: InodeItem,
-        160 => /** the transaction that wrote its root */ generation: u64,
-        168 => /** its root directory */ root_dirid: u64,
-        176 => /** address of its root */ bytenr: u64,
-        184 => /** unused */ byte_limit: u64,
-        192 => /** bytes in use */ bytes_used: u64,
-        200 => /** the newest snapshot of it */ last_snapshot: u64,
-        208 => /** flags */ flags: u64,
-        216 => /** users; 0: it is to be removed, or is no subvolume */ refs: u32,
-        220 => /** how far it is removed, or merged; 0: not at all */ drop_progress: Key,
-        237 => /** at which level */ drop_level: u8,
-        238 => /** level of its root */ level: u8,
+        0 inode => /** unused */ inode: InodeItem,
+        160 generation => /** the transaction that wrote its root */ generation: u64,
+        168 root_dirid => /** its root directory */ root_dirid: u64,
+        176 bytenr => /** address of its root */ bytenr: u64,
+        184 byte_limit => /** unused */ byte_limit: u64,
+        192 bytes_used => /** bytes in use */ bytes_used: u64,
+        200 last_snapshot => /** the newest snapshot of it */ last_snapshot: u64,
+        208 flags => /** flags */ flags: u64,
+        216 refs => /** users; 0: it is to be removed, or is no subvolume */ refs: u32,
+        220 drop_progress => /** how far it is removed, or merged; 0: not at all */ drop_progress: Key,
+        237 drop_level => /** at which level */ drop_level: u8,
+        238 level => /** level of its root */ level: u8,
     }
 }
 
 crate::on_disk! {
     /// An extent or tree block that is in use (`struct btrfs_extent_item`). References to it follow.
     pub struct ExtentItem: 24 {
-        0 => /** users */ refs: u64,
-        8 => /** the transaction that made it */ generation: u64,
-        16 => /** bits: 0 data, 1 a block of a tree */ flags: u64,
+        0 refs => /** users */ refs: u64,
+        8 generation => /** the transaction that made it */ generation: u64,
+        16 flags => /** bits: 0 data, 1 a block of a tree */ flags: u64,
     }
 }
 
 crate::on_disk! {
     /// A block group: the allocator's view of a chunk (`struct btrfs_block_group_item`).
     pub struct BlockGroupItem: 24 {
-        0 => /** bytes in use */ used: u64,
-        8 => /** the tree of chunks: 256 */ chunk_objectid: u64,
-        16 => /** as the chunk's kind */ flags: u64,
+        0 used => /** bytes in use */ used: u64,
+        8 chunk_objectid => /** the tree of chunks: 256 */ chunk_objectid: u64,
+        16 flags => /** as the chunk's kind */ flags: u64,
     }
 }
 
 crate::on_disk! {
     /// The form in which the free space tree stores a block group (`struct btrfs_free_space_info`).
     pub struct FreeSpaceInfo: 8 {
-        0 => /** free extents */ extent_count: u32,
-        4 => /** bit 0: bitmaps, not extents */ flags: u32,
+        0 extent_count => /** free extents */ extent_count: u32,
+        4 flags => /** bit 0: bitmaps, not extents */ flags: u32,
     }
 }
 
 crate::on_disk! {
     /// The header of a free space cache file (`struct btrfs_free_space_header`).
     pub struct FreeSpaceHeader: 41 {
-        0 => /** its inode in the root tree */ location: Key,
-        17 => /** the transaction that wrote it */ generation: u64,
-        25 => /** entries */ num_entries: u64,
-        33 => /** bitmaps */ num_bitmaps: u64,
+        0 location => /** its inode in the root tree */ location: Key,
+        17 generation => /** the transaction that wrote it */ generation: u64,
+        25 num_entries => /** entries */ num_entries: u64,
+        33 num_bitmaps => /** bitmaps */ num_bitmaps: u64,
     }
 }
 
 crate::on_disk! {
     /// A free range in a free space cache file (`struct btrfs_free_space_entry`).
     pub struct FreeSpaceEntry: 17 {
-        0 => /** address */ offset: u64,
-        8 => /** bytes */ bytes: u64,
-        16 => /** 1 an extent, 2 a bitmap */ kind: u8,
+        0 offset => /** address */ offset: u64,
+        8 bytes => /** bytes */ bytes: u64,
+        16 type => /** 1 an extent, 2 a bitmap */ kind: u8,
     }
 }
 
@@ -182,6 +182,7 @@ pub fn names(bytes: &[u8], dir: u64, extended: bool) -> impl Iterator<Item = (u6
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let head = rest.get(..before + InodeRef::SIZE)?;
+        // `parent_objectid` of `struct btrfs_inode_extref`.
         let dir = if extended { LE.get_u64(head, 0) } else { dir };
         let len = usize::from(InodeRef::decode(&head[before..], LE).name_len);
         let name = rest.get(head.len()..head.len() + len)?;

@@ -26,9 +26,9 @@ pub const LE: Endian = Endian::Little;
 crate::on_disk! {
     /// The key by which items are sorted and found (`struct btrfs_disk_key`).
     pub struct Key: 17 {
-        0 => /** the object */ objectid: u64,
-        8 => /** the kind of item */ kind: u8,
-        9 => /** more, by kind */ offset: u64,
+        0 objectid => /** the object */ objectid: u64,
+        8 type => /** the kind of item */ kind: u8,
+        9 offset => /** more, by kind */ offset: u64,
     }
 }
 

@@ -19,6 +19,7 @@ pub const CHECKSUM_TYPE: u8 = 0xde;
 pub fn entries(block: &[u8], mut each: impl FnMut(Entry<'_>)) -> bool {
     let mut at = 0;
     while at + 8 <= block.len() {
+        // `inode`, `rec_len`, `name_len` and `name` of `struct ext4_dir_entry_2`.
         let ino = Endian::Little.get_u32(block, at);
         let len = usize::from(Endian::Little.get_u16(block, at + 4));
         // The values 65535 and 0 stand for 65536, which 16 bits cannot hold.

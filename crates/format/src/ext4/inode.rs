@@ -5,60 +5,60 @@ use crate::Endian;
 crate::on_disk! {
     /// The first 128 bytes of an inode (`struct ext4_inode`).
     pub struct Inode: 128 {
-        0 => /** type and permissions */ mode: u16,
-        2 => /** owner, low half */ uid: u16,
-        4 => /** size in bytes, low half */ size_lo: u32,
-        8 => /** last access */ atime: u32,
-        12 => /** last change of the inode */ ctime: u32,
-        16 => /** last change of the contents */ mtime: u32,
-        20 => /** when it was deleted */ dtime: u32,
-        24 => /** group, low half */ gid: u16,
-        26 => /** names */ links_count: u16,
-        28 => /** sectors of 512 bytes, or blocks, low half */ blocks_lo: u32,
-        32 => /** flags */ flags: u32,
-        36 => /** the system's own */ osd1: u32,
-        40 => /** 12 pointers to blocks, an indirect, a double and a triple one; or the root of a tree of extents; or a short link's target; or a small file's data */ block: [u8; 60],
-        100 => /** generation */ generation: u32,
-        104 => /** block of extended attributes, low half */ file_acl_lo: u32,
-        108 => /** size in bytes, high half */ size_high: u32,
-        112 => /** unused */ obso_faddr: u32,
-        116 => /** sectors or blocks, high half */ blocks_high: u16,
-        118 => /** block of extended attributes, high half */ file_acl_high: u16,
-        120 => /** owner, high half */ uid_high: u16,
-        122 => /** group, high half */ gid_high: u16,
-        124 => /** checksum, low half */ checksum_lo: u16,
-        126 => /** zero */ reserved: u16,
+        0 i_mode => /** type and permissions */ mode: u16,
+        2 i_uid => /** owner, low half */ uid: u16,
+        4 i_size_lo => /** size in bytes, low half */ size_lo: u32,
+        8 i_atime => /** last access */ atime: u32,
+        12 i_ctime => /** last change of the inode */ ctime: u32,
+        16 i_mtime => /** last change of the contents */ mtime: u32,
+        20 i_dtime => /** when it was deleted */ dtime: u32,
+        24 i_gid => /** group, low half */ gid: u16,
+        26 i_links_count => /** names */ links_count: u16,
+        28 i_blocks_lo => /** sectors of 512 bytes, or blocks, low half */ blocks_lo: u32,
+        32 i_flags => /** flags */ flags: u32,
+        36 osd1 => /** the system's own */ osd1: u32,
+        40 i_block => /** 12 pointers to blocks, an indirect, a double and a triple one; or the root of a tree of extents; or a short link's target; or a small file's data */ block: [u8; 60],
+        100 i_generation => /** generation */ generation: u32,
+        104 i_file_acl_lo => /** block of extended attributes, low half */ file_acl_lo: u32,
+        108 i_size_high => /** size in bytes, high half */ size_high: u32,
+        112 i_obso_faddr => /** unused */ obso_faddr: u32,
+        116 l_i_blocks_high => /** sectors or blocks, high half */ blocks_high: u16,
+        118 l_i_file_acl_high => /** block of extended attributes, high half */ file_acl_high: u16,
+        120 l_i_uid_high => /** owner, high half */ uid_high: u16,
+        122 l_i_gid_high => /** group, high half */ gid_high: u16,
+        124 l_i_checksum_lo => /** checksum, low half */ checksum_lo: u16,
+        126 l_i_reserved => /** zero */ reserved: u16,
     }
 }
 
 crate::on_disk! {
     /// The header of each node of an extent tree, the root in the inode included (`struct ext4_extent_header`).
     pub struct ExtentHeader: 12 {
-        0 => /** 0xf30a */ magic: u16,
-        2 => /** entries that are used */ entries: u16,
-        4 => /** entries that there is room for */ max: u16,
-        6 => /** 0: entries are extents; else how many levels are below */ depth: u16,
-        8 => /** generation */ generation: u32,
+        0 eh_magic => /** 0xf30a */ magic: u16,
+        2 eh_entries => /** entries that are used */ entries: u16,
+        4 eh_max => /** entries that there is room for */ max: u16,
+        6 eh_depth => /** 0: entries are extents; else how many levels are below */ depth: u16,
+        8 eh_generation => /** generation */ generation: u32,
     }
 }
 
 crate::on_disk! {
     /// An extent: an entry at depth 0 (`struct ext4_extent`).
     pub struct Extent: 12 {
-        0 => /** first block of the file */ block: u32,
-        4 => /** blocks; more than 32768: that many more, not yet written */ len: u16,
-        6 => /** first block on the device, high half */ start_hi: u16,
-        8 => /** first block on the device, low half */ start_lo: u32,
+        0 ee_block => /** first block of the file */ block: u32,
+        4 ee_len => /** blocks; more than 32768: that many more, not yet written */ len: u16,
+        6 ee_start_hi => /** first block on the device, high half */ start_hi: u16,
+        8 ee_start_lo => /** first block on the device, low half */ start_lo: u32,
     }
 }
 
 crate::on_disk! {
     /// An index: an entry above depth 0 (`struct ext4_extent_idx`).
     pub struct ExtentIndex: 12 {
-        0 => /** first block of the file below it */ block: u32,
-        4 => /** block of the node, low half */ leaf_lo: u32,
-        8 => /** block of the node, high half */ leaf_hi: u16,
-        10 => /** unused */ unused: u16,
+        0 ei_block => /** first block of the file below it */ block: u32,
+        4 ei_leaf_lo => /** block of the node, low half */ leaf_lo: u32,
+        8 ei_leaf_hi => /** block of the node, high half */ leaf_hi: u16,
+        10 ei_unused => /** unused */ unused: u16,
     }
 }
 
@@ -118,6 +118,9 @@ const ATTRIBUTE: usize = 16;
 
 /// The rest of contents that are inside a raw inode: the value of its attribute `system.data`. `None` where the inode
 /// has none, or it makes no sense.
+///
+/// The fields read of an entry (`struct ext4_xattr_entry`) are `e_name_len`, `e_name_index`, `e_value_offs`,
+/// `e_value_size` and `e_name`.
 ///
 /// An inode's attributes begin with a magic number after the `i_extra_isize` bytes that follow the first 128. An entry
 /// is the length of its name, the index of its prefix, the offset of its value from the first entry in 16 bits, 4

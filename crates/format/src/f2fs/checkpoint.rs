@@ -22,38 +22,38 @@ crate::on_disk! {
     /// The first and the last block of a checkpoint pack (`struct f2fs_checkpoint`). The bitmaps that follow say in
     /// which of its two places each block of the SIT and of the NAT is valid.
     pub struct Checkpoint: 192 {
-        0 => /** version, one more with each checkpoint */ checkpoint_ver: u64,
-        8 => /** blocks for users */ user_block_count: u64,
-        16 => /** blocks of the main area in use */ valid_block_count: u64,
-        24 => /** segments kept for cleaning */ rsvd_segment_count: u32,
-        28 => /** segments kept beyond that */ overprov_segment_count: u32,
-        32 => /** free segments */ free_segment_count: u32,
-        36 => /** where nodes are written: hot, warm, cold */ cur_node_segno: [u32; 8],
-        68 => /** the next block in each */ cur_node_blkoff: [u16; 8],
-        84 => /** where data are written: hot, warm, cold */ cur_data_segno: [u32; 8],
-        116 => /** the next block in each */ cur_data_blkoff: [u16; 8],
-        132 => /** flags */ ckpt_flags: u32,
-        136 => /** blocks of the pack */ cp_pack_total_block_count: u32,
-        140 => /** its first block of summaries */ cp_pack_start_sum: u32,
-        144 => /** nodes in use */ valid_node_count: u32,
-        148 => /** inodes in use */ valid_inode_count: u32,
-        152 => /** where to look for a free node number */ next_free_nid: u32,
-        156 => /** bytes of the SIT's bitmap */ sit_ver_bitmap_bytesize: u32,
-        160 => /** bytes of the NAT's bitmap */ nat_ver_bitmap_bytesize: u32,
-        164 => /** where the checksum is */ checksum_offset: u32,
-        168 => /** seconds mounted */ elapsed_time: u64,
-        176 => /** how space is found in each current segment */ alloc_type: [u8; 16],
+        0 checkpoint_ver => /** version, one more with each checkpoint */ checkpoint_ver: u64,
+        8 user_block_count => /** blocks for users */ user_block_count: u64,
+        16 valid_block_count => /** blocks of the main area in use */ valid_block_count: u64,
+        24 rsvd_segment_count => /** segments kept for cleaning */ rsvd_segment_count: u32,
+        28 overprov_segment_count => /** segments kept beyond that */ overprov_segment_count: u32,
+        32 free_segment_count => /** free segments */ free_segment_count: u32,
+        36 cur_node_segno => /** where nodes are written: hot, warm, cold */ cur_node_segno: [u32; 8],
+        68 cur_node_blkoff => /** the next block in each */ cur_node_blkoff: [u16; 8],
+        84 cur_data_segno => /** where data are written: hot, warm, cold */ cur_data_segno: [u32; 8],
+        116 cur_data_blkoff => /** the next block in each */ cur_data_blkoff: [u16; 8],
+        132 ckpt_flags => /** flags */ ckpt_flags: u32,
+        136 cp_pack_total_block_count => /** blocks of the pack */ cp_pack_total_block_count: u32,
+        140 cp_pack_start_sum => /** its first block of summaries */ cp_pack_start_sum: u32,
+        144 valid_node_count => /** nodes in use */ valid_node_count: u32,
+        148 valid_inode_count => /** inodes in use */ valid_inode_count: u32,
+        152 next_free_nid => /** where to look for a free node number */ next_free_nid: u32,
+        156 sit_ver_bitmap_bytesize => /** bytes of the SIT's bitmap */ sit_ver_bitmap_bytesize: u32,
+        160 nat_ver_bitmap_bytesize => /** bytes of the NAT's bitmap */ nat_ver_bitmap_bytesize: u32,
+        164 checksum_offset => /** where the checksum is */ checksum_offset: u32,
+        168 elapsed_time => /** seconds mounted */ elapsed_time: u64,
+        176 alloc_type => /** how space is found in each current segment */ alloc_type: [u8; 16],
     }
 }
 
 crate::on_disk! {
     /// The end of a block of orphans, after 1020 inode numbers (`struct f2fs_orphan_block`).
     pub struct OrphansEnd: 16 {
-        0 => /** zero */ reserved: u32,
-        4 => /** which block of these */ blk_addr: u16,
-        6 => /** of how many */ blk_count: u16,
-        8 => /** inodes in it */ entry_count: u32,
-        12 => /** checksum of all before it */ check_sum: u32,
+        0 reserved => /** zero */ reserved: u32,
+        4 blk_addr => /** which block of these */ blk_addr: u16,
+        6 blk_count => /** of how many */ blk_count: u16,
+        8 entry_count => /** inodes in it */ entry_count: u32,
+        12 check_sum => /** checksum of all before it */ check_sum: u32,
     }
 }
 

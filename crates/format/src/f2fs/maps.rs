@@ -14,35 +14,35 @@ pub(super) const JOURNAL: usize = 507;
 crate::on_disk! {
     /// An entry of the SIT, for a segment of the main area (`struct f2fs_sit_entry`).
     pub struct SitEntry: 74 {
-        0 => /** blocks in use (10 bits), type (6 bits): 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
-        2 => /** which blocks are in use, the first in the highest bit */ valid_map: [u8; 64],
-        66 => /** when it was changed */ mtime: u64,
+        0 vblocks => /** blocks in use (10 bits), type (6 bits): 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
+        2 valid_map => /** which blocks are in use, the first in the highest bit */ valid_map: [u8; 64],
+        66 mtime => /** when it was changed */ mtime: u64,
     }
 }
 
 crate::on_disk! {
     /// An entry of the NAT, for a node (`struct f2fs_nat_entry`).
     pub struct NatEntry: 9 {
-        0 => /** version */ version: u8,
-        1 => /** the inode that it is of; 0: not in use */ ino: u32,
-        5 => /** where it is; 0: nowhere */ block_addr: u32,
+        0 version => /** version */ version: u8,
+        1 ino => /** the inode that it is of; 0: not in use */ ino: u32,
+        5 block_addr => /** where it is; 0: nowhere */ block_addr: u32,
     }
 }
 
 crate::on_disk! {
     /// An entry of a summary, with the node that points to a block (`struct f2fs_summary`).
     pub struct Summary: 7 {
-        0 => /** of data the node that points to it, of a node itself; 0: none */ nid: u32,
-        4 => /** the node's version */ version: u8,
-        5 => /** which of the node's addresses */ ofs_in_node: u16,
+        0 nid => /** of data the node that points to it, of a node itself; 0: none */ nid: u32,
+        4 version => /** the node's version */ version: u8,
+        5 ofs_in_node => /** which of the node's addresses */ ofs_in_node: u16,
     }
 }
 
 crate::on_disk! {
     /// The end of a summary block, after 512 entries and a journal of 507 bytes (`struct summary_footer`).
     pub struct SummaryEnd: 5 {
-        0 => /** 1 of nodes, 0 of data */ entry_type: u8,
-        1 => /** not kept up to date */ check_sum: u32,
+        0 entry_type => /** 1 of nodes, 0 of data */ entry_type: u8,
+        1 check_sum => /** not kept up to date */ check_sum: u32,
     }
 }
 
@@ -80,6 +80,8 @@ pub fn is_of_nodes(block: &[u8]) -> bool {
     block.len().checked_sub(SummaryEnd::SIZE).is_some_and(|end| block[end] == 1)
 }
 
+/// The entries of a journal in a summary block (`struct f2fs_journal`): `n_nats` or `n_sits` in the first two bytes,
+/// then an inode or segment number (`nid`, `segno`) before each entry.
 fn journal<T>(bytes: &[u8], size: usize, decode: impl Fn(&[u8]) -> T) -> Vec<(u32, T)> {
     let Some((count, rest)) = bytes.split_at_checked(2) else { return Vec::new() };
     let all = rest.chunks_exact(4 + size).take(LE.get_u16(count, 0).into());

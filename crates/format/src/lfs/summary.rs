@@ -38,57 +38,57 @@ pub const SEAL_MAGIC: u64 = u64::from_le_bytes(*b"OrdoSeal");
 on_disk! {
     /// The head of a summary. NetBSD's `SEGSUM64`, its fields without `ss_`.
     pub struct Segsum: 56 {
-        0 => /** checksum of the summary from byte 4 on */ sumsum: u32,
-        4 => /** checksum of the first four bytes of each block */ datasum: u32,
-        8 => /** 0x061561 */ magic: u32,
-        12 => /** the file system's `ident` */ ident: u32,
-        16 => /** where the next segment is */ next: i64,
-        24 => /** FINFOs */ nfinfo: u16,
-        26 => /** inodes */ ninos: u16,
-        28 => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
-        30 => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
-        32 => /** inode being reclaimed */ reclino: u64,
-        40 => /** one more with each partial segment */ serial: u64,
-        48 => /** when it was written, seconds */ create: u64,
+        0 ss_sumsum => /** checksum of the summary from byte 4 on */ sumsum: u32,
+        4 ss_datasum => /** checksum of the first four bytes of each block */ datasum: u32,
+        8 ss_magic => /** 0x061561 */ magic: u32,
+        12 ss_ident => /** the file system's `ident` */ ident: u32,
+        16 ss_next => /** where the next segment is */ next: i64,
+        24 ss_nfinfo => /** FINFOs */ nfinfo: u16,
+        26 ss_ninos => /** inodes */ ninos: u16,
+        28 ss_flags => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
+        30 ss_pad => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
+        32 ss_reclino => /** inode being reclaimed */ reclino: u64,
+        40 ss_serial => /** one more with each partial segment */ serial: u64,
+        48 ss_create => /** when it was written, seconds */ create: u64,
     }
 }
 
 on_disk! {
     /// The head on LFS32: `SEGSUM32`.
     pub struct Segsum32: 48 {
-        0 => /** checksum of the summary from byte 4 on */ sumsum: u32,
-        4 => /** checksum of the first four bytes of each block */ datasum: u32,
-        8 => /** 0x061561 */ magic: u32,
-        12 => /** where the next segment is */ next: i32,
-        16 => /** the file system's `ident` */ ident: u32,
-        20 => /** FINFOs */ nfinfo: u16,
-        22 => /** inodes */ ninos: u16,
-        24 => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
-        26 => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
-        28 => /** inode being reclaimed */ reclino: u32,
-        32 => /** one more with each partial segment */ serial: u64,
-        40 => /** when it was written, seconds */ create: u64,
+        0 ss_sumsum => /** checksum of the summary from byte 4 on */ sumsum: u32,
+        4 ss_datasum => /** checksum of the first four bytes of each block */ datasum: u32,
+        8 ss_magic => /** 0x061561 */ magic: u32,
+        12 ss_next => /** where the next segment is */ next: i32,
+        16 ss_ident => /** the file system's `ident` */ ident: u32,
+        20 ss_nfinfo => /** FINFOs */ nfinfo: u16,
+        22 ss_ninos => /** inodes */ ninos: u16,
+        24 ss_flags => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
+        26 ss_pad => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
+        28 ss_reclino => /** inode being reclaimed */ reclino: u32,
+        32 ss_serial => /** one more with each partial segment */ serial: u64,
+        40 ss_create => /** when it was written, seconds */ create: u64,
     }
 }
 
 on_disk! {
     /// Blocks of one file, before their numbers. NetBSD's `FINFO64`, its fields without `fi_`.
     pub struct Finfo: 24 {
-        0 => /** numbers that follow */ nblocks: u32,
-        4 => /** the inode's version */ version: u32,
-        8 => /** inode */ ino: u64,
-        16 => /** bytes of the last block */ lastlength: u32,
-        20 => /** unused */ pad: u32,
+        0 fi_nblocks => /** numbers that follow */ nblocks: u32,
+        4 fi_version => /** the inode's version */ version: u32,
+        8 fi_ino => /** inode */ ino: u64,
+        16 fi_lastlength => /** bytes of the last block */ lastlength: u32,
+        20 fi_pad => /** unused */ pad: u32,
     }
 }
 
 on_disk! {
     /// A FINFO on LFS32: `FINFO32`.
     pub struct Finfo32: 16 {
-        0 => /** numbers that follow */ nblocks: u32,
-        4 => /** the inode's version */ version: u32,
-        8 => /** inode */ ino: u32,
-        12 => /** bytes of the last block */ lastlength: u32,
+        0 fi_nblocks => /** numbers that follow */ nblocks: u32,
+        4 fi_version => /** the inode's version */ version: u32,
+        8 fi_ino => /** inode */ ino: u32,
+        12 fi_lastlength => /** bytes of the last block */ lastlength: u32,
     }
 }
 

@@ -5,22 +5,22 @@ use crate::on_disk;
 on_disk! {
     /// The counts of one cylinder group. The summary area at `csaddr` holds one set for each group.
     pub struct Csum: 16 {
-        0 => /** directories */ ndir: i32,
-        4 => /** free blocks */ nbfree: i32,
-        8 => /** free inodes */ nifree: i32,
-        12 => /** free fragments, outside of free blocks */ nffree: i32,
+        0 cs_ndir => /** directories */ ndir: i32,
+        4 cs_nbfree => /** free blocks */ nbfree: i32,
+        8 cs_nifree => /** free inodes */ nifree: i32,
+        12 cs_nffree => /** free fragments, outside of free blocks */ nffree: i32,
     }
 }
 
 on_disk! {
     /// The sum over all groups, in the superblock.
     pub struct CsTotal: 64 {
-        0 => /** directories */ ndir: i64,
-        8 => /** free blocks */ nbfree: i64,
-        16 => /** free inodes */ nifree: i64,
-        24 => /** free fragments, outside of free blocks */ nffree: i64,
-        32 => /** free clusters; not kept */ numclusters: i64,
-        40 => /** reserved */ spare: [i64; 3],
+        0 cs_ndir => /** directories */ ndir: i64,
+        8 cs_nbfree => /** free blocks */ nbfree: i64,
+        16 cs_nifree => /** free inodes */ nifree: i64,
+        24 cs_nffree => /** free fragments, outside of free blocks */ nffree: i64,
+        32 cs_numclusters => /** free clusters; not kept */ numclusters: i64,
+        40 cs_spare => /** reserved */ spare: [i64; 3],
     }
 }
 

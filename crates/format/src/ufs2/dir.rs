@@ -12,13 +12,13 @@ pub const CHUNK: usize = 512;
 pub const HEADER: usize = 8;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// The byte of the inode number in an entry.
+/// The byte of the inode number in an entry (`d_ino` of `struct direct`).
 pub const INO_OFFSET: usize = 0;
-/// The byte of the entry length in an entry.
+/// The byte of the entry length in an entry (`d_reclen`).
 pub const RECLEN_OFFSET: usize = 4;
-/// The byte of the type in an entry.
+/// The byte of the type in an entry (`d_type`).
 pub const TYPE_OFFSET: usize = 6;
-/// The byte of the name length in an entry.
+/// The byte of the name length in an entry (`d_namlen`).
 pub const NAMLEN_OFFSET: usize = 7;
 
 /// An unrecorded type.

@@ -126,6 +126,7 @@ fn decode(rest: &[u8], at: usize, endian: Endian) -> Result<Attr<'_>, AttrFault>
     if rest.len() < record_size(1, 0) {
         return Err(AttrFault::CutShort { left: rest.len() });
     }
+    // `ea_length`, `ea_namespace`, `ea_contentpadlen` and `ea_namelength` of `struct extattr`.
     let length = endian.get_u32(rest, 0);
     let (namespace, padding, namlen) = (rest[4], rest[5], usize::from(rest[6]));
     let base = (HEADER + namlen).next_multiple_of(8);

@@ -6,12 +6,12 @@ crate::on_disk! {
     /// The head of a directory block in version 5 (`struct xfs_dir3_data_hdr`). Three free ranges of 4 bytes and 4
     /// bytes of padding are at its end. In version 4 there are only the magic number and the free ranges.
     pub struct DirHead: 48 {
-        0 => /** `XDB3` where the index is in the same block, `XDD3` where not; in version 4 `XD2B`, `XD2D` */ magic: u32,
-        4 => /** CRC-32C, little-endian */ crc: u32,
-        8 => /** its place in sectors of 512 bytes */ block: u64,
-        16 => /** where in the log it was changed last */ lsn: u64,
-        24 => /** identity */ uuid: [u8; 16],
-        40 => /** the directory's inode */ owner: u64,
+        0 magic => /** `XDB3` where the index is in the same block, `XDD3` where not; in version 4 `XD2B`, `XD2D` */ magic: u32,
+        4 crc => /** CRC-32C, little-endian */ crc: u32,
+        8 blkno => /** its place in sectors of 512 bytes */ block: u64,
+        16 lsn => /** where in the log it was changed last */ lsn: u64,
+        24 uuid => /** identity */ uuid: [u8; 16],
+        40 owner => /** the directory's inode */ owner: u64,
     }
 }
 
@@ -23,6 +23,7 @@ const UNUSED: u16 = 0xffff;
 /// bytes instead of 4), and the parent. Each name has its length, two bytes, the name, its file type where the file
 /// system has it, and the inode.
 pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
+    // `count` and `i8count` of `struct xfs_dir2_sf_hdr`; the parent's inode follows.
     let Some((&[count, large], rest)) = fork.split_first_chunk() else { return };
     let wide = if large > 0 { 8 } else { 4 };
     let Some(mut rest) = rest.get(wide..) else { return };
@@ -58,6 +59,7 @@ pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
     let mut at = if g.self_describing { 64 } else { 16 };
     let end = bytes.len();
     while at + 12 <= end {
+        // `freetag` and `length` of `struct xfs_dir2_data_unused`.
         if BIG.get_u16(bytes, at) == UNUSED {
             let len = usize::from(BIG.get_u16(bytes, at + 2));
             if len == 0 || !len.is_multiple_of(8) {
@@ -66,6 +68,7 @@ pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
             at += len;
             continue;
         }
+        // `inumber`, `namelen` and `name` of `struct xfs_dir2_data_entry`.
         let (ino, len) = (BIG.get_u64(bytes, at), usize::from(bytes[at + 8]));
         let Some(name) = bytes.get(at + 9..at + 9 + len).filter(|name| !name.is_empty()) else {
             return;

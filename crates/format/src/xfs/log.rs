@@ -6,31 +6,31 @@ use crate::Endian;
 crate::on_disk! {
     /// The head of a log record (`xlog_rec_header_t`).
     pub struct RecordHead: 328 {
-        0 => /** `0xfeedbabe` */ magic: u32,
-        4 => /** how often the log has begun again, from 1 */ cycle: u32,
-        8 => /** 1, 2 */ version: u32,
-        12 => /** bytes after the header */ len: u32,
-        16 => /** cycle (high half) and block of this record */ lsn: u64,
-        24 => /** cycle and block of the oldest record that is needed */ tail: u64,
-        32 => /** CRC-32C, little-endian */ crc: u32,
-        36 => /** block of the record before */ prev_block: u32,
-        40 => /** operations */ operations: u32,
-        44 => /** what the first 4 bytes of each block after the header were: there the cycle stands */ first_words: [u32; 64],
-        300 => /** 1: written by a little-endian machine */ format: u32,
-        304 => /** identity */ uuid: [u8; 16],
-        320 => /** bytes of a record at most: beyond 32768 there are more headers */ size: u32,
-        324 => /** zero */ pad: u32,
+        0 h_magicno => /** `0xfeedbabe` */ magic: u32,
+        4 h_cycle => /** how often the log has begun again, from 1 */ cycle: u32,
+        8 h_version => /** 1, 2 */ version: u32,
+        12 h_len => /** bytes after the header */ len: u32,
+        16 h_lsn => /** cycle (high half) and block of this record */ lsn: u64,
+        24 h_tail_lsn => /** cycle and block of the oldest record that is needed */ tail: u64,
+        32 h_crc => /** CRC-32C, little-endian */ crc: u32,
+        36 h_prev_block => /** block of the record before */ prev_block: u32,
+        40 h_num_logops => /** operations */ operations: u32,
+        44 h_cycle_data => /** what the first 4 bytes of each block after the header were: there the cycle stands */ first_words: [u32; 64],
+        300 h_fmt => /** 1: written by a little-endian machine */ format: u32,
+        304 h_fs_uuid => /** identity */ uuid: [u8; 16],
+        320 h_size => /** bytes of a record at most: beyond 32768 there are more headers */ size: u32,
+        324 h_pad0 => /** zero */ pad: u32,
     }
 }
 
 crate::on_disk! {
     /// The head of an operation (`xlog_op_header_t`).
     pub struct OpHead: 12 {
-        0 => /** the transaction */ id: u32,
-        4 => /** bytes that follow */ len: u32,
-        8 => /** who: `0x69` a transaction, `0xaa` the log */ client: u8,
-        9 => /** 1 start, 2 commit, 4 goes on in the next record, 8 goes on from the one before, 16 its end, 32 unmount */ flags: u8,
-        10 => /** zero */ pad: u16,
+        0 oh_tid => /** the transaction */ id: u32,
+        4 oh_len => /** bytes that follow */ len: u32,
+        8 oh_clientid => /** who: `0x69` a transaction, `0xaa` the log */ client: u8,
+        9 oh_flags => /** 1 start, 2 commit, 4 goes on in the next record, 8 goes on from the one before, 16 its end, 32 unmount */ flags: u8,
+        10 oh_res2 => /** zero */ pad: u16,
     }
 }
 
@@ -38,17 +38,17 @@ crate::on_disk! {
     /// The first region of an inode log item (`struct xfs_inode_log_format`). The changed parts follow: the core,
     /// then forks.
     pub struct InodeItem: 56 {
-        0 => /** `0x123b` */ kind: u16,
-        2 => /** regions, this one included */ regions: u16,
-        4 => /** what follows: 1 the core; of the data fork 2 contents, 4 extents, 8 the tree's root; of attributes 64, 128, 256 */ fields: u32,
-        8 => /** bytes of the attribute fork */ attr_size: u16,
-        10 => /** bytes of the data fork */ data_size: u16,
-        12 => /** zero */ pad: u32,
-        16 => /** the inode */ ino: u64,
-        24 => /** device number */ device: [u8; 16],
-        40 => /** sector of its block */ sector: u64,
-        48 => /** sectors of its block */ sectors: u32,
-        52 => /** where in the block it is */ offset: u32,
+        0 ilf_type => /** `0x123b` */ kind: u16,
+        2 ilf_size => /** regions, this one included */ regions: u16,
+        4 ilf_fields => /** what follows: 1 the core; of the data fork 2 contents, 4 extents, 8 the tree's root; of attributes 64, 128, 256 */ fields: u32,
+        8 ilf_asize => /** bytes of the attribute fork */ attr_size: u16,
+        10 ilf_dsize => /** bytes of the data fork */ data_size: u16,
+        12 ilf_pad => /** zero */ pad: u32,
+        16 ilf_ino => /** the inode */ ino: u64,
+        24 ilf_u => /** device number */ device: [u8; 16],
+        40 ilf_blkno => /** sector of its block */ sector: u64,
+        48 ilf_len => /** sectors of its block */ sectors: u32,
+        52 ilf_boffset => /** where in the block it is */ offset: u32,
     }
 }
 
@@ -56,12 +56,12 @@ crate::on_disk! {
     /// The first region of a buffer log item (`struct xfs_buf_log_format`). A bitmap of changed chunks follows, then
     /// the chunks.
     pub struct BufferItem: 20 {
-        0 => /** `0x123c` */ kind: u16,
-        2 => /** regions, this one included */ regions: u16,
-        4 => /** 2: older changes of the buffer no longer count */ flags: u16,
-        6 => /** sectors of the buffer */ sectors: u16,
-        8 => /** its first sector */ sector: u64,
-        16 => /** words of the bitmap, a bit for 128 bytes */ map_words: u32,
+        0 blf_type => /** `0x123c` */ kind: u16,
+        2 blf_size => /** regions, this one included */ regions: u16,
+        4 blf_flags => /** 2: older changes of the buffer no longer count */ flags: u16,
+        6 blf_len => /** sectors of the buffer */ sectors: u16,
+        8 blf_blkno => /** its first sector */ sector: u64,
+        16 blf_map_size => /** words of the bitmap, a bit for 128 bytes */ map_words: u32,
     }
 }
 
@@ -115,9 +115,9 @@ impl RecordHead {
     pub fn empties(data: &[u8]) -> usize {
         let nothing = |block: &&[u8]| {
             BIG.get_u32(block, 0) == MAGIC
-                && BIG.get_u32(block, 12) == 0
-                && BIG.get_u32(block, 8) == 2
-                && BIG.get_u32(block, 320) as usize <= PER_HEAD
+                && BIG.get_u32(block, 12) == 0 // h_len
+                && BIG.get_u32(block, 8) == 2 // h_version
+                && BIG.get_u32(block, 320) as usize <= PER_HEAD // h_size
         };
         data.chunks_exact(BLOCK).take_while(nothing).count()
     }

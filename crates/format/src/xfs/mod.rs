@@ -13,152 +13,152 @@ pub const BIG: Endian = Endian::Big;
 crate::on_disk! {
     /// The superblock, in the first sector of each allocation group; only the first one is used (`struct xfs_dsb`).
     pub struct Superblock: 264 {
-        0 => /** `XFSB` */ magic: u32,
-        4 => /** bytes in a block */ block_size: u32,
-        8 => /** blocks */ blocks: u64,
-        16 => /** blocks of the real-time device */ rt_blocks: u64,
-        24 => /** extents of the real-time device */ rt_extents: u64,
-        32 => /** identity */ uuid: [u8; 16],
-        48 => /** first block of the log; 0: on another device */ log_start: u64,
-        56 => /** inode of the root directory */ root_ino: u64,
-        64 => /** inode of the real-time bitmap */ rt_bitmap_ino: u64,
-        72 => /** inode of the real-time summary */ rt_summary_ino: u64,
-        80 => /** blocks in a real-time extent */ rt_extent_size: u32,
-        84 => /** blocks in an allocation group */ ag_blocks: u32,
-        88 => /** allocation groups */ ag_count: u32,
-        92 => /** blocks of the real-time bitmap */ rt_bitmap_blocks: u32,
-        96 => /** blocks of the log */ log_blocks: u32,
-        100 => /** low 4 bits: the version; the rest are features */ version: u16,
-        102 => /** bytes in a sector */ sector_size: u16,
-        104 => /** bytes in an inode */ inode_size: u16,
-        106 => /** inodes in a block */ inodes_per_block: u16,
-        108 => /** label */ label: [u8; 12],
-        120 => /** block size as a shift */ block_log: u8,
-        121 => /** sector size as a shift */ sector_log: u8,
-        122 => /** inode size as a shift */ inode_log: u8,
-        123 => /** inodes in a block as a shift */ inodes_per_block_log: u8,
-        124 => /** blocks in a group as a shift, rounded up */ ag_block_log: u8,
-        125 => /** real-time extents as a shift */ rt_extents_log: u8,
-        126 => /** it is being made */ in_progress: u8,
-        127 => /** percent of inodes at most */ inode_max_percent: u8,
-        128 => /** inodes */ inodes: u64,
-        136 => /** free inodes */ free_inodes: u64,
-        144 => /** free blocks */ free_blocks: u64,
-        152 => /** free real-time extents */ free_rt_extents: u64,
-        160 => /** inode of the users' quota */ user_quota_ino: u64,
-        168 => /** inode of the groups' quota */ group_quota_ino: u64,
-        176 => /** quota flags */ quota_flags: u16,
-        178 => /** flags */ flags: u8,
-        179 => /** unused */ shared_version: u8,
-        180 => /** alignment of inodes */ inode_align: u32,
-        184 => /** RAID stripe unit */ unit: u32,
-        188 => /** RAID stripe width */ width: u32,
-        192 => /** blocks in a directory block as a shift */ dir_block_log: u8,
-        193 => /** the log's sector size as a shift */ log_sector_log: u8,
-        194 => /** the log's sector size */ log_sector_size: u16,
-        196 => /** the log's stripe unit */ log_unit: u32,
-        200 => /** more features */ features2: u32,
-        204 => /** a copy of these */ bad_features2: u32,
-        208 => /** features that may be ignored */ feature_compat: u32,
-        212 => /** features without which it cannot be written */ feature_ro_compat: u32,
-        216 => /** features without which it cannot be read */ feature_incompat: u32,
-        220 => /** features of the log */ feature_log_incompat: u32,
-        224 => /** CRC-32C, little-endian */ crc: u32,
-        228 => /** alignment of sparse chunks of inodes */ sparse_align: u32,
-        232 => /** inode of the projects' quota */ project_quota_ino: u64,
-        240 => /** where in the log it was changed last */ lsn: u64,
-        248 => /** identity in metadata, where it is not `uuid` */ meta_uuid: [u8; 16],
+        0 sb_magicnum => /** `XFSB` */ magic: u32,
+        4 sb_blocksize => /** bytes in a block */ block_size: u32,
+        8 sb_dblocks => /** blocks */ blocks: u64,
+        16 sb_rblocks => /** blocks of the real-time device */ rt_blocks: u64,
+        24 sb_rextents => /** extents of the real-time device */ rt_extents: u64,
+        32 sb_uuid => /** identity */ uuid: [u8; 16],
+        48 sb_logstart => /** first block of the log; 0: on another device */ log_start: u64,
+        56 sb_rootino => /** inode of the root directory */ root_ino: u64,
+        64 sb_rbmino => /** inode of the real-time bitmap */ rt_bitmap_ino: u64,
+        72 sb_rsumino => /** inode of the real-time summary */ rt_summary_ino: u64,
+        80 sb_rextsize => /** blocks in a real-time extent */ rt_extent_size: u32,
+        84 sb_agblocks => /** blocks in an allocation group */ ag_blocks: u32,
+        88 sb_agcount => /** allocation groups */ ag_count: u32,
+        92 sb_rbmblocks => /** blocks of the real-time bitmap */ rt_bitmap_blocks: u32,
+        96 sb_logblocks => /** blocks of the log */ log_blocks: u32,
+        100 sb_versionnum => /** low 4 bits: the version; the rest are features */ version: u16,
+        102 sb_sectsize => /** bytes in a sector */ sector_size: u16,
+        104 sb_inodesize => /** bytes in an inode */ inode_size: u16,
+        106 sb_inopblock => /** inodes in a block */ inodes_per_block: u16,
+        108 sb_fname => /** label */ label: [u8; 12],
+        120 sb_blocklog => /** block size as a shift */ block_log: u8,
+        121 sb_sectlog => /** sector size as a shift */ sector_log: u8,
+        122 sb_inodelog => /** inode size as a shift */ inode_log: u8,
+        123 sb_inopblog => /** inodes in a block as a shift */ inodes_per_block_log: u8,
+        124 sb_agblklog => /** blocks in a group as a shift, rounded up */ ag_block_log: u8,
+        125 sb_rextslog => /** real-time extents as a shift */ rt_extents_log: u8,
+        126 sb_inprogress => /** it is being made */ in_progress: u8,
+        127 sb_imax_pct => /** percent of inodes at most */ inode_max_percent: u8,
+        128 sb_icount => /** inodes */ inodes: u64,
+        136 sb_ifree => /** free inodes */ free_inodes: u64,
+        144 sb_fdblocks => /** free blocks */ free_blocks: u64,
+        152 sb_frextents => /** free real-time extents */ free_rt_extents: u64,
+        160 sb_uquotino => /** inode of the users' quota */ user_quota_ino: u64,
+        168 sb_gquotino => /** inode of the groups' quota */ group_quota_ino: u64,
+        176 sb_qflags => /** quota flags */ quota_flags: u16,
+        178 sb_flags => /** flags */ flags: u8,
+        179 sb_shared_vn => /** unused */ shared_version: u8,
+        180 sb_inoalignmt => /** alignment of inodes */ inode_align: u32,
+        184 sb_unit => /** RAID stripe unit */ unit: u32,
+        188 sb_width => /** RAID stripe width */ width: u32,
+        192 sb_dirblklog => /** blocks in a directory block as a shift */ dir_block_log: u8,
+        193 sb_logsectlog => /** the log's sector size as a shift */ log_sector_log: u8,
+        194 sb_logsectsize => /** the log's sector size */ log_sector_size: u16,
+        196 sb_logsunit => /** the log's stripe unit */ log_unit: u32,
+        200 sb_features2 => /** more features */ features2: u32,
+        204 sb_bad_features2 => /** a copy of these */ bad_features2: u32,
+        208 sb_features_compat => /** features that may be ignored */ feature_compat: u32,
+        212 sb_features_ro_compat => /** features without which it cannot be written */ feature_ro_compat: u32,
+        216 sb_features_incompat => /** features without which it cannot be read */ feature_incompat: u32,
+        220 sb_features_log_incompat => /** features of the log */ feature_log_incompat: u32,
+        224 sb_crc => /** CRC-32C, little-endian */ crc: u32,
+        228 sb_spino_align => /** alignment of sparse chunks of inodes */ sparse_align: u32,
+        232 sb_pquotino => /** inode of the projects' quota */ project_quota_ino: u64,
+        240 sb_lsn => /** where in the log it was changed last */ lsn: u64,
+        248 sb_meta_uuid => /** identity in metadata, where it is not `uuid` */ meta_uuid: [u8; 16],
     }
 }
 
 crate::on_disk! {
     /// The free space header of an allocation group, in its second sector (`struct xfs_agf`).
     pub struct Agf: 96 {
-        0 => /** `XAGF` */ magic: u32,
-        4 => /** 1 */ version: u32,
-        8 => /** the group */ number: u32,
-        12 => /** its blocks */ length: u32,
-        16 => /** root of the tree of free space by block */ by_block: u32,
-        20 => /** root of the tree of free space by size */ by_size: u32,
-        24 => /** root of the tree of owners */ owners: u32,
-        28 => /** levels of the first */ by_block_levels: u32,
-        32 => /** levels of the second */ by_size_levels: u32,
-        36 => /** levels of the third */ owners_levels: u32,
-        40 => /** first in use of the free list */ list_first: u32,
-        44 => /** last in use of the free list */ list_last: u32,
-        48 => /** blocks in the free list */ list_count: u32,
-        52 => /** free blocks */ free_blocks: u32,
-        56 => /** longest free run */ longest: u32,
-        60 => /** blocks of trees */ tree_blocks: u32,
-        64 => /** identity */ uuid: [u8; 16],
-        80 => /** blocks of the tree of owners */ owners_blocks: u32,
-        84 => /** blocks of the tree of shared blocks */ shared_blocks: u32,
-        88 => /** root of the tree of shared blocks */ shared: u32,
-        92 => /** its levels */ shared_levels: u32,
+        0 agf_magicnum => /** `XAGF` */ magic: u32,
+        4 agf_versionnum => /** 1 */ version: u32,
+        8 agf_seqno => /** the group */ number: u32,
+        12 agf_length => /** its blocks */ length: u32,
+        16 agf_bno_root => /** root of the tree of free space by block */ by_block: u32,
+        20 agf_cnt_root => /** root of the tree of free space by size */ by_size: u32,
+        24 agf_rmap_root => /** root of the tree of owners */ owners: u32,
+        28 agf_bno_level => /** levels of the first */ by_block_levels: u32,
+        32 agf_cnt_level => /** levels of the second */ by_size_levels: u32,
+        36 agf_rmap_level => /** levels of the third */ owners_levels: u32,
+        40 agf_flfirst => /** first in use of the free list */ list_first: u32,
+        44 agf_fllast => /** last in use of the free list */ list_last: u32,
+        48 agf_flcount => /** blocks in the free list */ list_count: u32,
+        52 agf_freeblks => /** free blocks */ free_blocks: u32,
+        56 agf_longest => /** longest free run */ longest: u32,
+        60 agf_btreeblks => /** blocks of trees */ tree_blocks: u32,
+        64 agf_uuid => /** identity */ uuid: [u8; 16],
+        80 agf_rmap_blocks => /** blocks of the tree of owners */ owners_blocks: u32,
+        84 agf_refcount_blocks => /** blocks of the tree of shared blocks */ shared_blocks: u32,
+        88 agf_refcount_root => /** root of the tree of shared blocks */ shared: u32,
+        92 agf_refcount_level => /** its levels */ shared_levels: u32,
     }
 }
 
 crate::on_disk! {
     /// The inode header of an allocation group, in its third sector (`struct xfs_agi`).
     pub struct Agi: 336 {
-        0 => /** `XAGI` */ magic: u32,
-        4 => /** 1 */ version: u32,
-        8 => /** the group */ number: u32,
-        12 => /** its blocks */ length: u32,
-        16 => /** inodes */ count: u32,
-        20 => /** root of the tree of inodes */ root: u32,
-        24 => /** its levels */ levels: u32,
-        28 => /** free inodes */ free: u32,
-        32 => /** inodes made last */ newest: u32,
-        36 => /** unused */ dirino: u32,
-        40 => /** heads of lists of inodes without names */ unlinked: [u32; 64],
-        296 => /** identity */ uuid: [u8; 16],
-        312 => /** CRC-32C, little-endian */ crc: u32,
-        316 => /** zero */ pad: u32,
-        320 => /** where in the log it was changed last */ lsn: u64,
-        328 => /** root of the tree of chunks with free inodes */ free_root: u32,
-        332 => /** its levels */ free_levels: u32,
+        0 agi_magicnum => /** `XAGI` */ magic: u32,
+        4 agi_versionnum => /** 1 */ version: u32,
+        8 agi_seqno => /** the group */ number: u32,
+        12 agi_length => /** its blocks */ length: u32,
+        16 agi_count => /** inodes */ count: u32,
+        20 agi_root => /** root of the tree of inodes */ root: u32,
+        24 agi_level => /** its levels */ levels: u32,
+        28 agi_freecount => /** free inodes */ free: u32,
+        32 agi_newino => /** inodes made last */ newest: u32,
+        36 agi_dirino => /** unused */ dirino: u32,
+        40 agi_unlinked => /** heads of lists of inodes without names */ unlinked: [u32; 64],
+        296 agi_uuid => /** identity */ uuid: [u8; 16],
+        312 agi_crc => /** CRC-32C, little-endian */ crc: u32,
+        316 agi_pad32 => /** zero */ pad: u32,
+        320 agi_lsn => /** where in the log it was changed last */ lsn: u64,
+        328 agi_free_root => /** root of the tree of chunks with free inodes */ free_root: u32,
+        332 agi_free_level => /** its levels */ free_levels: u32,
     }
 }
 
 crate::on_disk! {
     /// An inode without its forks (`struct xfs_dinode`). The last 76 bytes exist only in version 3.
     pub struct Dinode: 176 {
-        0 => /** `IN` */ magic: u16,
-        2 => /** type and permissions */ mode: u16,
-        4 => /** 1, 2, 3 */ version: u8,
-        5 => /** what the data fork is: 1 contents, 2 extents, 3 a tree */ format: u8,
-        6 => /** unused */ old_links: u16,
-        8 => /** owner */ uid: u32,
-        12 => /** group */ gid: u32,
-        16 => /** names */ links: u32,
-        20 => /** project, low half */ project_lo: u16,
-        22 => /** project, high half */ project_hi: u16,
-        24 => /** extents of the data fork, with large counts */ big_extents: u64,
-        32 => /** last access */ atime: u64,
-        40 => /** last change of the contents */ mtime: u64,
-        48 => /** last change of the inode */ ctime: u64,
-        56 => /** size in bytes */ size: u64,
-        64 => /** blocks */ blocks: u64,
-        72 => /** extent size hint */ extent_hint: u32,
-        76 => /** extents of the data fork; with large counts those of the attribute fork */ extents: u32,
-        80 => /** extents of the attribute fork, without large counts */ attr_extents: u16,
-        82 => /** where the attribute fork begins, in 8 bytes after the data fork's start; 0: none */ fork_offset: u8,
-        83 => /** what the attribute fork is */ attr_format: u8,
-        84 => /** unused */ dm_mask: u32,
-        88 => /** unused */ dm_state: u16,
-        90 => /** flags: 1 on the real-time device */ flags: u16,
-        92 => /** generation */ generation: u32,
-        96 => /** next inode without a name */ next_unlinked: u32,
-        100 => /** CRC-32C, little-endian */ crc: u32,
-        104 => /** number of changes */ changes: u64,
-        112 => /** where in the log it was changed last */ lsn: u64,
-        120 => /** more flags: 16 large counts of extents */ flags2: u64,
-        128 => /** copy-on-write extent size hint */ cow_hint: u32,
-        132 => /** zero */ pad2: [u8; 12],
-        144 => /** when it was made */ crtime: u64,
-        152 => /** its own number */ ino: u64,
-        160 => /** identity */ uuid: [u8; 16],
+        0 di_magic => /** `IN` */ magic: u16,
+        2 di_mode => /** type and permissions */ mode: u16,
+        4 di_version => /** 1, 2, 3 */ version: u8,
+        5 di_format => /** what the data fork is: 1 contents, 2 extents, 3 a tree */ format: u8,
+        6 di_onlink => /** unused */ old_links: u16,
+        8 di_uid => /** owner */ uid: u32,
+        12 di_gid => /** group */ gid: u32,
+        16 di_nlink => /** names */ links: u32,
+        20 di_projid_lo => /** project, low half */ project_lo: u16,
+        22 di_projid_hi => /** project, high half */ project_hi: u16,
+        24 di_big_nextents => /** extents of the data fork, with large counts */ big_extents: u64,
+        32 di_atime => /** last access */ atime: u64,
+        40 di_mtime => /** last change of the contents */ mtime: u64,
+        48 di_ctime => /** last change of the inode */ ctime: u64,
+        56 di_size => /** size in bytes */ size: u64,
+        64 di_nblocks => /** blocks */ blocks: u64,
+        72 di_extsize => /** extent size hint */ extent_hint: u32,
+        76 di_nextents => /** extents of the data fork; with large counts those of the attribute fork */ extents: u32,
+        80 di_anextents => /** extents of the attribute fork, without large counts */ attr_extents: u16,
+        82 di_forkoff => /** where the attribute fork begins, in 8 bytes after the data fork's start; 0: none */ fork_offset: u8,
+        83 di_aformat => /** what the attribute fork is */ attr_format: u8,
+        84 di_dmevmask => /** unused */ dm_mask: u32,
+        88 di_dmstate => /** unused */ dm_state: u16,
+        90 di_flags => /** flags: 1 on the real-time device */ flags: u16,
+        92 di_gen => /** generation */ generation: u32,
+        96 di_next_unlinked => /** next inode without a name */ next_unlinked: u32,
+        100 di_crc => /** CRC-32C, little-endian */ crc: u32,
+        104 di_changecount => /** number of changes */ changes: u64,
+        112 di_lsn => /** where in the log it was changed last */ lsn: u64,
+        120 di_flags2 => /** more flags: 16 large counts of extents */ flags2: u64,
+        128 di_cowextsize => /** copy-on-write extent size hint */ cow_hint: u32,
+        132 di_pad2 => /** zero */ pad2: [u8; 12],
+        144 di_crtime => /** when it was made */ crtime: u64,
+        152 di_ino => /** its own number */ ino: u64,
+        160 di_uuid => /** identity */ uuid: [u8; 16],
     }
 }
 
@@ -343,7 +343,8 @@ impl Tree {
         Tree::ALL.into_iter().find(|(tree, ..)| *tree == self).map_or(8, |(.., key)| key)
     }
 
-    /// The children of an inner block, as blocks of its group.
+    /// The children of an inner block, as blocks of its group. A block's head (`struct xfs_btree_block`) has `bb_magic`
+    /// at byte 0, `bb_level` at 4 and `bb_numrecs` at 6.
     pub fn children(self, g: &Geometry, bytes: &[u8]) -> Vec<u32> {
         let (head, each) = (g.short_head(), self.key() + 4);
         let Some(capacity) = bytes.len().checked_sub(head) else { return Vec::new() };
@@ -356,13 +357,13 @@ impl Tree {
 
 /// The level of a block of any tree; 0 for a leaf.
 pub fn level(bytes: &[u8]) -> u16 {
-    bytes.get(4..6).map_or(0, |b| BIG.get_u16(b, 0))
+    bytes.get(4..6).map_or(0, |b| BIG.get_u16(b, 0)) // bb_level
 }
 
 /// The chunks of 64 inodes in a leaf of the inode tree: the first inode within the group, and a bit for each of 16
-/// runs of 4 inodes that are holes.
+/// runs of 4 inodes that are holes (`ir_startino` and `ir_holemask` of `struct xfs_inobt_rec`).
 pub fn chunks(g: &Geometry, bytes: &[u8]) -> Vec<(u32, u16)> {
-    let count = usize::from(BIG.get_u16(bytes, 6));
+    let count = usize::from(BIG.get_u16(bytes, 6)); // bb_numrecs
     let records = bytes.get(g.short_head()..).unwrap_or_default();
     let sparse = |raw: &[u8]| {
         // Without sparse chunks, these bytes are the high half of the number of free inodes, which is zero.
@@ -382,7 +383,8 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// Decodes an extent from its 16 bytes.
+/// Decodes an extent from its 16 bytes: `br_startoff`, `br_startblock` and `br_blockcount`, packed into `l0` and `l1` of
+/// `struct xfs_bmbt_rec`.
 pub fn extent(raw: &[u8]) -> Extent {
     let (high, low) = (BIG.get_u64(raw, 0), BIG.get_u64(raw, 8));
     Extent {
@@ -465,7 +467,7 @@ pub fn fork(format: u8, bytes: &[u8], extents: u64) -> Fork<'_> {
     }
 }
 
-/// The children in the root of a file's tree.
+/// The children in the root of a file's tree (`struct xfs_bmdr_block`: `bb_level` at byte 0, `bb_numrecs` at 2).
 pub fn root_children(root: &[u8]) -> Vec<u64> {
     let (most, count) = ((root.len() - 4) / 16, usize::from(BIG.get_u16(root, 2)));
     let from = 4 + most * 8;
@@ -491,7 +493,9 @@ pub fn is_long_tree(bytes: &[u8]) -> bool {
 }
 
 /// The kind that a block of version 5 claims; `None` unless it also claims this place (in sectors of 512 bytes) and
-/// this file system.
+/// this file system. The kernel's names for the two are `bb_blkno` and `bb_uuid` in trees, `blkno` and `uuid` in blocks
+/// of directories and attributes, `sl_blkno` and `sl_uuid` in symbolic links, `rm_blkno` and `rm_uuid` in remote
+/// attributes.
 pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Described> {
     let magic = bytes.first_chunk::<4>()?;
     let short = bytes.get(8..10).map_or(0, |b| BIG.get_u16(b, 0));

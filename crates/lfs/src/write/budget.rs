@@ -33,7 +33,7 @@ const CHANGED_BLOCKS: u64 = 8;
 /// Inodes that an operation changes at most.
 const CHANGED_INODES: i64 = 4;
 
-/// What space is wanted for, the last one to be refused first.
+/// The purpose for which space is wanted. Later variants are refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpacePurpose {
     /// Checkpoints: of all that is dirty, and of nothing new.

@@ -62,7 +62,7 @@ pub(super) struct Fruitless {
     pub space: i64,
 }
 
-/// What the cleaner has done since the mount.
+/// The cleaner's work since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanerCounts {
     /// Segments that were cleaned.
@@ -80,7 +80,7 @@ pub struct CleanerCounts {
 }
 
 impl CleanerCounts {
-    /// What was done since `before`.
+    /// The work since `before`.
     #[must_use]
     pub fn since(self, before: CleanerCounts) -> CleanerCounts {
         CleanerCounts {
@@ -94,7 +94,7 @@ impl CleanerCounts {
     }
 }
 
-/// What an operation wants space for at least. New blocks in it are looked at when they are taken.
+/// The least purpose for which an operation wants space. New blocks are looked at when the operation takes them.
 fn purpose(kind: OpKind) -> SpacePurpose {
     match kind {
         OpKind::Remove | OpKind::Free => SpacePurpose::Delete,
@@ -125,7 +125,7 @@ impl Cleaner {
         self.store.cache.gate().activity()
     }
 
-    /// What it has done.
+    /// The cleaner's work since the mount.
     pub fn counts(&self) -> CleanerCounts {
         self.counts.get()
     }

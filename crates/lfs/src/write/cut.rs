@@ -10,7 +10,7 @@ use super::layout::{LogInode, LogLayout, LogOp};
 use super::store::{decode, is_set, put_slot};
 use super::tree::{Node, span};
 
-/// What goes with a range of a file's blocks. Everything that must be read for it has been.
+/// The blocks and pointers that go when a range of a file is removed. All that is needed for it has been read.
 #[derive(Default)]
 struct Removed {
     /// Blocks, by number, with the pointers to them.

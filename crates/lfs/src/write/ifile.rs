@@ -21,7 +21,7 @@ pub struct Ifile {
     /// Its inode; the pointers in it are brought up to date when it is written.
     pub inode: LfsInode,
     bytes: Vec<u8>,
-    /// Where its blocks are, indirect ones included.
+    /// The addresses of its blocks, indirect ones included.
     addresses: BTreeMap<i64, i64>,
     /// Blocks that differ from what is on the device.
     dirty: BTreeSet<i64>,
@@ -120,7 +120,7 @@ impl Ifile {
         self.dirty.insert(number);
     }
 
-    /// Where a block is; none of a block that it does not have.
+    /// The address of a block; `None` of a block that it does not have.
     pub fn address(&self, number: i64) -> Option<i64> {
         self.addresses.get(&number).copied()
     }
@@ -250,7 +250,7 @@ impl Ifile {
         });
     }
 
-    /// Links all free inodes anew, in order. For lists that another system left in another order.
+    /// Links all free inodes again, in order. For lists that another system left in another order.
     pub fn relist(&mut self, sb: &Superblock) {
         let free: Vec<u64> = self.free.iter().copied().collect();
         for (i, ino) in free.iter().enumerate() {
@@ -307,7 +307,7 @@ impl Ifile {
     }
 }
 
-/// What an inode's entry has for the next free one while it is in use.
+/// The value of `if_nextfree` in the entry of an inode in use.
 pub fn next_of(nlink: i16) -> u64 {
     if nlink > 0 { 0 } else { ORPHAN }
 }

@@ -26,7 +26,7 @@ pub(super) type LogInode = Inode<LogPointers>;
 /// An operation.
 pub(super) type LogOp<'a> = LayoutOp<'a, LogLayout>;
 
-/// What an inode in memory has beside its record. Pointers are in its buffer only.
+/// The part of an inode in memory that its record lacks. Pointers are in its buffer only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPointers {
     /// A short link's target.
@@ -146,7 +146,7 @@ impl LogLayout {
         self.cleaner.clean_below(percent).await.map_err(io_error)
     }
 
-    /// What the cleaner has done since the mount.
+    /// The cleaner's work since the mount.
     pub fn cleaned(&self) -> CleanerCounts {
         self.cleaner.counts()
     }
@@ -159,7 +159,7 @@ impl LogLayout {
         (state.space().max(0) * 100 / free).min(100) as u8
     }
 
-    /// Blocks of metadata that were written anew because they were read, since the mount.
+    /// Blocks of metadata that were rewritten because they were read, since the mount.
     pub fn relocated(&self) -> u64 {
         self.store.relocated()
     }
@@ -169,7 +169,7 @@ impl LogLayout {
         self.writer.checkpoints.get()
     }
 
-    /// Whether so many blocks can be written anew.
+    /// Whether so many blocks can be rewritten.
     pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
         !self.store.lacks(SpacePurpose::Change, 0, blocks, 0)
     }

@@ -1,9 +1,9 @@
-//! Metadata that is read with its neighbours, and written anew to have them as neighbours ([`Locality`](crate::data::Locality)).
+//! Metadata that is read with its neighbours, and rewritten to have them as neighbours ([`Locality`](crate::data::Locality)).
 //!
 //! Blocks as they are on the device are buffers of their own, by address and by how often their segment was begun: a block that is
 //! read ahead belongs to a file that nobody knows yet. A file's block is filled from there when it is asked for.
 //!
-//! What lies at an address never changes while its segment is not begun again, but is only there when it has been written: the
+//! A block at an address never changes until its segment is begun again, but it is only there once it has been written: the
 //! neighbours end at the log's end, and none are read from segments into which a write-out is under way.
 
 use std::cell::Cell;
@@ -29,10 +29,10 @@ const EPOCH_SHIFT: u32 = 40;
 const BEFORE_OF_FOUR: i64 = 3;
 /// Blocks that are written for one block at most: those above it are too.
 const RELOCATED_WITH: u64 = 4;
-/// One in so many segments stays clean beside what is kept anyhow, for metadata that was read to be written anew.
+/// One in so many segments stays clean beside what is kept anyhow, for metadata that was read to be rewritten.
 const SPARE_SHARE: u32 = 8;
 
-/// How many blocks were written anew in the second that is under way.
+/// How many blocks were rewritten in the second that is under way.
 #[derive(Default)]
 pub struct Relocated {
     second: Cell<u64>,
@@ -151,7 +151,7 @@ impl Store {
         Ok(Some(buf))
     }
 
-    /// Whether a block of metadata may be written anew for nothing but its place: there is far more space than anything else
+    /// Whether a block of metadata may be rewritten for nothing but its place: there is far more space than anything else
     /// needs, it is neither new there nor about to be, and no write-out is being gathered.
     fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
         let most = self.locality.relocate;
@@ -174,14 +174,14 @@ impl Store {
             && self.relocated.take(self.cache.runtime().now(), most)
     }
 
-    /// Blocks of metadata that were written anew because they were read.
+    /// Blocks of metadata that were rewritten because they were read.
     pub fn relocated(&self) -> u64 {
         self.relocated.all.get()
     }
 }
 
 impl LogLayout {
-    /// Takes note that a block of a file was read: the metadata that was read for it is written anew, with other metadata that is
+    /// Takes note that a block of a file was read: the metadata that was read for it is rewritten, with other metadata that is
     /// read or changed now. `buf`: the block, where it is metadata itself.
     pub(super) fn note_read(&self, ip: &LogInode, number: u64, buf: Option<&BufRef>) {
         let store = &self.store;

@@ -33,5 +33,5 @@ pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
 /// A file system on a log.
 pub type LogFs = Ufs<LogLayout>;
 
-/// What the parts of a mounted file system share.
+/// The state that the parts of a mounted file system share.
 type Shared = Rc<store::Store>;

@@ -31,13 +31,13 @@ const SERIAL_GAP: u64 = 1 << 20;
 /// How to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What the names and files are like to use.
+    /// Options of names and files.
     pub ufs: UfsConfig,
     /// The cache.
     pub cache: CacheConfig,
     /// The rules by which the log survives crashes: all of them, but for experiments.
     pub rules: LfsRules,
-    /// What the cleaner chooses, and when it works.
+    /// The cleaner: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
     /// Time between two checkpoints while something is written.
     pub checkpoint_every: Duration,
@@ -150,7 +150,7 @@ async fn mount_on(
     Ok(fs)
 }
 
-/// How metadata is kept together: a mount that takes no changes writes nothing anew.
+/// How metadata is kept together: a mount that takes no changes rewrites nothing.
 fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
     let mut locality = data.map_or(Locality::NONE, |data| data.locality);
     if options.ufs.read_only {

@@ -25,7 +25,7 @@ const NUMBER: usize = Width::Lfs64.pointer_size();
 #[derive(Debug)]
 pub struct Full;
 
-/// What lies at an address.
+/// A block that lies at an address.
 enum Item {
     /// A block of a file.
     Block(Content),
@@ -39,7 +39,7 @@ enum Item {
 pub struct Pseg {
     /// Its address.
     pub at: i64,
-    /// Where it ends.
+    /// The address at which it ends.
     pub end: i64,
     /// Its serial number.
     serial: u64,
@@ -75,7 +75,7 @@ impl<'s> SegmentPlan<'s> {
         SegmentPlan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
     }
 
-    /// What comes next was new at this time, in nanoseconds since 1970. `None`: now.
+    /// Sets the time at which the blocks added next were new, in nanoseconds since 1970. `None`: now.
     pub fn set_was_new(&mut self, time: Option<u64>) {
         self.was_new = time;
     }
@@ -87,7 +87,7 @@ impl<'s> SegmentPlan<'s> {
         (frags / sb.block_frags()).max(0) as usize
     }
 
-    /// What comes next is moved by the cleaner, or not: it goes into partial segments of its own.
+    /// Sets whether the cleaner moves the blocks added next. Those go into partial segments of their own.
     pub fn set_by_cleaner(&mut self, by_cleaner: bool) {
         self.by_cleaner = by_cleaner;
     }

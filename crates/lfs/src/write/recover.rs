@@ -29,7 +29,7 @@ pub struct Alone {
     pub bytes: u32,
 }
 
-/// What came of the log.
+/// The state of the log after recovery.
 pub struct RecoveredLog {
     pub state: LogState,
     /// Blocks that still have to be put into their files.

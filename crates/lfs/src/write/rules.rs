@@ -54,7 +54,7 @@ impl CleanerPolicy {
     }
 }
 
-/// What the cleaner chooses, and when it works beside the moments in which an operation lacks space.
+/// The cleaner's policy: the segments that it chooses, and when it works although no operation lacks space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
     /// How segments are chosen.

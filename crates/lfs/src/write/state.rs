@@ -1,4 +1,4 @@
-//! What the log knows of itself: segments, their live bytes, where it has come to, how much space there is.
+//! The state of the log: segments, their live bytes, the place of the next write, the free space.
 //!
 //! Live bytes are counted as everything in memory has them, so they are exact when everything is written: at each
 //! checkpoint.
@@ -43,7 +43,7 @@ pub struct LogState {
     pub in_flight: BTreeSet<u64>,
     /// Bytes that one request to the device has at most.
     pub bytes_max: usize,
-    /// What knows which blocks of the data device are free, where there is one.
+    /// The allocator of the data device, if there is one.
     pub data: Option<Box<dyn DataPlaces>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is where: inodes through the IFILE, blocks through the pointers in inodes' buffers.
+//! The addresses of inodes and blocks: of inodes through the IFILE, of blocks through the pointers in inodes' buffers.
 //!
 //! An inode's buffer has the 256 bytes of the inode and no place on the device; the writer copies it into a block of
 //! inodes. The pointers in it are the only ones. Its `spare` field, which is zero on the device, has the file's size
@@ -28,7 +28,7 @@ const POINTERS_AT: usize = 112;
 /// The byte of an inode's `spare` field.
 const SPARE_AT: usize = 248;
 
-/// What layout, writer and cleaner share.
+/// The state that layout, writer and cleaner share.
 pub struct Store {
     pub cache: Cache<LogOrder>,
     pub device: Device,
@@ -43,7 +43,7 @@ pub struct Store {
     pub data: Option<DataPart>,
     /// How metadata is kept together and read.
     pub locality: Locality,
-    /// Blocks that were written anew because they were read.
+    /// Blocks that were rewritten because they were read.
     pub relocated: Relocated,
 }
 
@@ -111,7 +111,7 @@ impl Store {
         self.shape.bsize as usize
     }
 
-    /// Where an inode is; [`NO_ADDRESS`] where it is free, [`UNWRITTEN`] where it never was on the device.
+    /// The address of an inode; [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it never was on the device.
     pub fn place_of(&self, ino: u64) -> i64 {
         let state = self.state.borrow();
         match ino > IFILE_INO && ino < state.ifile.inodes(&self.shape) {

@@ -1,9 +1,9 @@
-//! What a write-out has to write: everything dirty, and what lives in the segments that are cleaned.
+//! The blocks of a write-out: everything dirty, and the live blocks of the segments that are cleaned.
 //!
 //! The blocks of a file go with its inode and with the indirect blocks above them, which change when the blocks get their
 //! places. All of these are held here, so that giving places waits for nothing.
 //!
-//! What lives in a segment that is cleaned stays in the segment's own bytes: the cleaner needs no room in the cache for it.
+//! The live blocks of a segment that is cleaned stay in the segment's own bytes: the cleaner needs no room in the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ pub struct FileWork {
     pub levels: [BTreeMap<i64, Content>; 4],
 }
 
-/// What is to be written, and what is held for it.
+/// The blocks to be written, and the indirect blocks above them.
 #[derive(Default)]
 pub struct Work {
     pub files: BTreeMap<u64, FileWork>,
@@ -149,7 +149,7 @@ pub struct Victim {
     pub segment: u64,
     /// Its bytes.
     bytes: Rc<IoBuf>,
-    /// What its summaries say that it has.
+    /// The blocks that its summaries list.
     blocks: Vec<PsegBlock>,
 }
 
@@ -198,7 +198,7 @@ impl Store {
         Ok((node.level, pointer))
     }
 
-    /// Where a file's size changes how long one of its blocks is on the device, that block is written too.
+    /// Adds a file's last block if the file's size changes how long that block is on the device.
     async fn hold_ends(&self, work: &mut Work) -> FsResult<()> {
         let mut ends = Vec::new();
         for ino in work.inodes.keys() {
@@ -253,7 +253,7 @@ impl Store {
         (addr - self.shape.segment_data(segment)) as usize * self.shape.fsize as usize
     }
 
-    /// What lives in a segment, with what goes with it. No operation is under way.
+    /// The live blocks of a segment, with the inodes and indirect blocks that must be written with them. No operation is under way.
     ///
     /// # Errors
     /// `Corrupt`; the device failed.

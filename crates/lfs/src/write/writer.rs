@@ -39,7 +39,7 @@ pub struct SegmentWriter {
     store: Shared,
     rules: LfsRules,
     one: Mutex<()>,
-    /// Which of the first two superblocks is written next.
+    /// The superblock that is written next: 0 or 1.
     next_superblock: Cell<usize>,
     last_checkpoint: Cell<Time>,
     /// Checkpoints made.
@@ -52,10 +52,10 @@ pub struct SegmentWriter {
     interval: Duration,
 }
 
-/// What kind of write-out it is.
+/// The kind of a write-out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What is dirty, for the log to tell.
+    /// The dirty blocks are written to the log.
     Log,
     /// With a checkpoint.
     Checkpoint {
@@ -64,7 +64,7 @@ enum Kind {
     },
 }
 
-/// What came of a segment that was to be cleaned.
+/// The result of cleaning a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// Nothing lives in it any more.
@@ -117,7 +117,7 @@ impl SegmentWriter {
         }
     }
 
-    /// What the writer shares with others.
+    /// The state that the writer shares with others.
     pub(super) fn store(&self) -> &Shared {
         &self.store
     }

@@ -1,4 +1,4 @@
-//! What the cleaner chooses, where its blocks go, and when it works.
+//! The cleaner: the segments that it chooses, the places of its blocks, and the times at which it works.
 //!
 //! Fault model: a cleaner that works while somebody uses the file system, or never; one that goes on for ever; one that
 //! moves what will soon be dead together with what will not. What was written is there afterwards, each time.
@@ -198,7 +198,7 @@ fn moved_for_each(policy: CleanerPolicy) -> f64 {
     ran.expect("no deadlock")
 }
 
-/// Where some blocks are hot and most are cold, keeping them apart saves moving. Would catch ages that are lost when
+/// If some blocks are hot and most are cold, keeping them apart saves moving. Would catch ages that are lost when
 /// blocks are moved, and moved blocks that are not sorted.
 #[test]
 fn hot_and_cold_apart_move_less() {

@@ -86,7 +86,7 @@ async fn differences<F: FileSystem, G: FileSystem>(a: &F, b: &G) -> Result<Vec<S
     Ok(found.differences.iter().map(ToString::to_string).collect())
 }
 
-/// What becomes of the disk when the power goes.
+/// The fate of the disk when the power goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Any part of what its cache held is lost.

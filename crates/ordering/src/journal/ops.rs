@@ -12,7 +12,7 @@
 //! for one another, and a new operation waits for none that is under way.
 //!
 //! The log is *quiet* (at a quiescent point) where no operation that has changed anything is under way:
-//! everything before is certain. Operations are numbered anew from there.
+//! everything before is certain. Operations are renumbered from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -237,7 +237,7 @@ mod tests {
         assert!(ops.is_certain(&later));
     }
 
-    /// Two operations that each changed the other's bytes become certain together. Numbers begin anew where the
+    /// Two operations that each changed the other's bytes become certain together. Numbers begin again where the
     /// log is quiet.
     #[test]
     fn circles_end() {

@@ -82,7 +82,7 @@ impl JournalOrder {
     fn enter(&self, op: &mut JournalOp, change: &Change<'_>) {
         let state = &self.state;
         match change.what {
-            // The superblock is not logged: its sums are computed anew at mount.
+            // The superblock is not logged: its sums are recomputed at mount.
             What::Summary => return,
             What::GroupCounts { .. } if !state.is_on(JournalRules::SUMMARY) => return,
             // The device may hold other old bytes than memory did, so the whole block is logged.

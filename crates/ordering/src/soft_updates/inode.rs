@@ -26,7 +26,7 @@ pub(super) struct InodeDeps {
     pub body: Option<Id>,
     /// The change with which its link count became 0.
     pub dropped: Option<Id>,
-    /// That change, if it is kept back until the inode is freed. On disk, a directory without links then has no
+    /// The change in `dropped`, if it is kept back until the inode is freed. On disk, a directory without links then has no
     /// contents either.
     pub kept: Option<Id>,
     /// The inode's names that cannot be found on disk yet.

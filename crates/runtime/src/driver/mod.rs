@@ -113,7 +113,7 @@ impl List {
         None
     }
 
-    /// Where the pieces are from byte `done` on.
+    /// The addresses and lengths of the pieces from byte `done` on.
     fn vectors(&mut self, done: usize) -> &[Vector] {
         let (first, within) = self.at(done).unwrap_or((self.pieces.pieces().len(), 0));
         self.vectors.clear();

@@ -1,6 +1,6 @@
 //! Mutual exclusion across awaits.
 //!
-//! The guards hold no reference to the data's `RefCell`: they borrow it anew on each access, so that
+//! The guards hold no reference to the data's `RefCell`: they borrow it again on each access, so that
 //! no borrow lives across an await.
 
 use std::cell::{Ref, RefCell, RefMut};

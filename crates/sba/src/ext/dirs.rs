@@ -19,7 +19,7 @@ pub(super) struct Dirs {
 
 /// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
 const INLINE: u64 = 1 << 63;
-/// Where the entries of a directory inside its inode begin in `i_block`: the parent's number is before them.
+/// The byte of `i_block` at which the entries of a directory inside its inode begin. The parent's number is before them.
 const INLINE_AT: usize = 4;
 /// Bytes of an inode that `i_block` takes, and where it begins.
 const BLOCK_MAP: std::ops::Range<usize> = 40..100;

@@ -384,8 +384,8 @@ const FAST: u64 = 1 << 62;
 /// The inode that a record of a fast commit is about.
 fn fast_owner(tag: u16, value: &[u8]) -> Option<u64> {
     let at = match tag {
-        fast::ADD_RANGE | fast::DEL_RANGE | fast::INODE => 0,
-        fast::CREATE | fast::LINK | fast::UNLINK => 4,
+        fast::ADD_RANGE | fast::DEL_RANGE | fast::INODE => 0, // fc_ino
+        fast::CREATE | fast::LINK | fast::UNLINK => 4,        // fc_ino after fc_parent_ino
         _ => return None,
     };
     let word = value.get(at..at + 4)?;

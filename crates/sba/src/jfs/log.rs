@@ -35,7 +35,7 @@ pub(super) enum Page {
 }
 
 impl JfsLog {
-    /// Starts anew: the next page does not continue the ones before.
+    /// Starts again: the next page does not continue the ones before.
     pub(super) fn reset(&mut self) {
         self.pages.clear();
         self.read = None;

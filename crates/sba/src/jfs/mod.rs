@@ -96,7 +96,7 @@ fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
 /// The file set, number and stamp of an inode, from its first bytes.
 fn whose(raw: &[u8]) -> (u32, u32, u32) {
     let word = |at| Endian::Little.get_u32(raw, at);
-    (word(4), word(8), word(0))
+    (word(4), word(8), word(0)) // di_fileset, di_number, di_inostamp
 }
 
 fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
@@ -128,7 +128,7 @@ fn log_page(log: &mut JfsLog, page: u64, bytes: &[u8]) -> (Vec<JfsRecord>, Class
     match page {
         0 => fixed("first page of the log, unused"),
         1 => {
-            // A log that is formatted, or was replayed, starts anew.
+            // A log that is formatted, or was replayed, starts again.
             log.reset();
             fixed("log superblock")
         }

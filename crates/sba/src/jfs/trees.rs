@@ -120,8 +120,8 @@ impl Reader for JfsTrees {
 
     fn could_be_node(&self, bytes: &[u8]) -> bool {
         // A page of extents or names holds its own address, which must be a block of this aggregate.
-        let own = ordo_format::Endian::Little.get_u32(bytes, 28);
-        let flags = bytes[16];
+        let own = ordo_format::Endian::Little.get_u32(bytes, 28); // self.addr2
+        let flags = bytes[16]; // flag
         [2, 4].contains(&flags) && own != 0 && u64::from(own) < self.g.blocks
     }
 }

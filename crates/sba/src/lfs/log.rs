@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ordo_format::lfs::summary::flag;
 use ordo_format::lfs::{PsegBlock, Segsum, Summary, Superblock};
 
-/// What lies at an address.
+/// A block that lies at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LfsPiece {
     Summary { serial: u64, by_cleaner: bool },

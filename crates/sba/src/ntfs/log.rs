@@ -84,7 +84,7 @@ impl NtfsLog {
             b"RSTR" | b"CHKD" => match LogShape::read(&page) {
                 Some(shape) => {
                     if self.shape.is_some_and(|old| old.place_bits != shape.place_bits) {
-                        // Another log: its LSNs start anew.
+                        // Another log: its LSNs start again.
                         (self.last, self.part) = (0, None);
                         self.open.clear();
                     }

@@ -192,7 +192,7 @@ impl Files {
         let mut changes = Vec::new();
         for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
             let old = self.inodes.get(&(ino as u32));
-            let mode = self.endian.get_u16(raw, 0);
+            let mode = self.endian.get_u16(raw, 0); // di_mode
             let change = match old {
                 None if mode == 0 => continue,
                 None => InodeChange::Made { mode },

@@ -36,7 +36,7 @@ impl LoggedBuffer {
         let map = head.get(BufferItem::SIZE..).unwrap_or_default();
         let bits = map.len() * 8;
         let is_set = |bit: usize| {
-            let word = Endian::Little.get_u32(map, bit / 32 * 4);
+            let word = Endian::Little.get_u32(map, bit / 32 * 4); // blf_data_map
             word >> (bit % 32) & 1 == 1
         };
         let mut bit = 0;

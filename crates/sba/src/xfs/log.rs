@@ -237,7 +237,7 @@ impl XfsLog {
     }
 
     /// Whether a record follows the last one that was read. An older one is late, or belongs to a log that starts
-    /// anew.
+    /// again.
     fn is_next(&self, head: &RecordHead) -> bool {
         self.last.is_none_or(|last| head.lsn <= last || head.prev_block == last as u32)
     }

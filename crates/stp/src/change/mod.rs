@@ -20,7 +20,7 @@ use crate::journal::{self, JournalSpan};
 use crate::plan::Plan;
 use crate::play::{PlayDisk, PlayStage};
 
-/// What a change is made to: a plan, the disks it is played on, and the trace that it comes from.
+/// The object of a change: a plan, the disks it is played on, and the trace that it comes from.
 #[derive(Clone, Debug)]
 pub struct World<'a> {
     /// The requests.

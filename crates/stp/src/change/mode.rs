@@ -1,4 +1,4 @@
-//! What goes into the journal: ordered, data, adaptive (§3.3.2 of the paper).
+//! The journaling mode, which decides what goes into the journal: ordered, data, adaptive (§3.3.2 of the paper).
 //!
 //! Data mode: the data of a transaction is in its journal write, with descriptors for it, and is written at its fixed
 //! location later, by the writeback timer after `EXPIRE`, or when `FULL` of the journal is used: then the next

@@ -1,4 +1,4 @@
-//! Where the journal lies.
+//! The place of the journal.
 
 use ordo_block::model::Model;
 use ordo_trace::RequestOp;

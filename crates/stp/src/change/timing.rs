@@ -1,4 +1,4 @@
-//! What waits for what, and what is flushed.
+//! Changes of which request waits for which, and of flushes.
 
 use ordo_trace::RequestOp;
 

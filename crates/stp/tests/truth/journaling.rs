@@ -19,7 +19,7 @@ pub const DEVICE: u64 = 1 << 30;
 pub const JOURNAL: u64 = 16 << 20;
 pub const BLOCK: u64 = 4096;
 
-/// What the file system does.
+/// The behaviour of the file system.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub disk: &'static Model,
@@ -55,7 +55,7 @@ impl Rules {
     }
 }
 
-/// What was noted.
+/// The notes of a run.
 #[derive(Default)]
 struct Notes {
     requests: Vec<TraceRequest>,

@@ -1,7 +1,7 @@
 //! Predictions against the truth: a small journaling file system runs in virtual time, its trace is played with a change,
 //! and the same file system with that change really made says what it takes.
 //!
-//! What this shares: the disk model. What it does not share: who waits for whom. The file system has tasks that wait for
+//! This file system and playback share the disk model. They do not share who waits for whom. The file system has tasks that wait for
 //! each other; playback has a plan that was worked out from times.
 
 mod journaling;

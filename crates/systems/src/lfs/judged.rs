@@ -1,4 +1,4 @@
-//! What judging a crash of LFS takes: its check in words that know no format.
+//! The judge of a crash of LFS: its check, in words that know no format.
 
 use ordo_block::Device;
 use ordo_check::lfs::{LfsChecker, LfsReport};

@@ -43,7 +43,7 @@ pub struct SegmentMap {
     pub segments: Vec<MapSegment>,
 }
 
-/// What a cleaning has done.
+/// The result of a cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Cleaned {
     /// The number of segments that were cleaned.

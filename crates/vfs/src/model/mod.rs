@@ -5,7 +5,7 @@
 //! unless its size is limited ([`ModelConfig`]). A comparison of a real file system with it leaves out
 //! operations for which the real one had no space.
 //!
-//! Where several errors apply, the first of these is given:
+//! If several errors apply, the first of these is returned:
 //! 1. errors in the arguments alone (names, times);
 //! 2. [`Errno::Stale`], [`Errno::NotDir`] for an inode that must be a directory, [`Errno::NotFound`] for a
 //!    directory that has been removed;

@@ -204,7 +204,7 @@ fn live_in_cleaned(row: &ComparisonRow) -> f64 {
 const HEAD: &str = "| disk | full | writes | cleaner | written for each byte | MB/s | live in cleaned | passes |\n\
                     |---|---|---|---|---|---|---|---|\n";
 
-/// What cleaning costs, by how full the log is, by policy and by pattern.
+/// The cost of cleaning, by how full the log is, by policy and by pattern.
 pub fn cleaning(out: &mut Section) {
     out.say(
         "Random overwrites of 8 KB in files of 64 KB, 16 MB of cache, a log of 256 segments of 1 MB. Full is the share of \

@@ -63,7 +63,7 @@ pub struct Wanted {
     pub write_back: bool,
     pub names_only: bool,
     pub use_reserve: bool,
-    /// What the cleaner of a log chooses, and when it works.
+    /// The cleaner of a log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
     /// The mechanisms of a DualFS.
     pub dual: DualOptions,

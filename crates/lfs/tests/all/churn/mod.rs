@@ -83,7 +83,7 @@ pub struct Run {
     pub fs: LogFs,
     options: MountOptions,
     rng: Pcg64Mcg,
-    /// What each file has.
+    /// The contents of each file.
     pub files: BTreeMap<u64, (Ino, Vec<u8>)>,
     next: u64,
     /// Operations that were refused for want of space.

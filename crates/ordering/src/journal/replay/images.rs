@@ -190,7 +190,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Redoes first contents: a record that ends at `lsn` made a block, or part of one, anew.
+    /// Redoes first contents: a record that ends at `lsn` made a block, or part of one, again.
     pub(super) fn redo_whole(
         &mut self,
         at: u64,

@@ -9,7 +9,7 @@
 //! as often as necessary; each block is still read and written once.
 //!
 //! The result follows from the log, and from those bytes of a block of which the log says nothing, which stay
-//! as they are. So a crash may interrupt recovery, and it may begin anew, any number of times. The log is given
+//! as they are. So a crash may interrupt recovery, and it may begin again, any number of times. The log is given
 //! up only when everything is durable in its place.
 
 mod images;

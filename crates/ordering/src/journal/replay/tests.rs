@@ -445,7 +445,7 @@ fn what_was_freed_is_left_alone() {
     });
 }
 
-/// A unit was freed and allocated anew in an operation that is rolled back, so its old contents belong to their
+/// A unit was freed and allocated again in an operation that is rolled back, so its old contents belong to their
 /// owner again. Would catch changes of the new contents that are rolled back in the old ones.
 #[test]
 fn what_somebody_has_back_is_left_alone() {
