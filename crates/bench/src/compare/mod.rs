@@ -118,6 +118,32 @@ impl ComparisonSetup {
         }
     }
 
+    /// The machine of "Traditional versus Next-Generation Journaling File Systems" (2007), Table 1 and section 3.3: a
+    /// 450 MHz Pentium III, 256 MB of memory, Seagate ST-34310A, blocks of 4 KB. The second processor is not modelled.
+    pub fn dualfs() -> ComparisonSetup {
+        let faster = CpuModel::PENTIUM_III_500;
+        let slower = |ns: u64| ns * 500 / 450;
+        ComparisonSetup {
+            disk: Model::by_name("st34310a").expect("in the catalogue"),
+            cpu: CpuModel {
+                name: "pentium3-450",
+                operation_ns: slower(faster.operation_ns),
+                touch_ns: slower(faster.touch_ns),
+                dependency_ns: slower(faster.dependency_ns),
+                log_record_ns: slower(faster.log_record_ns),
+                copy_kib_ns: slower(faster.copy_kib_ns),
+                request_ns: slower(faster.request_ns),
+            },
+            // Some of the 256 MB are the kernel's and the programs'.
+            memory: 224 << 20,
+            // Linux 2.4 makes a writer wait when 60 % of the memory for buffers are dirty.
+            dirty_max: 134 << 20,
+            block_size: 4096,
+            frag_size: 4096,
+            ..ComparisonSetup::papers()
+        }
+    }
+
     /// The file system's size for a workload.
     ///
     /// # Errors

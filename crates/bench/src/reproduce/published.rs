@@ -43,6 +43,18 @@ pub fn value(key: &str) -> f64 {
     }
 }
 
+/// The published list of numbers under a key.
+///
+/// # Panics
+/// There is no such list. Items use only keys of lists.
+pub(super) fn values(key: &str) -> Vec<f64> {
+    let found = figures().into_iter().find(|(path, _)| path == key);
+    let list = found.and_then(|(_, value)| value.as_array());
+    let list = list.unwrap_or_else(|| panic!("no list {key}"));
+    let number = |v: &Value| v.as_float().or_else(|| Some(v.as_integer()? as f64));
+    list.iter().map(|v| number(v).unwrap_or_else(|| panic!("{key}: {v:?} is no number"))).collect()
+}
+
 /// Whether a published list of systems contains one.
 ///
 /// # Panics

@@ -18,9 +18,9 @@ const SYSTEMS: [(&str, System); 7] = [
     ("wafs_2async", journaled::WAFS_2ASYNC),
 ];
 
-type Measured = crate::compare::ComparisonRow;
+pub(super) type Measured = crate::compare::ComparisonRow;
 
-fn measure(
+pub(super) fn measure(
     system: System,
     workload: &str,
     setup: &ComparisonSetup,
@@ -32,7 +32,7 @@ fn measure(
 }
 
 /// The seconds of a phase, by the beginning of its name.
-fn phase(row: &Measured, name: &str) -> f64 {
+pub(super) fn phase(row: &Measured, name: &str) -> f64 {
     let of = row.phases.iter().filter(|p| p.phase.name.starts_with(name));
     of.map(|p| p.phase.seconds()).sum()
 }
