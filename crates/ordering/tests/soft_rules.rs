@@ -1,7 +1,7 @@
 //! Each rule of soft updates by itself, on a few blocks, without a file system around them.
 //!
-//! Fault model: blocks are written in the wrong order: the block that has to wait first. A story makes the changes of one
-//! operation and tells twice whether the waiting change is in its block's image: before the block for which it waits is on
+//! Fault model: blocks are written in the wrong order: the block that has to wait first. A scenario makes the changes of one
+//! operation and says twice whether the waiting change is in its block's image: before the block for which it waits is on
 //! disk, and after. With all rules the answers are no and yes. With the rule off the first answer is yes: the change would reach the
 //! disk too early. Would catch a rule that is not entered into the graph, and one that never lets its change go.
 //!
@@ -17,7 +17,7 @@ use ordo_ordering::{
 };
 use ordo_runtime::{Executor, Runtime};
 
-/// The directory and the file of the stories.
+/// The directory and the file of the scenarios.
 const DIR: u64 = 6;
 const FILE: u64 = 7;
 
@@ -31,7 +31,7 @@ const POINTER: usize = 256 + 112;
 const ENTRY: usize = 24;
 const CHUNK: Range<usize> = 0..512;
 
-/// The blocks of the stories. All are clean at the start.
+/// The blocks of the scenarios. All are clean at the start.
 struct Desk {
     cache: Cache<SoftUpdates>,
     op: <SoftUpdates as OrderingPolicy>::Op,
@@ -140,14 +140,14 @@ impl Desk {
     }
 }
 
-/// Tells a story with all rules, and again without one of them.
-fn teach(rule: SoftRules, [kept, done]: [u8; 2], story: impl AsyncFn(&mut Desk) -> [u8; 2]) {
+/// Plays a scenario with all rules, and again without one of them.
+fn teach(rule: SoftRules, [kept, done]: [u8; 2], scenario: impl AsyncFn(&mut Desk) -> [u8; 2]) {
     let tell = |rules: SoftRules| {
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
         let told = executor.block_on(async {
             let mut desk = Desk::new(&rt, rules).await;
-            story(&mut desk).await
+            scenario(&mut desk).await
         });
         told.unwrap()
     };

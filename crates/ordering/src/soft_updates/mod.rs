@@ -29,7 +29,7 @@
 //! | a pointer in an indirect block | the inode's higher count of blocks, and the size that comes with it | `BLOCK_COUNTS` |
 //! | an inode's lower count of blocks | the reset of the pointers | `BLOCK_COUNTS` |
 //!
-//! `tests/soft_rules.rs` shows each of these rules on a few blocks, with the rule on and off.
+//! `tests/soft_rules.rs` has a scenario of a few blocks for each of these rules, with the rule on and off.
 //!
 //! # One create and one remove
 //!
