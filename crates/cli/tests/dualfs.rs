@@ -191,3 +191,22 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
         ordo(&["mkfs", text(&plain), "--fs", "dualfs", "--force", "--meta-device", text(&plain)]);
     assert!(code != 0 && errors.contains("cannot be both devices"), "{errors}");
 }
+
+/// An option of a DualFS or of a cleaner is refused on a file system that has neither, before anything is mounted. Would catch
+/// one that is read and then forgotten.
+#[test]
+fn mount_options_that_mean_nothing_are_refused_in_words() {
+    let temp = tempfile::tempdir().unwrap();
+    let (plain, log, dir) = ["plain.img", "log.img", "dir"].map(|name| temp.path().join(name)).into();
+    done(&["mkfs", text(&plain), "--size", "64m"]);
+    done(&["mkfs", text(&log), "--fs", "lfs", "--size", "64m"]);
+    fs::create_dir(&dir).unwrap();
+    for (image, option, why) in [
+        (&plain, "prefetch=4", "-o prefetch= does not go with a UFS2 file system"),
+        (&plain, "cleaner=greedy", "-o cleaner= does not go with a UFS2 file system"),
+        (&log, "affinity=3", "-o affinity= does not go with an LFS"),
+    ] {
+        let (code, _, errors) = ordo(&["mount", "-o", option, text(image), text(&dir)]);
+        assert!(code != 0 && errors.contains(why), "{option}: {code}: {errors}");
+    }
+}

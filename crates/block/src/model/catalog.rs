@@ -147,7 +147,7 @@ pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The first disk of "DualFS" (2007), section 5, which gives capacity and speed. Average seek and cache are the
+/// The first disk of "DualFS" (2007), section 3.4 and Table 1, which gives capacity and speed. Average seek and cache are the
 /// maker's figures for its family, the Medalist 17240.
 pub const ST34310A: HddSpec = HddSpec {
     sectors: 8_404_830,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, Cleaning, DualOptions};
+use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -67,6 +67,9 @@ pub struct Wanted {
     pub cleaning: Cleaning,
     /// The mechanisms of a DualFS.
     pub dual: DualOptions,
+    /// The last option that only a log with a cleaner takes, and the last one that only a DualFS takes.
+    for_cleaners: Option<String>,
+    for_pairs: Option<String>,
     pub force: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
@@ -79,6 +82,16 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Refuses an option that means nothing for the file system that was found.
+    pub fn check(&self, format: &dyn Format) -> Result<()> {
+        let cleaner = self.for_cleaners.as_ref().filter(|_| !format.has_cleaner());
+        let pair = self.for_pairs.as_ref().filter(|_| !format.has_pairs());
+        match cleaner.or(pair) {
+            Some(key) => bail!("-o {key}= does not go with {}", format.noun()),
+            None => Ok(()),
+        }
+    }
+
     /// Parses lists of options.
     pub fn parse(lists: &[String]) -> Result<Wanted> {
         let mut wanted = Wanted::default();
@@ -171,8 +184,14 @@ impl Wanted {
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "metadev" => self.meta_device = Some(value.into()),
             "partition" => self.partition = Some(value.into()),
-            _ if Cleaning::KEYS.contains(&key) => self.cleaning.set(key, value)?,
-            _ if DualOptions::KEYS.contains(&key) => self.dual.set(key, value)?,
+            _ if Cleaning::KEYS.contains(&key) => {
+                self.cleaning.set(key, value)?;
+                self.for_cleaners = Some(key.to_owned());
+            }
+            _ if DualOptions::KEYS.contains(&key) => {
+                self.dual.set(key, value)?;
+                self.for_pairs = Some(key.to_owned());
+            }
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,

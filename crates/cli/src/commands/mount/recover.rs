@@ -57,6 +57,7 @@ pub async fn mount_and_serve(
     let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
     let format = format_of(&device).await.with_context(name)?;
+    wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
     let named = Named::new(&args.image, wanted.meta_device.as_ref());
     let (mut disks, mut image) = (vec![disk], 0);
