@@ -197,9 +197,10 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
 #[test]
 fn mount_options_that_mean_nothing_are_refused_in_words() {
     let temp = tempfile::tempdir().unwrap();
-    let (plain, log, dir) = ["plain.img", "log.img", "dir"].map(|name| temp.path().join(name)).into();
+    let (plain, log, dir) =
+        ["plain.img", "log.img", "dir"].map(|name| temp.path().join(name)).into();
     done(&["mkfs", text(&plain), "--size", "64m"]);
-    done(&["mkfs", text(&log), "--fs", "lfs", "--size", "64m"]);
+    done(&["mkfs", text(&log), "--fs", "lfs", "--size", "128m"]);
     fs::create_dir(&dir).unwrap();
     for (image, option, why) in [
         (&plain, "prefetch=4", "-o prefetch= does not go with a UFS2 file system"),

@@ -269,14 +269,17 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// The fault in a file's size and contents, if there is one. If neither the state nor the allowed ones have
-    /// changed since the last comparison, its result is used.
+    /// The fault in a file's size and contents, if there is one. If the inode was kept, and neither it nor the
+    /// allowed states have changed since the last comparison, that comparison's result is used.
     fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
         let (version, expected) = self.expect.files.get(&object)?;
         let node = self.tree.nodes.get(&ino)?;
         let contents = node.contents.as_ref()?;
-        let versions = (node.version, *version);
-        if let Some((known, wrong)) = self.compared.as_ref().and_then(|c| c.get(&(ino, object)))
+        let (Some(kept), Some(compared)) = (node.version, &self.compared) else {
+            return self.wrong_contents(object, expected, contents);
+        };
+        let versions = (kept, *version);
+        if let Some((known, wrong)) = compared.get(&(ino, object))
             && *known == versions
         {
             return wrong.clone();

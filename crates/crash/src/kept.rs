@@ -142,7 +142,7 @@ pub(crate) mod sparse {
 
 #[cfg(test)]
 mod tests {
-    use ordo_ordering::SyncOrder;
+    use ordo_ordering::{NoOrder, SyncOrder};
     use proptest::prelude::*;
 
     use super::*;
@@ -168,6 +168,25 @@ mod tests {
         let counts = |run| explore_run(&sync, run, 5, &budget).counts;
         assert_eq!(counts(&run), counts(again));
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
+    }
+
+    /// The counts do not depend on the number of threads, nor on whether anything of earlier states is used again.
+    /// The format of this test has no fixed places of inodes. Would catch comparisons of contents that are kept
+    /// from a state to others, in which the file may have other bytes.
+    #[test]
+    fn counts_depend_on_no_thread_and_on_nothing_kept() {
+        let none = OnFfs::new(|| NoOrder, Promise::NONE);
+        let config = Config::new(5, CrashModel::Volatile);
+        let run = Arc::new(record(&none, &Script::random(5, 2, 30), &config).unwrap());
+        let counts = |threads, recall| {
+            let budget = Budget { states: 300, threads, recall, ..Budget::default() };
+            explore_run(&none, &run, 5, &budget).counts
+        };
+        let afresh = counts(1, false);
+        assert!(afresh.stale > 0, "no state has wrong contents: {afresh:?}");
+        for (threads, recall) in [(1, true), (2, true), (3, true), (3, false)] {
+            assert_eq!(counts(threads, recall), afresh, "{threads} threads, recall {recall}");
+        }
     }
 
     proptest! {

@@ -111,7 +111,7 @@ impl Memory {
     /// Keeps the contents of an inode, for which these sectors were read.
     pub fn keep_node(&mut self, ino: Ino, mut node: Node, read: Vec<Range<u64>>) -> Rc<Node> {
         self.versions += 1;
-        node.version = self.versions;
+        node.version = Some(self.versions);
         let node = Rc::new(node);
         self.nodes.insert(ino, node.clone());
         self.note(ino, ReadUnit::Node(ino), read);

@@ -39,8 +39,9 @@ pub(crate) struct Node {
     pub metadata: InodeMetadata,
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
-    /// A number that changes whenever the inode is read again and kept.
-    pub version: u64,
+    /// A number that changes whenever the inode is read again and kept. `None` for an inode that is not kept, as in
+    /// a format without fixed places: nothing says whether it is the same as that of another state.
+    pub version: Option<u64>,
 }
 
 /// The tree of a file system.
@@ -201,7 +202,7 @@ async fn visit<F: FileSystem>(
         }
         _ => None,
     };
-    let node = Node { attr, metadata, contents, version: 0 };
+    let node = Node { attr, metadata, contents, version: None };
     Ok(match known {
         Some((disk, memory)) => memory.keep_node(ino, node, disk.logged()),
         None => Rc::new(node),
