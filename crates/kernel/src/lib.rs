@@ -18,10 +18,10 @@
 //! Recording and judging need root, `/dev/fuse`, `losetup`, `mount`, and the file system's own programs.
 //!
 //! ```no_run
-//! use ordo_crash::{Budget, Config, Model, Script, explore};
+//! use ordo_crash::{Budget, Config, CrashModel, Script, explore};
 //!
 //! let ext4 = ordo_kernel::KernelSystem::by_name("ext4").unwrap();
-//! let config = Config::new(1, Model::Volatile);
+//! let config = Config::new(1, CrashModel::Volatile);
 //! let budget = Budget { states: 100, ..Budget::default() };
 //! let outcome = explore(&ext4, &Script::random(1, 2, 60), &config, &budget).unwrap();
 //! outcome.expect_kept("ext4");
