@@ -26,11 +26,11 @@
 //! use ordo_block::model::Model;
 //! use ordo_stp::predict::{Input, Predictor, Window};
 //! # use ordo_runtime::Time;
-//! # use ordo_trace::{End, Flags, Op, Request, Trace};
+//! # use ordo_trace::{RequestEnd, Flags, RequestOp, TraceRequest, Trace};
 //! # let mut trace = Trace::new(512, true);
 //! # for n in 0..2u64 {
-//! #     let end = End { order: n, at: Time::from_nanos(n * 10_000_000 + 5_000_000), epoch: 0, ok: true };
-//! #     trace.push(Request { op: Op::Write, flags: Flags::empty(), offset: n << 20, len: 4096,
+//! #     let end = RequestEnd { order: n, at: Time::from_nanos(n * 10_000_000 + 5_000_000), epoch: 0, ok: true };
+//! #     trace.push(TraceRequest { op: RequestOp::Write, flags: Flags::empty(), offset: n << 20, len: 4096,
 //! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
 //! # }
 //! let (rows, start) = (rows::unnamed(&trace), Pieces::default());
