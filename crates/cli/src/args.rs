@@ -185,7 +185,8 @@ pub struct Machine {
     /// ram.
     #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
-    /// The model of a log's own disk, for example nvram [default: as --disk].
+    /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
+    /// [default: as --disk].
     #[arg(long, value_name = "MODEL", value_parser = disk)]
     pub log_disk: Option<&'static Model>,
     /// The processor: pentium2-300, pentium3-500, modern, none.

@@ -171,6 +171,15 @@ impl System {
         matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
     }
 
+    /// The number of the device that has nothing but its log, if one has: DualFS's metadata device, a journal's own.
+    pub fn log_device(&self) -> Option<usize> {
+        match self.journal() {
+            _ if self.is_apart() => Some(0),
+            Some(journal) if journal.place == LogPlace::Other => Some(1),
+            _ => None,
+        }
+    }
+
     /// The sizes of its devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
         match self.journal() {

@@ -49,7 +49,7 @@ const SIZE_MAX: u64 = 4 << 30;
 pub struct ComparisonSetup {
     /// The disk.
     pub disk: &'static Model,
-    /// The model of a separate log device. The default is that of `disk`.
+    /// The model of a separate log device, a journal's or the metadata device of DualFS. The default is that of `disk`.
     pub log_disk: Option<&'static Model>,
     /// The processor.
     pub cpu: CpuModel,
@@ -175,9 +175,10 @@ impl ComparisonSetup {
         (bytes as f64 / free) as u64
     }
 
-    /// The model of device `number`.
-    fn model(&self, number: usize) -> &'static Model {
-        if number == 0 { self.disk } else { self.log_disk.unwrap_or(self.disk) }
+    /// The model of device `number` of a system.
+    fn model(&self, system: System, number: usize) -> &'static Model {
+        let log_disk = self.log_disk.filter(|_| system.log_device() == Some(number));
+        log_disk.unwrap_or(self.disk)
     }
 
     fn make_options(&self) -> MakeOptions {
@@ -189,8 +190,8 @@ impl ComparisonSetup {
         }
     }
 
-    /// The mount options of a file system on so many devices. The last device has the log.
-    fn mount_options(&self, devices: usize) -> MountOptions {
+    /// The mount options of a system.
+    fn mount_options(&self, system: System) -> MountOptions {
         let (dependents_last, evict_independent_first) = self.write_order;
         let cache = CacheConfig {
             dirty_max: self.dirty_max,
@@ -198,7 +199,10 @@ impl ComparisonSetup {
             evict_independent_first,
             ..CacheConfig::with_capacity(self.memory)
         };
-        let log = LogOptions { device: Some(self.model(devices - 1)), tick: None };
+        let log = LogOptions {
+            device: Some(self.model(system, system.log_device().unwrap_or(0))),
+            tick: None,
+        };
         MountOptions {
             cache,
             soft: self.soft,

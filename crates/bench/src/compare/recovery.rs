@@ -61,7 +61,7 @@ pub(super) fn check(
         .into_iter()
         .enumerate()
         .map(|(number, image)| {
-            let model = setup.model(number);
+            let model = setup.model(system, number);
             let store = Store::new(Rc::new(image), model.volatile_cache());
             Modeled::new(&runtime, model, store).erase()
         })

@@ -199,12 +199,13 @@ struct Rig {
 impl Rig {
     async fn new(
         runtime: &Runtime,
+        system: System,
         rams: &[Rc<RamDisk>],
         setup: &ComparisonSetup,
     ) -> Result<Rig, CompareError> {
         let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), counters: Vec::new() };
         for (number, ram) in rams.iter().enumerate() {
-            let model = setup.model(number);
+            let model = setup.model(system, number);
             let store = Store::new(ram.clone(), model.volatile_cache());
             let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
             let counter = Counter::of(ram).await?;
@@ -238,8 +239,8 @@ pub(super) async fn run(
     // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
     let aged = age_first(runtime, system, &rams, setup, follow).await?;
-    let rig = Rig::new(runtime, &rams, setup).await?;
-    let options = setup.mount_options(rams.len());
+    let rig = Rig::new(runtime, system, &rams, setup).await?;
+    let options = setup.mount_options(system);
     let mounted = system.mount(runtime, &rig.devices(), &options).await?;
     let Statistics { log, cleaner, .. } = mounted.statistics();
     let (before, cleaned) = (log.unwrap_or_default(), cleaner.unwrap_or_default());
@@ -277,7 +278,7 @@ async fn age_first(
     let Some(options) = &setup.ageing else { return Ok(None) };
     follow.phase_start(system.name(), "ageing");
     let disks = Device::of_each(rams);
-    let mounted = system.mount(runtime, &disks, &setup.mount_options(rams.len())).await?;
+    let mounted = system.mount(runtime, &disks, &setup.mount_options(system)).await?;
     let fs = mounted.fs();
     let top = fs.create(fs.root(), AGED, &NewNode::directory(0o755)).await;
     let top =

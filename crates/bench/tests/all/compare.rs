@@ -9,7 +9,7 @@ use ordo_bench::published;
 use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{System, ffs, journaled, lfs};
+use ordo_systems::{System, dualfs, ffs, journaled, lfs};
 
 fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow {
     let workload: Workload = workload.parse().unwrap();
@@ -211,6 +211,27 @@ fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
             // for the disk.
             let times = r.app_seconds / none.app_seconds;
             assert!((1.1..1.7).contains(&times), "{}: {times}", r.system);
+        }
+    }
+}
+
+/// `log_disk` is the model of a journal's own device, which comes second, and of DualFS's metadata device, which comes first.
+#[test]
+fn the_model_of_the_log_goes_to_the_device_that_has_it() {
+    let model = Model::by_name("nvram");
+    for (system, workload, faster, same) in [
+        (dualfs::DUALFS_2, "sources:copies=1,files=600", "read-meta", None),
+        (dualfs::DUALFS_2, "micro:total=8m,sizes=1m", "create 1 MB", Some("read 1 MB")),
+        (journaled::WAFS_2SYNC, "micro:total=1m,sizes=2k", "create 2 KB", Some("read 2 KB")),
+    ] {
+        let slow = ComparisonSetup { recovery: false, ..ComparisonSetup::papers() };
+        let fast = ComparisonSetup { log_disk: model, ..slow.clone() };
+        let [slow, fast] = [slow, fast].map(|setup| row(system, workload, &setup));
+        let times = |name: &str| phase(&slow, name).disk_seconds / phase(&fast, name).disk_seconds;
+        assert!(times(faster) > 1.0, "{} {faster}: {}", system.name(), times(faster));
+        if let Some(same) = same {
+            // The data is on the disk still: nothing but its first inode comes faster.
+            assert!(times(same) < 2.0, "{} {same}: {}", system.name(), times(same));
         }
     }
 }

@@ -9,6 +9,7 @@
 mod aged;
 mod crash;
 mod directories;
+mod dualfs;
 mod files;
 mod in_process;
 mod journal;
@@ -112,16 +113,17 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
     ("lfs.md", "Figures of LFS"),
+    ("dualfs.md", "Figures of DualFS"),
     ("aged.md", "File systems that have aged"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 16] = [
+const SECTIONS: [(&str, &str, &str, Measure); 19] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -137,6 +139,9 @@ const SECTIONS: [(&str, &str, &str, Measure); 16] = [
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
+    (DUALFS, "dualfs", "Beside FFS, journals and LFS", dualfs::measure),
+    (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
+    (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
     (AGED, "aged", "Aged beside fresh", aged::measure),
 ];
 
@@ -144,7 +149,8 @@ const CORE: &str = PAGES[0].0;
 const SOFT: &str = PAGES[1].0;
 const JOURNAL: &str = PAGES[2].0;
 const LFS: &str = PAGES[3].0;
-const AGED: &str = PAGES[4].0;
+const DUALFS: &str = PAGES[4].0;
+const AGED: &str = PAGES[5].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
