@@ -96,11 +96,11 @@ CRASH_LIVES ?= 40
 CRASH_CYCLES ?= $(CRASH_LIVES)
 CRASH_RUNS ?= 6
 CRASH_STATES ?= 25000
-CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group,lfs
+CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group,lfs,dualfs
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 database postmark:files=60,transactions=300
 CRASH_MUTANTS ?= 25000
-CRASH_MUTANTS_OF ?= ffs-sync,ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-2async,lffs-wafs-1sync-group
+CRASH_MUTANTS_OF ?= ffs-sync,ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-2async,lffs-wafs-1sync-group,lfs,dualfs
 CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
 CRASH_KERNEL_RUNS ?= 4
 CRASH_WITH = target/release/ordo crash
