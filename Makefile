@@ -32,7 +32,7 @@ help:
 
 test: judges
 	ORDO_PYTHON=$$(test -x $(VENV)/bin/python && echo $(CURDIR)/$(VENV)/bin/python || echo python3) \
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # FreeBSD's own fsck_ffs, which takes a file as its device, built for this machine by whoever has it.
 test-freebsd:

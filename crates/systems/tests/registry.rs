@@ -234,7 +234,7 @@ const ELSEWHERE: [(&str, usize, &str); 12] = [
     ("bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
     ("bench/src/reproduce/dualfs.rs", 1, "which of them a published table measured"),
     ("bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
-    ("bench/src/bin/figures", 26, "what `make bench` sets beside published figures"),
+    ("bench/src/bin/figures", 46, "what `make bench` sets beside published figures"),
     ("cli/src/args.rs", 6, "a default, and examples of calls"),
     ("cli/src/args/crash.rs", 10, "examples of calls"),
     ("cli/src/commands/age.rs", 1, "an example of a call"),
