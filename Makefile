@@ -159,7 +159,7 @@ crash-programs:
 	PROGRAM_STATES=$(PROGRAM_STATES); export PROGRAM_STATES; { echo '# Real programs under the power cut'; echo; \
 	  echo "Written by \`make crash-programs\` on $$(nproc) cores of $$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)," \
 	    "Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; echo; \
-	  python3 crates/cli/tests/programs/real.py campaign target/release/ordo $(PROGRAM_FS); \
+	  python3 crates/shell/cli/tests/programs/real.py campaign target/release/ordo $(PROGRAM_FS); \
 	} > docs/results/programs.md
 
 # As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure

@@ -2,6 +2,7 @@
 //! measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
 //! watches file systems of a kernel in QEMU.
 
+mod layers;
 mod mounts;
 mod names;
 mod papers;

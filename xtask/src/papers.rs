@@ -6,7 +6,7 @@
 //! | where, or of what form | what must exist |
 //! |---|---|
 //! | in a column whose head begins with "Test" | exactly one test function; outside of tables a name may be one |
-//! | in a column whose head begins with "FreeBSD" | the word in the sources of `crates/ordering` |
+//! | in a column whose head begins with "FreeBSD" | the word in the sources of `crates/core/ordering` |
 //! | `ordo ...`, `make ...`, `cargo xtask ...` | the command, its options; the target; the task |
 //! | `--option` | an option of the command line |
 //! | with a slash | a file or folder, from the root |
@@ -112,8 +112,8 @@ impl Page<'_> {
             return None;
         }
         if head.starts_with("FreeBSD") {
-            let known = self.sources.has_word("crates/ordering/", name);
-            return unless(known, "the sources of crates/ordering do not have this word");
+            let known = self.sources.has_word("crates/core/ordering/", name);
+            return unless(known, "the sources of crates/core/ordering do not have this word");
         }
         if let Some((program, rest)) = name.split_once(' ') {
             return self.command_fault(program, rest);
@@ -235,7 +235,7 @@ mod tests {
             "`ordering::no_such_module`".to_owned(),
             "`no-such-system`".to_owned(),
             "`ffs-sync:nosuchpart`".to_owned(),
-            "`crates/ordering/src/nosuch.rs`".to_owned(),
+            "`crates/core/ordering/src/nosuch.rs`".to_owned(),
             "`make nosuch`".to_owned(),
             "`ordo nosuch`".to_owned(),
             "`ordo crash nosuch`".to_owned(),

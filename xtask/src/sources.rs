@@ -144,7 +144,7 @@ impl Sources {
     /// Whether an argument of the command line has this long name.
     pub fn has_option(&self, long: &str) -> bool {
         let field = format!("{}:", long.replace('-', "_"));
-        let cli = self.files.iter().filter(|file| file.path.starts_with("crates/cli/src"));
+        let cli = self.files.iter().filter(|file| file.path.starts_with("crates/shell/cli/src"));
         cli.flat_map(|file| file.text.split("#[arg(").skip(1)).any(|argument| {
             let end = argument.find(")]").unwrap_or(argument.len());
             let name = argument[end..].lines().nth(1).unwrap_or_default().trim_start();
@@ -165,7 +165,7 @@ impl Sources {
         let mut letters = name.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());
         let variant: String = first.into_iter().chain(letters).collect();
-        let cli = self.files.iter().filter(|file| file.path.starts_with("crates/cli/src"));
+        let cli = self.files.iter().filter(|file| file.path.starts_with("crates/shell/cli/src"));
         let enums = |text: &str| {
             let names = text.lines().filter_map(definition).filter(|(k, _)| *k == "enum");
             names.map(|(_, name)| name.to_owned()).collect::<Vec<_>>()
@@ -287,7 +287,7 @@ mod tests {
         sources.add("crates/a/src/rules.rs".into(), one.into());
         sources.add("crates/b/src/lib.rs".into(), two.into());
         sources.add("crates/b/tests/more.rs".into(), two.into());
-        sources.add("crates/cli/src/commands/log.rs".into(), three.into());
+        sources.add("crates/shell/cli/src/commands/log.rs".into(), three.into());
         sources
     }
 

@@ -3,86 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::layers::{Crates, Kinds};
 use crate::names::{self, Types};
 
 /// The most lines of a file.
 const FILE_MAX: usize = 700;
 /// The most lines of a function.
 const FUNCTION_MAX: usize = 70;
-
-/// Crates that must not be used, even indirectly, by the crate before them: witnesses share nothing
-/// with what they judge, and lower layers know nothing of higher ones.
-const LAYERS: [(&str, &[&str]); 23] = [
-    ("log", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
-    ("wafs", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
-    ("format", &["ordo-"]),
-    ("runtime", &["ordo-"]),
-    ("block", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
-    ("cache", &["ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs", "ordo-format"]),
-    ("ordering", &["ordo-ufs", "ordo-ffs", "ordo-format", "ordo-vfs"]),
-    (
-        "check",
-        &[
-            "ordo-cache",
-            "ordo-ordering",
-            "ordo-ufs",
-            "ordo-ffs",
-            "ordo-lfs",
-            "ordo-dualfs",
-            "ordo-sba",
-            "ordo-vfs",
-        ],
-    ),
-    ("sba", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-check", "ordo-vfs"]),
-    ("pseudo", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba"]),
-    ("trace", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-sba", "ordo-vfs"]),
-    ("annotate", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-vfs"]),
-    (
-        "stp",
-        &[
-            "ordo-cache",
-            "ordo-ordering",
-            "ordo-ufs",
-            "ordo-ffs",
-            "ordo-lfs",
-            "ordo-vfs",
-            "ordo-systems",
-            "ordo-bench",
-        ],
-    ),
-    ("live", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-crash", "ordo-bench"]),
-    ("lfs", &["ordo-ffs", "ordo-check", "ordo-sba", "ordo-dualfs"]),
-    ("dualfs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
-    ("ufs", &["ordo-ffs", "ordo-check", "ordo-sba"]),
-    (
-        "crash",
-        &[
-            "ordo-bench",
-            "ordo-systems",
-            "ordo-check",
-            "ordo-format",
-            "ordo-ordering",
-            "ordo-ufs",
-            "ordo-ffs",
-            "ordo-lfs",
-        ],
-    ),
-    ("kernel", &["ordo-bench", "ordo-systems", "ordo-ordering", "ordo-ufs", "ordo-ffs"]),
-    ("systems", &["ordo-bench", "ordo-sba", "ordo-fuse"]),
-    ("cli", &["ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs", "ordo-lfs", "ordo-bgfsck"]),
-    ("program", &["ordo-bench"]),
-    ("fuse", &["ordo-block", "ordo-cache", "ordo-ordering", "ordo-ufs", "ordo-ffs"]),
-];
-
-/// Names of orderings, which no layout and no name space may know.
-const ORDERINGS: [&str; 6] = [
-    "SyncOrder",
-    "NoOrder",
-    "JournalOrder",
-    "ordering::sync",
-    "ordering::none",
-    "ordering::journal",
-];
 
 /// Words that mean that something is not finished.
 const UNFINISHED: [&str; 5] = ["todo!(", "unimplemented!(", "dbg!(", "TODO", "FIXME"];
@@ -99,7 +26,9 @@ pub fn root() -> PathBuf {
 pub fn check(root: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     let mut files = Vec::new();
-    let mut types = Types::default();
+    let (mut types, mut crates, mut kinds) =
+        (Types::default(), Crates::default(), Kinds::default());
+    let mut sources = Vec::new();
     for top in ["crates", "xtask", "fuzz"] {
         collect(&root.join(top), &mut files);
     }
@@ -113,10 +42,15 @@ pub fn check(root: &Path) -> Vec<String> {
             headless(&name, &text, &mut faults);
             faults.extend(names::retired(&name, &text));
             types.read(&name, &text);
+            let code = names::code(&text);
+            kinds.read(&name, &code);
+            sources.push((name, code));
         } else if name.ends_with("Cargo.toml") {
-            layers(&name, &text, &mut faults);
+            crates.read(&name, &text);
         }
     }
+    faults.extend(crates.faults());
+    faults.extend(sources.iter().flat_map(|(name, code)| kinds.faults(name, code)));
     faults.extend(types.faults());
     faults.extend(crate::papers::check(root));
     faults
@@ -187,12 +121,6 @@ fn words(name: &str, text: &str, faults: &mut Vec<String>) {
                 faults.push(format!("{name}:{}: {word}", i + 1));
             }
         }
-        let layout = ["crates/ufs/src", "crates/ffs/src"].iter().any(|p| name.starts_with(p));
-        let code = line.split("//").next().unwrap_or_default();
-        let tests = name.contains("/tests") || name.ends_with("tests.rs");
-        if layout && !tests && ORDERINGS.iter().any(|o| code.contains(o)) {
-            faults.push(format!("{name}:{}: names an ordering", i + 1));
-        }
     }
 }
 
@@ -211,26 +139,6 @@ fn headless(name: &str, text: &str, faults: &mut Vec<String>) {
                 .push(format!("{name}:{}: a comment begins with {first}: name its subject", i + 1));
         }
         goes_on = doc.is_some_and(|doc| !doc.is_empty());
-    }
-}
-
-fn layers(name: &str, text: &str, faults: &mut Vec<String>) {
-    let Some((_, forbidden)) =
-        LAYERS.iter().find(|(c, _)| name == format!("crates/{c}/Cargo.toml"))
-    else {
-        return;
-    };
-    let own = name.split('/').nth(1).unwrap_or_default();
-    let dependencies = text
-        .lines()
-        .skip_while(|l| *l != "[dependencies]")
-        .skip(1)
-        .take_while(|l| !l.starts_with('['));
-    for line in dependencies {
-        let wrong = forbidden.iter().any(|f| line.starts_with(f));
-        if wrong && !line.starts_with(&format!("ordo-{own}")) {
-            faults.push(format!("{name}: {own} must not depend on {line}"));
-        }
     }
 }
 
@@ -253,7 +161,6 @@ mod tests {
             sizes(name, text, &mut out);
             words(name, text, &mut out);
             headless(name, text, &mut out);
-            layers(name, text, &mut out);
             out.len()
         };
         let long = format!("fn f() {{\n{}}}\n", "    x();\n".repeat(FUNCTION_MAX));
@@ -261,14 +168,9 @@ mod tests {
         assert_eq!(faults("crates/a/src/b.rs", "fn f() {\n}\n"), 0);
         assert_eq!(faults("crates/a/src/lib.rs", "fn f() {}\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", &"\n".repeat(FILE_MAX + 1)), 1);
-        assert_eq!(faults("crates/ffs/src/b.rs", "use ordo_ordering::NoOrder;\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "    dbg!(1);\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "/// What was made.\nstruct Made;\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "//! The log.\n//!\n//! Where it lies.\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "/// Says in words\n/// What it is.\n"), 0);
-        let manifest = "[dependencies]\nordo-ordering.workspace = true\n";
-        assert_eq!(faults("crates/check/Cargo.toml", manifest), 1);
-        let tests_only = "[dependencies]\n[dev-dependencies]\nordo-ffs.workspace = true\n";
-        assert_eq!(faults("crates/check/Cargo.toml", tests_only), 0);
     }
 }

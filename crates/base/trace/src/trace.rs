@@ -1,0 +1,110 @@
+//! A whole trace.
+
+use ordo_block::tap::Record;
+
+use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
+
+/// Requests in order of issue, and their contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The unit of offsets and lengths, in bytes.
+    sector: u32,
+    /// Whether requests have times.
+    timed: bool,
+    /// The name of the disk model whose time requests took.
+    disk: Option<String>,
+    requests: Vec<TraceRequest>,
+    contents: Vec<u8>,
+}
+
+impl Trace {
+    /// A trace without requests, of a device with sectors of `sector` bytes.
+    pub fn new(sector: u32, timed: bool) -> Trace {
+        Trace { sector, timed, ..Trace::default() }
+    }
+
+    /// A trace of requests whose spans are in `contents`.
+    pub(crate) fn over(sector: u32, requests: Vec<TraceRequest>, contents: Vec<u8>) -> Trace {
+        Trace { sector, requests, contents, ..Trace::default() }
+    }
+
+    /// The unit of offsets and lengths, in bytes.
+    pub fn sector(&self) -> u32 {
+        self.sector
+    }
+
+    /// Whether requests have times.
+    pub fn timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The name of the disk model whose time requests took, where there was one.
+    pub fn disk(&self) -> Option<&str> {
+        self.disk.as_deref()
+    }
+
+    /// Sets the name of the disk model whose time requests took.
+    pub fn set_disk(&mut self, disk: Option<&str>) {
+        self.disk = disk.map(str::to_owned);
+    }
+
+    /// The requests, in order of issue.
+    pub fn requests(&self) -> &[TraceRequest] {
+        &self.requests
+    }
+
+    /// The length of all contents, in bytes.
+    pub fn contents_len(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// The contents of a request of this trace, or a mark's text.
+    pub fn data(&self, request: &TraceRequest) -> Option<&[u8]> {
+        let span = request.data?;
+        self.contents.get(span.start..span.start.checked_add(span.len)?)
+    }
+
+    /// Appends a request. Panics where its span, if any, is not within this trace's contents.
+    pub fn push(&mut self, request: TraceRequest) {
+        if let Some(span) = request.data {
+            let end = span.start.checked_add(span.len);
+            assert!(
+                end.is_some_and(|end| end <= self.contents.len()),
+                "contents that are not there"
+            );
+        }
+        self.requests.push(request);
+    }
+
+    /// Adds contents, for a request that is pushed later.
+    pub fn keep(&mut self, bytes: &[u8]) -> RequestSpan {
+        let start = self.contents.len();
+        self.contents.extend_from_slice(bytes);
+        RequestSpan { start, len: bytes.len() }
+    }
+
+    /// The trace of a tap's records, on a device with sectors of `sector` bytes.
+    pub fn from_records(records: &[Record], sector: u32) -> Trace {
+        let mut trace = Trace::new(sector, true);
+        for r in records {
+            let data = r.data.as_deref().map(|bytes| trace.keep(bytes));
+            let end = |e: ordo_block::tap::RecordEnd| RequestEnd {
+                order: e.order,
+                at: e.at,
+                epoch: e.epoch,
+                ok: e.result.is_ok(),
+            };
+            trace.push(TraceRequest {
+                op: RequestOp::from(r.op),
+                flags: Flags::from(r.flags),
+                offset: r.offset,
+                len: r.len,
+                issued: r.issued,
+                epoch: r.issue_epoch,
+                end: r.end.map(end),
+                data,
+            });
+        }
+        trace
+    }
+}

@@ -1,0 +1,123 @@
+//! The checkpointer: once a second it writes the log, moves the log's start, and makes space where it
+//! is short.
+
+use ordo_block::BlockError;
+use ordo_cache::{BufRef, Cache};
+use ordo_runtime::Time;
+use ordo_runtime::sync::select;
+use ordo_wafs::{LogError, Lsn};
+
+use super::JournalOrder;
+use super::record::LogEntry;
+use super::state::State;
+
+/// Starts the task. It ends when the journal is closed, or with the executor.
+pub(super) fn start(cache: &Cache<JournalOrder>) {
+    let cache = cache.clone();
+    let runtime = cache.runtime().clone();
+    runtime.spawn_daemon("journal checkpointer", async move {
+        let state = &cache.gate().state;
+        let mut last = state.runtime.now();
+        while !state.closed.get() {
+            // An operation that waits for space has announced it while nobody listened, perhaps.
+            if state.is_settled() && !state.short.get() {
+                state.idle.set(true);
+                state.work.notified().await;
+                state.idle.set(false);
+            }
+            select(state.work.notified(), state.runtime.sleep(state.options.tick)).await;
+            if state.closed.get() {
+                break;
+            }
+            let before = (state.log.start(), state.log.durable());
+            let done = round(&cache, &mut last).await;
+            state.space.notify_all();
+            let stuck = before == (state.log.start(), state.log.durable());
+            if done.is_err() || stuck {
+                // An operation under way may be the only one that keeps the log's start where it is.
+                select(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
+            }
+        }
+    });
+}
+
+/// Writes the log. Where a second has passed or space is short, it also moves the log's start.
+async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    state.end_behind();
+    // The log is written whether operations are complete or not, so the checkpointer waits for none.
+    state.force(state.log.end()).await?;
+    // A log skips sectors for speed as long as a quarter of it is free, so space is made before that.
+    let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
+    if short {
+        force_out(cache).await?;
+    }
+    let now = state.runtime.now();
+    if short || now.since(*last) >= state.options.checkpoint_every {
+        *last = now;
+        state.checkpoint().await?;
+    }
+    // This record need not be durable soon. Without it a recovery only has more to do.
+    state.append_placed();
+    Ok(())
+}
+
+/// A forced checkpoint: writes the blocks that the older half of the log describes.
+async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
+    let old: Vec<BufRef> = {
+        let dirty_pages = state.dirty_pages.borrow();
+        dirty_pages.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
+    };
+    if !old.is_empty() {
+        state.count(|stats| stats.forced_checkpoints += 1);
+        cache.write_all(old, false).await?;
+        cache.barrier().await?;
+    }
+    Ok(())
+}
+
+/// Closes the log, when everything is in its place and the image is marked clean: no record is needed any more.
+pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
+    let state = &cache.gate().state;
+    state.closed.set(true);
+    state.work.notify_one();
+    state.commit_all().await?;
+    Ok(state.give_up_before(state.log.end()).await?)
+}
+
+impl State {
+    /// Whether no record has to be kept.
+    fn is_settled(&self) -> bool {
+        self.dirty_pages.borrow().is_empty() && self.log.durable() == self.log.end()
+    }
+
+    /// Frees everything in the log before `start`, and stores the log's owner with the new start, durably.
+    pub(super) async fn give_up_before(&self, start: Lsn) -> Result<(), LogError> {
+        self.log.truncate(start);
+        self.log.checkpoint(Some(self.owner.get().encode())).await
+    }
+
+    /// Records the log's new start on the log's device.
+    async fn checkpoint(&self) -> Result<(), BlockError> {
+        // Facts in old records that must not be lost are logged again, and must be certain there first.
+        let said: Vec<u64> = {
+            let orphans = self.orphans.borrow();
+            let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
+            let until = self.oldest().max(half).min(self.safe.get());
+            orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()
+        };
+        if !said.is_empty() && self.log.free_space() < self.log.capacity() * 3 / 4 {
+            let places = self.append_aside(said.iter().map(|ino| LogEntry::Orphan(*ino)));
+            self.orphans.borrow_mut().extend(said.into_iter().zip(places));
+            self.force(self.log.end()).await?;
+        }
+        let start = self.oldest();
+        if start > self.log.start() {
+            self.logged.borrow_mut().retain(|_, (_, end)| *end > start);
+            self.give_up_before(start).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The ordering `journal` (write-ahead logging): each change of metadata is in a log before it is in its place.
+//!
+//! Source: journaling-versus-soft-updates-2000, sections 3.2, 5 and 6; soft-updates-2000, section 4.5. Each
+//! change appends a record of the bytes that changed, new and old ([`record`]). The rules:
+//!
+//! | rule | what holds | switch |
+//! |---|---|---|
+//! | write-ahead | a block is written when the log is durable up to the last record about it | [`WRITE_AHEAD`](JournalRules::WRITE_AHEAD) |
+//! | undo | recovery undoes the changes of operations that did not complete | [`UNDO`](JournalRules::UNDO) |
+//! | revoke | recovery does not redo records about a block that was freed later | [`REVOKE`](JournalRules::REVOKE) |
+//! | hold | a freed block is written by its new owner only when the free is certain | [`HOLD`](JournalRules::HOLD) |
+//! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
+//!
+//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring
+//! bits. To undo one of them is to undo each that changed the same bytes after it, and each that began after
+//! such an operation had ended (`ops`). A caller that needs an operation to be durable waits for those under
+//! way on which it depends, and for no others; no operation waits to begin. The end record of an operation
+//! lists those on which it depends, so recovery comes to the same result whatever operations share. The
+//! operations that survive are a prefix of those that were done. Where no operation is under way the log is
+//! *quiet*, and recovery looks at single operations only behind the last such place.
+//!
+//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records
+//! are durable; other operations do not. An asynchronous log is written in clusters, when a block must be
+//! written, and once a second.
+//!
+//! **Inodes that have lost their last name** and are not freed yet are recorded in the log. Recovery hands them
+//! to the core, which frees them, so nothing leaks.
+//!
+//! `docs/journal.md` lists where this differs from the paper, and why.
+
+mod checkpointer;
+mod ops;
+mod policy;
+mod record;
+mod replay;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+use ordo_cache::{Buffer, WriteGate};
+use ordo_runtime::{Duration, Runtime};
+use ordo_wafs::Wafs;
+
+pub use state::JournalStats;
+
+use state::State;
+
+bitflags::bitflags! {
+    /// The rules of the journal. A test switches one off to show the damage that it prevents.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct JournalRules: u8 {
+        /// The log is durable up to a block's last record before the block is written.
+        const WRITE_AHEAD = 1;
+        /// Recovery undoes operations that did not complete.
+        const UNDO = 2;
+        /// Recovery redoes no record about a block that was freed later.
+        const REVOKE = 4;
+        /// A freed block is not written by its new owner before the free is certain.
+        const HOLD = 8;
+        /// Log space is reused only when no block and no undo needs it.
+        const KEEP = 16;
+        /// The summary area is logged as the groups are, so recovery need not read the groups.
+        const SUMMARY = 32;
+    }
+}
+
+/// Options of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Creates, links, removals and renames are durable when they return (the papers' "sync").
+    pub synchronous: bool,
+    /// The interval at which the log is written and its start moved.
+    pub tick: Duration,
+    /// The shortest interval between records of the log's start on its device, while there is space.
+    pub checkpoint_every: Duration,
+    /// The rules that are on.
+    pub rules: JournalRules,
+}
+
+impl JournalOptions {
+    /// Options of a log file, as published: asynchronous, with its start recorded each second.
+    pub fn file() -> JournalOptions {
+        JournalOptions {
+            synchronous: false,
+            tick: Duration::from_secs(1),
+            checkpoint_every: Duration::from_secs(1),
+            rules: JournalRules::all(),
+        }
+    }
+
+    /// Options of a stand-alone log (WAFS), as published: its superblock is written infrequently.
+    pub fn wafs(synchronous: bool) -> JournalOptions {
+        JournalOptions {
+            synchronous,
+            checkpoint_every: Duration::from_secs(30),
+            ..JournalOptions::file()
+        }
+    }
+}
+
+/// The ordering `journal`, on a log. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct JournalOrder {
+    state: Rc<State>,
+}
+
+impl JournalOrder {
+    /// A journal on a mounted log.
+    pub fn new(runtime: &Runtime, log: Wafs, options: JournalOptions) -> JournalOrder {
+        JournalOrder { state: Rc::new(State::new(runtime, log, options)) }
+    }
+
+    /// The size of the smallest log with which every operation on blocks of `block` bytes has space, in bytes.
+    pub fn log_bytes_min(block: u64) -> u64 {
+        // A sector's head takes a twelfth of it at most, and the superblock's copies two sectors.
+        let bytes = state::least_capacity(block) * 12 / 11 + 4096;
+        bytes.next_multiple_of(4096)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Wafs {
+        &self.state.log
+    }
+
+    /// The journal's counters.
+    pub fn stats(&self) -> JournalStats {
+        self.state.stats.get()
+    }
+}
+
+impl WriteGate for JournalOrder {
+    const FOLLOWS_WRITES: bool = true;
+
+    fn before_write(
+        &self,
+        block: &Buffer,
+        _image: &mut ordo_cache::WriteImage,
+        _rolled_back: &mut Vec<usize>,
+    ) -> ordo_cache::WriteDecision {
+        self.state.before_write(block)
+    }
+
+    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), ordo_block::BlockError>) {
+        if result.is_ok() {
+            self.state.written(block, version);
+        }
+    }
+
+    fn forgotten(&self, block: &Buffer) {
+        self.state.forget(block);
+    }
+
+    fn held(&self, block: &Buffer) -> bool {
+        self.state.is_held(block)
+    }
+
+    async fn wait_for_progress(&self) {
+        // A failure is kept, and the next caller gets it.
+        if self.state.commit_more().await.is_err() {
+            self.state.runtime.sleep(self.state.options.tick).await;
+        }
+    }
+
+    async fn wait_for(&self, lsn: u64) -> Result<(), ordo_block::BlockError> {
+        self.state.force(lsn).await
+    }
+}

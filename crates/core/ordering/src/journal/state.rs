@@ -1,0 +1,579 @@
+//! The journal's state in memory: the records that each block needs, the freed blocks, the operations under
+//! way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+
+use ordo_block::BlockError;
+use ordo_cache::{BufKey, BufRef, Buffer, WriteDecision};
+use ordo_runtime::Runtime;
+use ordo_runtime::sync::Notify;
+use ordo_wafs::Wafs;
+
+use super::ops::{Number, Ops, Ticket};
+use super::record::{self, BlockRecord, LogEntry};
+use super::{JournalOptions, JournalRules};
+use crate::{DeferredFree, OpKind};
+
+/// The most blocks in one record of blocks that are durable in their places.
+const PLACED_MAX: usize = 256;
+
+/// Counters of a journal since it was mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalStats {
+    /// Operations that changed something.
+    pub operations: u64,
+    /// Times a block had to wait for the log.
+    pub write_ahead: u64,
+    /// Times that an operation waited for another one whose rollback would have undone it too.
+    pub waits: u64,
+    /// Checkpoints that were forced because space was short.
+    pub forced_checkpoints: u64,
+}
+
+/// The log's records about a block that is not in its place yet.
+pub(super) struct DirtyPage {
+    pub buf: BufRef,
+    /// The first record that a crash now would need.
+    pub low: u64,
+    /// The end of the last record.
+    pub high: u64,
+    /// Writes that are under way, or not known to be durable.
+    images: Vec<Written>,
+}
+
+/// A write of a block that is under way, or not known to be durable.
+struct Written {
+    version: u64,
+    /// The log's end when the write was made. The write contains every record about the block before it.
+    end: u64,
+    /// The address and the length of the write, in bytes. The block may have moved or grown since.
+    at: u64,
+    len: u64,
+}
+
+/// The journal's data about the file system's image that the log keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogOwner {
+    pub id: u64,
+    pub stamp: i64,
+    pub before: i64,
+}
+
+impl LogOwner {
+    pub fn encode(self) -> [u8; 64] {
+        let mut out = [0; 64];
+        out[..8].copy_from_slice(&self.id.to_le_bytes());
+        out[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        out[16..24].copy_from_slice(&self.before.to_le_bytes());
+        out
+    }
+
+    pub fn decode(bytes: [u8; 64]) -> LogOwner {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        LogOwner { id: word(0), stamp: word(8).cast_signed(), before: word(16).cast_signed() }
+    }
+}
+
+pub(super) struct State {
+    pub runtime: Runtime,
+    pub log: Wafs,
+    pub options: JournalOptions,
+    pub dirty_pages: RefCell<BTreeMap<BufKey, DirtyPage>>,
+    /// Records that are still needed although their block is gone: the first of them, and the LSN up to which
+    /// the log must be quiet and durable before the block's end is certain.
+    pinned_ranges: RefCell<Vec<(u64, u64)>>,
+    /// Freed fragments, each with the log's end when it was freed.
+    freed: RefCell<BTreeMap<u64, u64>>,
+    freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
+    /// Blocks of files with records in the log: by byte address, the length and the end of the last record.
+    pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Blocks that are durable in their places, but not in the log's list of such blocks yet: by address, the
+    /// length, and the LSN before which all records about the block have reached it.
+    pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Inodes without a name that are not freed yet, each with the place of the record that says so.
+    pub orphans: RefCell<BTreeMap<u64, u64>>,
+    pub owner: Cell<LogOwner>,
+    pub fragment: Cell<u64>,
+    /// Bytes in a block.
+    pub block: Cell<u64>,
+    /// Operations that are not certain.
+    ops: RefCell<Ops>,
+    /// Bytes of log that operations under way may need.
+    reserved: Cell<u64>,
+    /// Whether an operation waits for space.
+    pub short: Cell<bool>,
+    /// Pairs of LSNs: when the log is durable up to the first, all records before the second are certain.
+    certain: RefCell<VecDeque<(u64, u64)>>,
+    /// The LSN before which everything is certain, and durable with all on which that depends.
+    pub safe: Cell<u64>,
+    /// Signals that an operation has become certain.
+    pub settled: Notify,
+    pub work: Rc<Notify>,
+    pub idle: Cell<bool>,
+    pub space: Notify,
+    pub closed: Cell<bool>,
+    pub recovered: RefCell<VecDeque<DeferredFree>>,
+    pub ready: Rc<Notify>,
+    pub failure: Cell<Option<BlockError>>,
+    scratch: RefCell<Vec<u8>>,
+    pub stats: Cell<JournalStats>,
+}
+
+/// The most bytes that an operation logs besides full blocks: changed bytes, bitmaps, blocks that are nearly all zeros.
+const NEARLY_ZERO: u64 = 8 << 10;
+
+/// The capacity from which on a log has space for every operation on blocks of this size, in bytes.
+pub(super) fn least_capacity(block: u64) -> u64 {
+    // An eighth is spare, and a sixteenth is what one operation's allocations may take.
+    (2 * block + NEARLY_ZERO) * 16 / 13
+}
+
+impl State {
+    pub fn new(runtime: &Runtime, log: Wafs, options: JournalOptions) -> State {
+        let end = log.end();
+        State {
+            runtime: runtime.clone(),
+            log,
+            options,
+            dirty_pages: RefCell::default(),
+            pinned_ranges: RefCell::default(),
+            freed: RefCell::default(),
+            freed_order: RefCell::default(),
+            logged: RefCell::default(),
+            placed: RefCell::default(),
+            orphans: RefCell::default(),
+            owner: Cell::default(),
+            fragment: Cell::new(512),
+            block: Cell::new(4096),
+            ops: RefCell::default(),
+            reserved: Cell::new(0),
+            short: Cell::new(false),
+            certain: RefCell::default(),
+            safe: Cell::new(end),
+            settled: Notify::new("the end of an operation on which another depends", 0),
+            work: Rc::new(Notify::new("something logged", 0)),
+            idle: Cell::new(false),
+            space: Notify::new("log space", 0),
+            closed: Cell::new(false),
+            recovered: RefCell::default(),
+            ready: Rc::new(Notify::new("inodes to be freed after recovery", 0)),
+            failure: Cell::new(None),
+            scratch: RefCell::default(),
+            stats: Cell::default(),
+        }
+    }
+
+    /// Gives up the whole log, which has been recovered; it ends at a quiet place.
+    pub fn start_over(&self) {
+        self.certain.borrow_mut().clear();
+        self.safe.set(self.log.end());
+    }
+
+    pub fn is_on(&self, rule: JournalRules) -> bool {
+        self.options.rules.contains(rule)
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut JournalStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    pub fn check(&self) -> Result<(), BlockError> {
+        self.failure.get().map_or(Ok(()), Err)
+    }
+
+    // Appending.
+
+    fn append(&self, bytes: &[u8]) -> (u64, u64) {
+        if self.idle.replace(false) {
+            self.work.notify_one();
+        }
+        self.runtime.cpu().log_record(bytes.len());
+        match self.log.append(bytes) {
+            Ok(at) => (at.lsn, at.end),
+            Err(error) => {
+                // Nothing can be written any more, because the log lacks changes that memory has. State::begin
+                // reserves space, so that the log is never full here.
+                self.failure.set(Some(error.into()));
+                self.settled.notify_all();
+                (self.log.end(), self.log.end())
+            }
+        }
+    }
+
+    /// The number of an operation that will log something.
+    pub fn enter(&self, ticket: &mut Ticket) -> Number {
+        self.ops.borrow_mut().enter(ticket, self.log.end())
+    }
+
+    pub fn append_short(&self, number: Number, entry: &LogEntry<'_>) -> (u64, u64) {
+        let mut out = self.scratch.take();
+        record::short(entry, &mut out);
+        record::set_owner(number, &mut out);
+        let at = self.append(&out);
+        self.scratch.replace(out);
+        at
+    }
+
+    /// Notes that an inode without a name has been freed, or has a name again.
+    pub fn keep(&self, number: Number, ino: u64) {
+        if self.orphans.borrow_mut().remove(&ino).is_some() {
+            self.append_short(number, &LogEntry::Kept(ino));
+        }
+    }
+
+    /// Logs the bytes of a block that changed.
+    pub fn append_patch(&self, op: Number, buf: &BufRef, ranges: &[Range<usize>], old: &[u8]) {
+        let Some(address) = buf.address() else { return };
+        let mut out = self.scratch.take();
+        if record::patch(address, &buf.read(), ranges, old, &mut out) {
+            let mut ops = self.ops.borrow_mut();
+            for range in ranges {
+                ops.touch(op, address + range.start as u64..address + range.end as u64);
+            }
+            drop(ops);
+            record::set_owner(op, &mut out);
+            let at = self.append(&out);
+            self.page(buf, at);
+        }
+        self.scratch.replace(out);
+    }
+
+    /// Logs all bytes of a part of a block.
+    pub fn append_fresh(&self, op: Number, buf: &BufRef, range: Range<usize>) {
+        let Some(address) = buf.address() else { return };
+        let place = address + range.start as u64..address + range.end as u64;
+        self.ops.borrow_mut().touch(op, place);
+        let mut out = self.scratch.take();
+        record::fresh(address, range.start, &buf.read()[range], &mut out);
+        record::set_owner(op, &mut out);
+        let at = self.append(&out);
+        self.scratch.replace(out);
+        self.page(buf, at);
+    }
+
+    fn page(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let page = dirty_pages.entry(buf.key()).or_insert_with(|| DirtyPage {
+            buf: buf.clone(),
+            low: lsn,
+            high: end,
+            images: Vec::new(),
+        });
+        debug_assert!(Rc::ptr_eq(&page.buf, buf), "one buffer for each key");
+        page.high = end;
+        drop(dirty_pages);
+        if buf.key().file != 0
+            && let Some(address) = buf.address()
+        {
+            let len = buf.len() as u64;
+            let mut logged = self.logged.borrow_mut();
+            let known = logged.entry(address).or_insert((len, end));
+            *known = (known.0.max(len), end);
+        }
+    }
+
+    /// Notes that a block has moved. The records about its old place are needed until the move is certain.
+    pub fn moved(&self, buf: &Buffer) {
+        if let Some(page) = self.dirty_pages.borrow().get(&buf.key()) {
+            self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
+        }
+    }
+
+    /// Notes that fragments have been freed.
+    pub fn freed(&self, op: Number, address: u64, frags: u32) {
+        let size = self.fragment.get();
+        let (at, len) = (address * size, u64::from(frags) * size);
+        self.ops.borrow_mut().touch(op, at..at + len);
+        let mut logged = self.logged.borrow_mut();
+        let hit: Vec<u64> = logged
+            .range(at.saturating_sub(1 << 16)..at + len)
+            .filter(|(start, known)| **start + known.0 > at)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in &hit {
+            if *start >= at {
+                logged.remove(start);
+            }
+        }
+        drop(logged);
+        if !hit.is_empty() {
+            self.append_short(op, &LogEntry::Revoke { at, len });
+        }
+        let end = self.log.end();
+        let mut freed = self.freed.borrow_mut();
+        for frag in address..address + u64::from(frags) {
+            freed.insert(frag, end);
+        }
+        self.freed_order.borrow_mut().push_back((end, address, frags));
+    }
+
+    // Blocks that are being written.
+
+    pub fn before_write(&self, block: &Buffer) -> WriteDecision {
+        if self.failure.get().is_some() {
+            return WriteDecision::WaitFor(u64::MAX);
+        }
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
+        if page.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
+            self.count(|stats| stats.write_ahead += 1);
+            return WriteDecision::WaitFor(page.high);
+        }
+        let Some(at) = block.address() else { return WriteDecision::Write };
+        let (version, len) = (block.version(), block.len() as u64);
+        let now = Written { version, end: self.log.end(), at, len };
+        match page.images.last_mut() {
+            Some(last) if last.version == version => (last.at, last.len) = (at, len),
+            _ => page.images.push(now),
+        }
+        WriteDecision::Write
+    }
+
+    pub fn written(&self, block: &Buffer, version: u64) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let Some(page) = dirty_pages.get_mut(&block.key()) else { return };
+        if !std::ptr::eq(&raw const *page.buf, block) {
+            return;
+        }
+        let image = page.images.iter().find(|image| image.version == version);
+        if let Some(Written { end, at, len, .. }) = image {
+            self.placed.borrow_mut().insert(*at, (*len, *end));
+            // The image lacks everything that was logged after it was made.
+            page.low = page.low.max(*end);
+        }
+        if block.version() == version {
+            dirty_pages.remove(&block.key());
+            return;
+        }
+        page.images.retain(|image| image.version > version);
+    }
+
+    /// Logs the blocks that have become durable in their places, as far as the log has records about them, and
+    /// while at least half of the log is free. A recovery then leaves these blocks alone.
+    pub fn append_placed(&self) {
+        let placed = self.placed.take().into_iter();
+        if self.closed.get() {
+            return;
+        }
+        let (mut out, start) = (self.scratch.take(), self.log.start());
+        let mut blocks: Vec<BlockRecord> = Vec::new();
+        for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
+            // Addresses may overlap where a block was freed and allocated again meanwhile. The block at the
+            // higher address is left out.
+            if blocks.last().is_none_or(|last| last.at + last.len <= at) {
+                blocks.push(BlockRecord { at, len, lsn });
+            }
+        }
+        for some in blocks.chunks(PLACED_MAX) {
+            record::placed(some, &mut out);
+            if self.log.free_space() < self.log.capacity() / 2 {
+                break;
+            }
+            self.append(&out);
+        }
+        self.scratch.replace(out);
+    }
+
+    pub fn forget(&self, block: &Buffer) {
+        let mut dirty_pages = self.dirty_pages.borrow_mut();
+        let ours = |page: &DirtyPage| std::ptr::eq(&raw const *page.buf, block);
+        if dirty_pages.get(&block.key()).is_some_and(ours)
+            && let Some(page) = dirty_pages.remove(&block.key())
+        {
+            // The operation that frees the block may still be rolled back.
+            self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
+        }
+    }
+
+    pub fn is_held(&self, block: &Buffer) -> bool {
+        let freed = self.freed.borrow();
+        if freed.is_empty() || !self.is_on(JournalRules::HOLD) {
+            return false;
+        }
+        let Some(address) = block.address() else { return false };
+        let size = self.fragment.get();
+        let frags = address / size..(address + block.len() as u64).div_ceil(size);
+        freed.range(frags).next().is_some()
+    }
+
+    // Operations.
+
+    /// The most bytes that an operation of this kind may log: for the blocks that one operation may allocate or
+    /// free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and for new blocks that are full: the moved end of a
+    /// directory, two blocks of attributes. Other new blocks (of inodes, pointers, a short directory) are nearly all
+    /// zeros, which are not logged. A log that is smaller than [`least_capacity`] reserves a quarter at most, and may be
+    /// full before.
+    fn most(&self, kind: OpKind) -> u64 {
+        let (capacity, block) = (self.log.capacity(), self.block.get());
+        if capacity < least_capacity(block) {
+            return (4096 + 2 * block).min(capacity / 4);
+        }
+        match kind {
+            OpKind::Write | OpKind::Truncate | OpKind::Free => capacity / 16 + block + NEARLY_ZERO,
+            OpKind::Attributes => 2 * block + NEARLY_ZERO,
+            _ => block + NEARLY_ZERO,
+        }
+    }
+
+    /// Waits until the log has space for this operation beside all that are under way. Returns the bytes
+    /// reserved for it.
+    pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
+        let most = self.most(kind);
+        loop {
+            self.check()?;
+            // A free must not wait for operations that wait for space.
+            let spare = self.log.capacity() / 8;
+            let has_space = self.log.free_space() >= self.reserved.get() + most + spare;
+            if kind == OpKind::Housekeeping || has_space {
+                break;
+            }
+            self.short.set(true);
+            self.idle.set(false);
+            self.work.notify_one();
+            self.space.notified().await;
+        }
+        self.reserved.set(self.reserved.get() + most);
+        Ok((self.ops.borrow().begin(), most))
+    }
+
+    /// Ends an operation, which had `reserved` bytes of log. Returns the LSN behind its last record.
+    pub fn end(&self, kind: OpKind, ticket: &mut Ticket, reserved: u64, wrote: bool) -> u64 {
+        self.reserved.set(self.reserved.get() - reserved);
+        if self.short.get() {
+            self.space.notify_all();
+        }
+        if wrote {
+            let number = self.enter(ticket);
+            let mut ops = self.ops.borrow_mut();
+            let (quiescent, needs) = (ops.is_last(number), ops.needs(number));
+            let mut out = self.scratch.take();
+            record::end(quiescent, kind as u8, if quiescent { &[] } else { &needs }, &mut out);
+            record::set_owner(number, &mut out);
+            drop(ops);
+            self.append(&out);
+            self.scratch.replace(out);
+            ops = self.ops.borrow_mut();
+            let any = ops.end(number);
+            let horizon = ops.horizon();
+            drop(ops);
+            self.count(|stats| stats.operations += 1);
+            let end = self.log.end();
+            self.certain.borrow_mut().push_back((end, horizon.unwrap_or(end)));
+            if any {
+                self.settled.notify_all();
+            }
+        }
+        self.log.end()
+    }
+
+    /// Logs facts that belong to no operation, as an operation that ends at once. Returns the records' LSNs.
+    pub fn append_aside(&self, entries: impl IntoIterator<Item = LogEntry<'static>>) -> Vec<u64> {
+        let mut ticket = self.ops.borrow().begin();
+        let number = self.enter(&mut ticket);
+        let places = entries.into_iter().map(|entry| self.append_short(number, &entry).0).collect();
+        self.end(OpKind::Housekeeping, &mut ticket, 0, true);
+        places
+    }
+
+    /// Makes a quiet place behind the last end, where no operation is under way but a freed block waits for
+    /// such a place.
+    pub fn end_behind(&self) {
+        if self.ops.borrow().horizon().is_none() && !self.pinned_ranges.borrow().is_empty() {
+            self.append_aside([]);
+        }
+    }
+
+    /// Waits until these operations are certain.
+    async fn settle(&self, mut tickets: Vec<Ticket>) -> Result<(), BlockError> {
+        let mut has_waited = false;
+        loop {
+            self.check()?;
+            {
+                let ops = self.ops.borrow();
+                tickets.retain(|ticket| !ops.is_certain(ticket));
+            }
+            if tickets.is_empty() {
+                return Ok(());
+            }
+            if !std::mem::replace(&mut has_waited, true) {
+                self.count(|stats| stats.waits += 1);
+            }
+            self.settled.notified().await;
+        }
+    }
+
+    /// Waits until an ended operation, whose end lies before `behind`, is certain and durable.
+    pub async fn commit(&self, ticket: Ticket, behind: u64) -> Result<(), BlockError> {
+        if self.ops.borrow().is_certain(&ticket) {
+            return self.force(behind).await;
+        }
+        self.settle(vec![ticket]).await?;
+        self.force(self.log.end()).await
+    }
+
+    /// Waits until all operations that have ended are certain and durable.
+    pub async fn commit_all(&self) -> Result<(), BlockError> {
+        let tickets = self.ops.borrow().uncertain(false);
+        self.settle(tickets).await?;
+        self.force(self.log.end()).await
+    }
+
+    /// Waits until everything in the log is certain and durable, the records of operations under way included.
+    pub async fn commit_more(&self) -> Result<(), BlockError> {
+        let tickets = self.ops.borrow().uncertain(true);
+        self.settle(tickets).await?;
+        self.force(self.log.end()).await
+    }
+
+    /// Makes the log durable up to `lsn`, whether the operations there are complete or not.
+    pub async fn force(&self, lsn: u64) -> Result<(), BlockError> {
+        self.check()?;
+        let forced = self.log.force(lsn.min(self.log.end())).await.map_err(BlockError::from);
+        if let Err(error) = forced {
+            self.failure.set(Some(error));
+            self.settled.notify_all();
+            self.space.notify_all();
+        }
+        self.forced();
+        forced
+    }
+
+    /// Notes that more of the log may be durable, and so more of it certain.
+    pub fn forced(&self) {
+        let durable = self.log.durable();
+        let mut certain = self.certain.borrow_mut();
+        while let Some((_, place)) = certain.front().copied().filter(|(end, _)| *end <= durable) {
+            certain.pop_front();
+            self.safe.set(self.safe.get().max(place));
+        }
+        drop(certain);
+        let safe = self.safe.get();
+        let (mut order, mut freed) = (self.freed_order.borrow_mut(), self.freed.borrow_mut());
+        while let Some((end, address, frags)) = order.front().copied().filter(|f| f.0 <= safe) {
+            order.pop_front();
+            for frag in address..address + u64::from(frags) {
+                // A fragment that was freed again meanwhile has a later end, which is not certain yet.
+                if freed.get(&frag) == Some(&end) {
+                    freed.remove(&frag);
+                }
+            }
+        }
+        self.pinned_ranges.borrow_mut().retain(|(_, until)| *until > safe);
+    }
+
+    /// The first record that a recovery would need if the crash came now.
+    pub fn oldest(&self) -> u64 {
+        if !self.is_on(JournalRules::KEEP) {
+            return self.safe.get();
+        }
+        let low = self.dirty_pages.borrow().values().map(|page| page.low).min();
+        let pinned = self.pinned_ranges.borrow().iter().map(|(low, _)| *low).min();
+        let orphan = self.orphans.borrow().values().copied().min();
+        [low, pinned, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
+    }
+}

@@ -1,0 +1,362 @@
+//! Each rule of soft updates by itself, on a few blocks, without a file system around them.
+//!
+//! Fault model: blocks are written in the wrong order: the block that has to wait first. A scenario makes the changes of one
+//! operation and says twice whether the waiting change is in its block's image: before the block for which it waits is on
+//! disk, and after. With all rules the answers are no and yes. With the rule off the first answer is yes: the change would reach the
+//! disk too early. Would catch a rule that is not entered into the graph, and one that never lets its change go.
+//!
+//! The table of rules is at the head of `crates/core/ordering/src/soft_updates/mod.rs`. The crash explorer shows the damage.
+
+use std::ops::Range;
+
+use ordo_block::BlockDevice;
+use ordo_block::ram::RamDisk;
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, WriteGate, WriteImage};
+use ordo_ordering::{
+    Change, DeferredFree, OpKind, OrderingPolicy, PointerTo, SoftRules, SoftUpdates, What,
+};
+use ordo_runtime::{Executor, Runtime};
+
+/// The directory and the file of the scenarios.
+const DIR: u64 = 6;
+const FILE: u64 = 7;
+
+/// The inode of the file in its block, with its link count, its size and a pointer.
+const INODE: Range<usize> = 256..512;
+const LINKS: usize = 256 + 2;
+const SIZE: usize = 256 + 16;
+const POINTER: usize = 256 + 112;
+
+/// An entry in its chunk.
+const ENTRY: usize = 24;
+const CHUNK: Range<usize> = 0..512;
+
+/// The blocks of the scenarios. All are clean at the start.
+struct Desk {
+    cache: Cache<SoftUpdates>,
+    op: <SoftUpdates as OrderingPolicy>::Op,
+    bitmap: BufRef,
+    /// The block of the file's inode.
+    inodes: BufRef,
+    /// Two blocks of the directory.
+    entries: BufRef,
+    others: BufRef,
+    data: BufRef,
+    indirect: BufRef,
+}
+
+impl Desk {
+    async fn new(rt: &Runtime, rules: SoftRules) -> Desk {
+        let disk = RamDisk::new(1 << 20).erase();
+        let order = SoftUpdates::with_rules(rules);
+        let cache = Cache::new(rt, disk, order, CacheConfig::default());
+        let meta = BufferClass::Metadata;
+        let block = async |key, sector: u64, class| {
+            cache.get_new(key, Some(sector * 512), 1024, class).await
+        };
+        let bitmap = block(BufKey::device(32 * 512), 32, meta).await;
+        let inodes = block(BufKey::device(64 * 512), 64, meta).await;
+        let entries = block(BufKey::file(DIR, 0), 128, meta).await;
+        let others = block(BufKey::file(DIR, 1), 130, meta).await;
+        let data = block(BufKey::file(FILE, 0), 140, BufferClass::Data).await;
+        let indirect = block(BufKey::file(FILE, -1), 150, meta).await;
+        let op = SoftUpdates::begin(&cache, OpKind::Make).await.unwrap();
+        Desk { cache, op, bitmap, inodes, entries, others, data, indirect }
+    }
+
+    /// Sets one byte of a range of a block, and tells the ordering what that means.
+    fn change(&mut self, block: &BufRef, range: Range<usize>, at: usize, byte: u8, what: What<'_>) {
+        let old = block.read()[range.clone()].to_vec();
+        block.write(|bytes| bytes[at] = byte);
+        let change = Change { buf: block, ranges: &[range], old: &old, what };
+        self.cache.gate().record(&mut self.op, &change);
+        self.cache.mark_dirty(block);
+    }
+
+    /// A change of the file's inode.
+    fn inode(&mut self, at: usize, byte: u8, what: What<'_>) {
+        self.change(&self.inodes.clone(), INODE, at, byte, what);
+    }
+
+    /// A change of an entry, in the first chunk of a block of the directory.
+    fn entry(&mut self, block: &BufRef, ino: u64, what: What<'_>) {
+        self.change(block, CHUNK, ENTRY, ino as u8, what);
+    }
+
+    fn add(&mut self, block: &BufRef, child: u64) {
+        let inode = self.inodes.clone();
+        let (dir, name, at, directory) = (DIR, &b"f"[..], ENTRY, false);
+        let what = What::AddEntry { dir, name, child, directory, at, inode: &inode };
+        self.entry(block, child, what);
+    }
+
+    fn remove(&mut self, block: &BufRef, directory: bool) {
+        let what = What::RemoveEntry { dir: DIR, name: b"f", child: FILE, directory, at: ENTRY };
+        self.entry(block, 0, what);
+    }
+
+    fn links(&mut self, old: u32, new: u32) {
+        self.inode(LINKS, new as u8, What::SetLinkCount { ino: FILE, old, new });
+    }
+
+    /// A pointer to a block, in the file's inode or in its indirect block.
+    fn point(&mut self, from: &BufRef, to: PointerTo, init: &BufRef) {
+        let (ino, block, old, new) = (FILE, 0, (0, 0), (70, 1));
+        let what = What::SetPointer { ino, block, old, new, to, init };
+        let range = if from.key().file == 0 { INODE } else { POINTER..POINTER + 8 };
+        self.change(from, range, POINTER, 70, what);
+    }
+
+    /// Ends the operation and begins another one.
+    async fn next(&mut self) {
+        let op = SoftUpdates::begin(&self.cache, OpKind::Write).await.unwrap();
+        SoftUpdates::end(&self.cache, std::mem::replace(&mut self.op, op)).await.unwrap();
+    }
+
+    /// Writes a block, durably. Returns the bytes that reach the disk.
+    fn write(&self, block: &BufRef) -> Vec<u8> {
+        let mut image = WriteImage::of(block);
+        let gate = self.cache.gate();
+        gate.before_write(block, &mut image, &mut Vec::new());
+        let image = image.to_vec();
+        gate.write_done(block, block.version(), Ok(()));
+        image
+    }
+
+    /// A byte of `waiting` as it reaches the disk before and after the block `first` does.
+    fn around(&self, (waiting, at): (&BufRef, usize), first: &BufRef) -> [u8; 2] {
+        let before = self.write(waiting)[at];
+        self.write(first);
+        [before, self.write(waiting)[at]]
+    }
+
+    /// Asks for a free. Returns whether it may be done before and after a block is on disk.
+    async fn free(&mut self, step: DeferredFree, first: &BufRef) -> [u8; 2] {
+        let now = self.cache.gate().defer(&mut self.op, step).is_some();
+        self.next().await;
+        self.write(first);
+        let then = now || self.cache.gate().next_ready() == Some(step);
+        [now.into(), then.into()]
+    }
+}
+
+/// Plays a scenario with all rules, and again without one of them.
+fn teach(rule: SoftRules, [kept, done]: [u8; 2], scenario: impl AsyncFn(&mut Desk) -> [u8; 2]) {
+    let tell = |rules: SoftRules| {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let told = executor.block_on(async {
+            let mut desk = Desk::new(&rt, rules).await;
+            scenario(&mut desk).await
+        });
+        told.unwrap()
+    };
+    assert_eq!(tell(SoftRules::all()), [kept, done], "with all rules");
+    assert_eq!(tell(SoftRules::all().difference(rule)), [done, done], "without {rule:?}");
+}
+
+#[test]
+fn an_entry_waits_for_its_inode() {
+    teach(SoftRules::ENTRY_AFTER_INODE, [0, 7], async |desk| {
+        let entries = desk.entries.clone();
+        desk.inode(INODE.start, 0x81, What::InitInode { ino: FILE });
+        desk.add(&entries, FILE);
+        desk.next().await;
+        desk.around((&entries, ENTRY), &desk.inodes)
+    });
+}
+
+#[test]
+fn an_entry_waits_for_the_count_that_was_raised_for_it() {
+    teach(SoftRules::COUNT_BEFORE_ENTRY, [0, 8], async |desk| {
+        let entries = desk.entries.clone();
+        desk.links(2, 3);
+        desk.add(&entries, 8);
+        desk.next().await;
+        desk.around((&entries, ENTRY), &desk.inodes)
+    });
+}
+
+#[test]
+fn an_old_name_goes_after_the_new_one_is_there() {
+    teach(SoftRules::NEW_NAME_FIRST, [7, 0], async |desk| {
+        let (old, new) = (desk.entries.clone(), desk.others.clone());
+        old.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.add(&new, FILE);
+        desk.remove(&old, false);
+        desk.next().await;
+        desk.around((&old, ENTRY), &new)
+    });
+}
+
+#[test]
+fn a_name_comes_after_another_one_like_it_has_gone() {
+    teach(SoftRules::ONE_OF_A_NAME, [0, 8], async |desk| {
+        let (old, new) = (desk.entries.clone(), desk.others.clone());
+        old.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.remove(&old, false);
+        desk.next().await;
+        desk.add(&new, 8);
+        desk.next().await;
+        desk.around((&new, ENTRY), &old)
+    });
+}
+
+#[test]
+fn a_count_falls_after_the_name_has_gone() {
+    teach(SoftRules::COUNT_AFTER_ENTRY, [2, 1], async |desk| {
+        let entries = desk.entries.clone();
+        entries.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.inodes.write(|bytes| bytes[LINKS] = 2);
+        desk.remove(&entries, false);
+        desk.links(2, 1);
+        desk.next().await;
+        desk.around((&desk.inodes, LINKS), &entries)
+    });
+}
+
+#[test]
+fn the_last_count_falls_when_the_inode_is_cleared() {
+    teach(SoftRules::LAST_COUNT_WITH_CLEARING, [1, 0], async |desk| {
+        let entries = desk.entries.clone();
+        entries.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.inodes.write(|bytes| bytes[LINKS] = 1);
+        desk.remove(&entries, false);
+        desk.links(1, 0);
+        let step = DeferredFree::Release { ino: FILE };
+        desk.cache.gate().defer(&mut desk.op, step);
+        desk.next().await;
+        desk.write(&entries);
+        let before = desk.write(&desk.inodes)[LINKS];
+        let gate = desk.cache.gate();
+        assert_eq!(gate.next_ready(), Some(step));
+        gate.taken(step);
+        [before, desk.write(&desk.inodes)[LINKS]]
+    });
+}
+
+#[test]
+fn an_inode_waits_for_its_bit() {
+    teach(SoftRules::INODE_AFTER_BITMAP, [0, 0x81], async |desk| {
+        let bitmap = desk.bitmap.clone();
+        desk.change(&bitmap, 300..301, 300, 0x80, What::AllocateInode { ino: FILE });
+        desk.inode(INODE.start, 0x81, What::InitInode { ino: FILE });
+        desk.next().await;
+        desk.around((&desk.inodes, INODE.start), &bitmap)
+    });
+}
+
+#[test]
+fn a_pointer_waits_for_the_bits_of_its_block() {
+    teach(SoftRules::POINTER_AFTER_BITMAP, [0, 70], async |desk| {
+        let (bitmap, inodes, data) = (desk.bitmap.clone(), desk.inodes.clone(), desk.data.clone());
+        let what = What::AllocateBlock { address: 70, frags: 1 };
+        desk.change(&bitmap, 300..301, 300, 0x40, what);
+        desk.point(&inodes, PointerTo::Data, &data);
+        desk.next().await;
+        desk.around((&inodes, POINTER), &bitmap)
+    });
+}
+
+/// A pointer to a block that is not written yet.
+fn pointed(rule: SoftRules, to: PointerTo) {
+    teach(rule, [0, 70], async |desk| {
+        let (inodes, init) = (desk.inodes.clone(), desk.data.clone());
+        desk.cache.mark_dirty(&init);
+        desk.point(&inodes, to, &init);
+        desk.next().await;
+        desk.around((&inodes, POINTER), &init)
+    });
+}
+
+#[test]
+fn a_pointer_waits_for_the_contents_of_a_file() {
+    pointed(SoftRules::DATA_BEFORE_POINTER, PointerTo::Data);
+}
+
+#[test]
+fn a_pointer_waits_for_the_contents_of_an_indirect_block() {
+    pointed(SoftRules::BLOCK_BEFORE_POINTER, PointerTo::Indirect);
+}
+
+#[test]
+fn a_directory_grows_after_its_new_chunk_is_there() {
+    teach(SoftRules::SIZE_AFTER_CONTENTS, [0, 2], async |desk| {
+        let entries = desk.entries.clone();
+        desk.change(&entries, CHUNK, 4, 12, What::InitDirectory { dir: FILE });
+        let what = What::SetSize { ino: FILE, old: 0, new: 512, directory: true };
+        desk.inode(SIZE, 2, what);
+        desk.next().await;
+        desk.around((&desk.inodes, SIZE), &entries)
+    });
+}
+
+#[test]
+fn an_inode_shows_an_operation_whole_or_not_at_all() {
+    teach(SoftRules::WHOLE_OPERATIONS, [0, 70], async |desk| {
+        let (inodes, data) = (desk.inodes.clone(), desk.data.clone());
+        desk.point(&inodes, PointerTo::Data, &data);
+        let before = desk.write(&inodes)[POINTER];
+        desk.next().await;
+        [before, desk.write(&inodes)[POINTER]]
+    });
+}
+
+#[test]
+fn a_group_counts_inodes_after_their_block_is_there() {
+    teach(SoftRules::INODES_BEFORE_USE, [0, 16], async |desk| {
+        let (group, inodes) = (desk.bitmap.clone(), desk.inodes.clone());
+        desk.change(&inodes, INODE, INODE.start, 0, What::InitInodeBlock { first: 4 });
+        let what = What::UseInodeBlock { first: 4, block: &inodes };
+        desk.change(&group, 0..4, 0, 16, what);
+        desk.next().await;
+        desk.around((&group, 0), &inodes)
+    });
+}
+
+#[test]
+fn a_pointer_in_an_indirect_block_waits_for_the_count_of_blocks() {
+    teach(SoftRules::BLOCK_COUNTS, [0, 70], async |desk| {
+        let (indirect, data) = (desk.indirect.clone(), desk.data.clone());
+        desk.inode(INODE.start + 24, 2, What::SetBlockCount { ino: FILE, old: 0, new: 2 });
+        desk.point(&indirect, PointerTo::Data, &data);
+        desk.next().await;
+        desk.around((&indirect, POINTER), &desk.inodes)
+    });
+}
+
+#[test]
+fn a_block_is_free_after_its_pointer_is_reset() {
+    teach(SoftRules::FREE_AFTER_RESET, [0, 1], async |desk| {
+        let inodes = desk.inodes.clone();
+        inodes.write(|bytes| bytes[POINTER] = 70);
+        desk.inode(POINTER, 0, What::ClearPointers { ino: FILE });
+        desk.free(DeferredFree::FreeBlock { address: 70, frags: 1 }, &inodes).await
+    });
+}
+
+#[test]
+fn an_inode_is_free_after_it_is_cleared() {
+    teach(SoftRules::REUSE_AFTER_CLEAR, [0, 1], async |desk| {
+        let inodes = desk.inodes.clone();
+        inodes.write(|bytes| bytes[INODE.start] = 0x81);
+        desk.inode(INODE.start, 0, What::ClearInode { ino: FILE });
+        desk.free(DeferredFree::FreeInode { ino: FILE, directory: false }, &inodes).await
+    });
+}
+
+#[test]
+fn a_directory_is_free_after_no_dotdot_leads_to_it() {
+    teach(SoftRules::REUSE_AFTER_DOTDOT, [0, 1], async |desk| {
+        let (entries, inodes) = (desk.entries.clone(), desk.inodes.clone());
+        entries.write(|bytes| bytes[ENTRY] = FILE as u8);
+        inodes.write(|bytes| bytes[INODE.start] = 0x41);
+        desk.remove(&entries, true);
+        desk.links(1, 0);
+        desk.inode(INODE.start, 0, What::ClearInode { ino: FILE });
+        desk.next().await;
+        desk.write(&entries);
+        // The removed directory's inode still leads to its parent, which goes next.
+        desk.free(DeferredFree::FreeInode { ino: DIR, directory: true }, &inodes).await
+    });
+}

@@ -1,0 +1,424 @@
+//! Requests from `/dev/fuse`, read and answered by the executor's own thread.
+//!
+//! The device is opened non-blocking. The serving task reads until there is no request, then lets the executor sleep
+//! until there is one. A program that has its reply often asks again within microseconds, and sleeping and waking
+//! takes longer than that. So the task polls for a moment before it sleeps (a busy poll), as long as that has paid
+//! recently. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
+//! agreed on io_uring, requests come over the ring instead ([`uring`]), and only requests without a
+//! reply come here.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use ordo_runtime::sync::Notify;
+use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::FileSystem;
+
+use crate::handler::{Answer, Handler};
+use crate::uring;
+use crate::wire::{
+    INVALIDATE_INODE, InitFlags, MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request,
+    invalid_attributes,
+};
+
+/// The number of requests under way at most.
+const UNDER_WAY_MAX: usize = 128;
+
+/// The time that a request beside a ring may wait; no task waits for its reply.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// The number of buffers kept for later requests: their touched pages stay in memory.
+const KEPT_MAX: usize = 16;
+
+/// The end of serving, and the reply that is still due (the shutdown reply).
+pub enum ShutdownReply {
+    /// The kernel waits for a reply: send it when the disk is clean, and `umount` returns.
+    Asked {
+        /// The device.
+        device: Arc<File>,
+        /// The identity of the request.
+        unique: u64,
+    },
+    /// The kernel waits for a reply over io_uring.
+    AskedByRing(Rc<Clean>),
+    /// The kernel has unmounted already.
+    Gone,
+    /// Serving was told to stop.
+    Stopped,
+}
+
+impl ShutdownReply {
+    /// The time that the kernel takes at most to release a ring.
+    const LETTING_GO_MAX: Duration = Duration::from_secs(2);
+
+    /// Sends the reply for which the kernel waits, if it does.
+    pub async fn send(self, runtime: &Runtime) {
+        match self {
+            ShutdownReply::Asked { device, unique } => {
+                // The waiting program may have been killed; then the reply fails, which does not matter.
+                let _ = send(&device, unique, 0, &[]);
+            }
+            ShutdownReply::AskedByRing(clean) => {
+                clean.set();
+                let mut taken = std::pin::pin!(clean.taken.notified());
+                let mut late = std::pin::pin!(runtime.sleep(Self::LETTING_GO_MAX));
+                std::future::poll_fn(|cx| match taken.as_mut().poll(cx) {
+                    Poll::Pending => late.as_mut().poll(cx),
+                    ready => ready,
+                })
+                .await;
+            }
+            ShutdownReply::Gone | ShutdownReply::Stopped => {}
+        }
+    }
+}
+
+/// The signal that the disk is clean, for the entry that holds the kernel's last request.
+pub struct Clean {
+    set: Cell<bool>,
+    wake: Notify,
+    taken: Notify,
+}
+
+impl Default for Clean {
+    fn default() -> Clean {
+        let notify = || Notify::new("the end of the mount", 0);
+        Clean { set: Cell::new(false), wake: notify(), taken: notify() }
+    }
+}
+
+impl Clean {
+    fn set(&self) {
+        self.set.set(true);
+        self.wake.notify_all();
+    }
+
+    pub(crate) async fn wait(&self) {
+        while !self.set.get() {
+            self.wake.notified().await;
+        }
+    }
+
+    /// The kernel has taken the reply, and has released the ring.
+    pub(crate) fn taken(&self) {
+        self.taken.notify_all();
+    }
+}
+
+/// The buffers of one request.
+struct Slot {
+    message: Box<[u8]>,
+    reply: Box<[u8]>,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        // Untouched memory costs nothing.
+        Slot {
+            message: vec![0; MAX_DATA + MAX_ARGS].into_boxed_slice(),
+            reply: vec![0; MAX_DATA + MAX_ARGS].into_boxed_slice(),
+        }
+    }
+}
+
+/// The state that the tasks of a mount share.
+pub(crate) struct Shared<F> {
+    pub(crate) runtime: Runtime,
+    pub(crate) device: Arc<File>,
+    pub(crate) handler: Rc<Handler<F>>,
+    stop: Rc<Stop>,
+    free: RefCell<Vec<Slot>>,
+    under_way: Cell<usize>,
+    /// A signal that a request has ended.
+    ended: Notify,
+    eager: BusyPoll,
+    /// The reason why serving ends, where it came over io_uring.
+    asked: RefCell<Option<io::Result<ShutdownReply>>>,
+}
+
+impl<F: FileSystem> Shared<F> {
+    /// Carries out requests beside the ring. Returns whether there was any.
+    pub(crate) async fn catch_up(self: &Rc<Self>) -> bool {
+        let mut any = false;
+        loop {
+            let mut slot = self.free.borrow_mut().pop().unwrap_or_else(Slot::new);
+            let Ok(Message::Request(len)) = receive(&self.device, &mut slot.message) else {
+                self.free.borrow_mut().push(slot);
+                return any;
+            };
+            any = true;
+            self.begin();
+            carry_out(self.clone(), slot, len).await;
+        }
+    }
+}
+
+impl<F: FileSystem> Shared<F> {
+    pub(crate) fn begin(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    pub(crate) fn end(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.ended.notify_one();
+    }
+
+    /// Makes the kernel forget attributes that a request changed as a side effect.
+    pub(crate) fn tell_stale(&self) {
+        for node in self.handler.take_stale() {
+            // The kernel may have forgotten the inode itself.
+            let _ = send(&self.device, 0, -INVALIDATE_INODE, &invalid_attributes(node));
+        }
+    }
+
+    /// Reads the device. With `looks`, it polls for a moment where there is no request.
+    fn receive(&self, buf: &mut [u8], looks: bool) -> io::Result<Message> {
+        let message = receive(&self.device, buf)?;
+        if !looks || !matches!(message, Message::Nothing) {
+            return Ok(message);
+        }
+        let again = || match receive(&self.device, buf)? {
+            Message::Nothing => Ok(None),
+            message => Ok(Some(message)),
+        };
+        Ok(self.eager.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
+    }
+
+    /// Takes in the kernel's last request.
+    pub(crate) fn ask(&self, clean: &Rc<Clean>) {
+        *self.asked.borrow_mut() = Some(Ok(ShutdownReply::AskedByRing(clean.clone())));
+        self.stop.wake.notify_all();
+    }
+
+    /// Takes in a failure of the ring.
+    pub(crate) fn fail(&self, error: io::Error) {
+        self.asked.borrow_mut().get_or_insert(Err(error));
+        self.stop.wake.notify_all();
+    }
+
+    /// Waits for a request over io_uring, after polling for a moment where that has paid.
+    pub(crate) async fn looking<T>(&self, request: impl Future<Output = T>) -> T {
+        let mut request = std::pin::pin!(request);
+        let mut first = true;
+        let idle = self.under_way.get() == 0;
+        let start = self.runtime.now();
+        let got = std::future::poll_fn(|cx| {
+            let polled = request.as_mut().poll(cx);
+            if std::mem::take(&mut first) && polled.is_pending() && idle && self.eager.is_set() {
+                let _ = self.eager.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
+            }
+            polled
+        })
+        .await;
+        if idle {
+            self.eager.slept(self.runtime.now().since(start));
+        }
+        got
+    }
+}
+
+/// The result of a read of the device.
+enum Message {
+    Request(usize),
+    Nothing,
+    Unmounted,
+}
+
+/// Serves requests until the kernel unmounts, or until `stop` is set.
+///
+/// # Errors
+/// The device failed.
+pub async fn serve<F: FileSystem + 'static>(
+    runtime: &Runtime,
+    device: &Arc<File>,
+    handler: &Rc<Handler<F>>,
+    stop: &Rc<Stop>,
+) -> io::Result<ShutdownReply> {
+    let shared = Rc::new(Shared {
+        runtime: runtime.clone(),
+        device: device.clone(),
+        handler: handler.clone(),
+        stop: stop.clone(),
+        free: RefCell::default(),
+        under_way: Cell::new(0),
+        ended: Notify::new("the end of a request", 0),
+        eager: BusyPoll::default(),
+        asked: RefCell::default(),
+    });
+    // Once requests come over the ring, hardly any come here.
+    let mut over_ring = false;
+    let shutdown_reply = loop {
+        while shared.under_way.get() >= UNDER_WAY_MAX {
+            shared.ended.notified().await;
+        }
+        if stop.is_set() {
+            break ShutdownReply::Stopped;
+        }
+        if let Some(asked) = shared.asked.borrow_mut().take() {
+            break asked?;
+        }
+        let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
+        let looks = !over_ring && shared.eager.is_set() && shared.under_way.get() == 0;
+        match shared.receive(&mut slot.message, looks)? {
+            Message::Request(len) => {
+                let head = Request::head(&slot.message[..len]);
+                if let Some((Opcode::Destroy, unique)) = head {
+                    break ShutdownReply::Asked { device: device.clone(), unique };
+                }
+                shared.begin();
+                if let Some((Opcode::Init, _)) = head {
+                    carry_out(shared.clone(), slot, len).await;
+                    if handler.agreed().contains(InitFlags::OVER_IO_URING) {
+                        uring::start(&shared)?;
+                        over_ring = true;
+                    }
+                    continue;
+                }
+                runtime.spawn("a request of the kernel's", carry_out(shared.clone(), slot, len));
+                // The task that was just spawned sends its reply before the next read.
+                runtime.yield_now().await;
+            }
+            Message::Nothing => {
+                shared.free.borrow_mut().push(slot);
+                let slept = runtime.now();
+                stop.or_readable(runtime, device).await?;
+                if over_ring {
+                    // Requests here are not urgent, and the kernel can put several into one.
+                    runtime.sleep(PATIENCE).await;
+                } else {
+                    shared.eager.slept(runtime.now().since(slept));
+                }
+            }
+            Message::Unmounted => break ShutdownReply::Gone,
+        }
+    };
+    while shared.under_way.get() > 0 {
+        shared.ended.notified().await;
+    }
+    handler.let_go().await;
+    Ok(shutdown_reply)
+}
+
+async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: usize) {
+    let Slot { message, reply } = &mut slot;
+    if let Some((unique, answer)) = shared.handler.message(&message[..len], reply).await {
+        shared.tell_stale();
+        // The kernel may have given the request up.
+        let _ = match answer {
+            Answer::Reply(len) => send(&shared.device, unique, 0, &reply[..len]),
+            Answer::Error(number) => send(&shared.device, unique, number, &[]),
+            Answer::Silence => Ok(()),
+        };
+    }
+    if shared.free.borrow().len() < KEPT_MAX {
+        shared.free.borrow_mut().push(slot);
+    }
+    shared.end();
+}
+
+/// A busy poll before sleeping, for as long as that pays.
+#[derive(Default)]
+struct BusyPoll {
+    /// A measure of how much polling has paid recently.
+    credit: Cell<u32>,
+}
+
+impl BusyPoll {
+    /// The duration of a poll: about the time in which a program is woken by its reply and asks again.
+    const LOOKS_FOR: Duration = Duration::from_micros(50);
+    const CREDIT_MAX: u32 = 16;
+
+    fn is_set(&self) -> bool {
+        self.credit.get() > 0
+    }
+
+    fn look<T>(
+        &self,
+        runtime: &Runtime,
+        mut again: impl FnMut() -> io::Result<Option<T>>,
+    ) -> io::Result<Option<T>> {
+        let start = runtime.now();
+        while runtime.now().since(start) < Self::LOOKS_FOR {
+            if let Some(found) = again()? {
+                self.credit.set((self.credit.get() + 1).min(Self::CREDIT_MAX));
+                return Ok(Some(found));
+            }
+            std::hint::spin_loop();
+        }
+        self.credit.set(self.credit.get() - 1);
+        Ok(None)
+    }
+
+    /// Takes in that the task slept: a short sleep means that polling would have found a request.
+    fn slept(&self, time: Duration) {
+        if time < 3 * Self::LOOKS_FOR {
+            self.credit.set((self.credit.get() + 2).min(Self::CREDIT_MAX));
+        }
+    }
+}
+
+fn receive(mut device: &File, buf: &mut [u8]) -> io::Result<Message> {
+    loop {
+        let error = match device.read(buf) {
+            Ok(len) => return Ok(Message::Request(len)),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            // The read was interrupted, or the request was given up before it was read.
+            Some(libc::EINTR | libc::ENOENT) => {}
+            Some(libc::EAGAIN) => return Ok(Message::Nothing),
+            Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Message::Unmounted),
+            _ => return Err(error),
+        }
+    }
+}
+
+fn send(mut device: &File, unique: u64, error: i32, body: &[u8]) -> io::Result<()> {
+    let mut header = [0; OUT_HEADER];
+    let len = (OUT_HEADER + body.len()) as u32;
+    header[..4].copy_from_slice(&len.to_ne_bytes());
+    header[4..8].copy_from_slice(&(-error).to_ne_bytes());
+    header[8..].copy_from_slice(&unique.to_ne_bytes());
+    device.write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]).map(drop)
+}
+
+/// A handle that tells a serving task to stop.
+pub struct Stop {
+    set: Cell<bool>,
+    wake: Notify,
+}
+
+impl Default for Stop {
+    fn default() -> Stop {
+        Stop { set: Cell::new(false), wake: Notify::new("a request of the kernel's", 0) }
+    }
+}
+
+impl Stop {
+    /// Stops serving: no more requests are read, and those under way are answered.
+    pub fn set(&self) {
+        self.set.set(true);
+        self.wake.notify_all();
+    }
+
+    fn is_set(&self) -> bool {
+        self.set.get()
+    }
+
+    /// Waits until the device can be read, or until it is told to stop.
+    async fn or_readable(&self, runtime: &Runtime, device: &Arc<File>) -> io::Result<()> {
+        let mut readable = std::pin::pin!(runtime.readable(device));
+        let mut wake = std::pin::pin!(self.wake.notified());
+        std::future::poll_fn(|cx| {
+            if let std::task::Poll::Ready(done) = readable.as_mut().poll(cx) {
+                return std::task::Poll::Ready(done);
+            }
+            wake.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+}

@@ -1,0 +1,262 @@
+//! One client of a script: it takes one step after another, and goes on where a step is refused.
+
+use ordo_runtime::{Duration, Runtime};
+use ordo_vfs::{
+    Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
+};
+
+use crate::script::{NAMES, OPEN_MAX, ScriptPlace, ScriptStep, WIDE};
+
+/// One client.
+pub(crate) struct Client<F> {
+    pub fs: F,
+    pub runtime: Runtime,
+    pub number: usize,
+    pub dirs: Vec<Ino>,
+    /// The files that are open, the oldest first.
+    pub open: Vec<Ino>,
+}
+
+impl<F: FileSystem> Client<F> {
+    /// Does all steps.
+    pub async fn run(mut self, steps: Vec<ScriptStep>) -> Result<(), String> {
+        for (i, step) in steps.into_iter().enumerate() {
+            if let Err(error) = self.step(step, i).await {
+                // With a disk that fails, nothing can be done any more except reading.
+                if matches!(error.errno, Errno::Io | Errno::ReadOnly) {
+                    return Err(format!("{step:?}: {error}"));
+                }
+                assert!(error.errno != Errno::Corrupt, "{step:?}: {error}");
+            }
+        }
+        // An unmount frees files without names that are open.
+        Ok(())
+    }
+
+    /// Finds the client's directories again after a crash.
+    pub async fn find_dirs(&mut self) -> FsResult<()> {
+        let mut at = 0;
+        while let Some(dir) = self.dirs.get(at).copied() {
+            for name in 0..NAMES {
+                let name = self.name(ScriptPlace { dir: 0, name: name.into() });
+                let there = match self.fs.lookup(dir, &name).await {
+                    Err(e) if e.errno == Errno::NotFound => continue,
+                    there => there?,
+                };
+                if there.file_type == FileType::Directory && !self.dirs.contains(&there.ino) {
+                    self.dirs.push(there.ino);
+                }
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn dir(&self, place: ScriptPlace) -> Ino {
+        self.dirs[usize::from(place.dir) % self.dirs.len()]
+    }
+
+    /// A name: short, or long enough to fill a directory's chunk; or of any length.
+    fn name(&self, place: ScriptPlace) -> Vec<u8> {
+        if place.name >= WIDE {
+            return wide_name(self.number, place.name);
+        }
+        let long = if place.name.is_multiple_of(3) { "x".repeat(60) } else { String::new() };
+        format!("c{}-{}{long}", self.number, place.name).into_bytes()
+    }
+
+    async fn find(&self, place: ScriptPlace) -> FsResult<Ino> {
+        Ok(self.fs.lookup(self.dir(place), &self.name(place)).await?.ino)
+    }
+
+    async fn step(&mut self, step: ScriptStep, number: usize) -> FsResult<()> {
+        let fs = &self.fs;
+        match step {
+            ScriptStep::Make(p) => {
+                let new = NewNode::file(0o644);
+                fs.create(self.dir(p), &self.name(p), &new).await.map(drop)
+            }
+            ScriptStep::Mkdir(p) => {
+                let new = NewNode::directory(0o755);
+                let made = fs.create(self.dir(p), &self.name(p), &new).await?;
+                self.dirs.push(made.ino);
+                Ok(())
+            }
+            ScriptStep::Link(p, to) => {
+                let ino = self.find(p).await?;
+                fs.link(ino, self.dir(to), &self.name(to)).await.map(drop)
+            }
+            ScriptStep::Rename(p, to) => {
+                let (from, name) = (self.dir(p), self.name(p));
+                let mode = RenameMode::Replace;
+                let replaced = self.find(to).await.ok();
+                let moved = fs.lookup(from, &name).await?.ino;
+                fs.rename(from, &name, self.dir(to), &self.name(to), mode).await?;
+                self.dirs.retain(|d| Some(*d) != replaced || *d == moved);
+                Ok(())
+            }
+            ScriptStep::Unlink(p) => fs.unlink(self.dir(p), &self.name(p)).await,
+            ScriptStep::Rmdir(p) => {
+                let ino = self.find(p).await?;
+                fs.rmdir(self.dir(p), &self.name(p)).await?;
+                self.dirs.retain(|d| *d != ino);
+                Ok(())
+            }
+            ScriptStep::Symlink(p, len) => {
+                let target = vec![b'a' + (number % 26) as u8; len.into()];
+                fs.create(self.dir(p), &self.name(p), &NewNode::symlink(&target)).await.map(drop)
+            }
+            ScriptStep::Fifo(p) => {
+                let new = NewNode { file_type: FileType::Fifo, ..NewNode::file(0o600) };
+                fs.create(self.dir(p), &self.name(p), &new).await.map(drop)
+            }
+            ScriptStep::Exchange(p, to) => {
+                let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
+                fs.rename(from, &name, self.dir(to), &self.name(to), mode).await
+            }
+            ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            ScriptStep::Sync => fs.sync().await,
+            ScriptStep::Pause(ms) => {
+                self.runtime.sleep(Duration::from_millis(ms.into())).await;
+                Ok(())
+            }
+            ScriptStep::Open(_)
+            | ScriptStep::Tmpfile(_)
+            | ScriptStep::WriteOpen(..)
+            | ScriptStep::Name(..)
+            | ScriptStep::FsyncOpen(_)
+            | ScriptStep::Close(_) => self.with_open(step, number).await,
+            _ => self.change(step, number).await,
+        }
+    }
+
+    /// Opens a file, or does something with an open one.
+    async fn with_open(&mut self, step: ScriptStep, number: usize) -> FsResult<()> {
+        let fs = &self.fs;
+        let which = |which: u8| {
+            let index = usize::from(which).checked_rem(self.open.len());
+            index.map(|index| (index, self.open[index])).ok_or(Errno::NotFound)
+        };
+        match step {
+            ScriptStep::Open(p) => {
+                let ino = self.find(p).await?;
+                fs.open(ino).await?;
+                self.opened(ino).await
+            }
+            ScriptStep::Tmpfile(p) => {
+                let made = fs.tmpfile(self.dir(p), &NewNode::file(0o600)).await?;
+                self.opened(made.ino).await
+            }
+            ScriptStep::WriteOpen(n, at, len) => {
+                let data = stamped(self.number, number, at, len);
+                fs.write(which(n)?.1, at.into(), &data).await.map(drop)
+            }
+            ScriptStep::Name(n, p) => {
+                fs.link(which(n)?.1, self.dir(p), &self.name(p)).await.map(drop)
+            }
+            ScriptStep::FsyncOpen(n) => fs.fsync(which(n)?.1).await,
+            ScriptStep::Close(n) => {
+                let (index, ino) = which(n)?;
+                self.open.remove(index);
+                self.fs.close(ino).await
+            }
+            _ => unreachable!("the caller does these"),
+        }
+    }
+
+    /// Notes that a file is open, and closes the oldest of too many.
+    async fn opened(&mut self, ino: Ino) -> FsResult<()> {
+        self.open.push(ino);
+        match self.open.len() > OPEN_MAX {
+            true => self.fs.close(self.open.remove(0)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Changes an inode or its contents.
+    async fn change(&self, step: ScriptStep, number: usize) -> FsResult<()> {
+        let fs = &self.fs;
+        match step {
+            ScriptStep::Write(p, at, len) => {
+                let ino = self.find(p).await?;
+                let data = stamped(self.number, number, at, len);
+                fs.write(ino, at.into(), &data).await.map(drop)
+            }
+            ScriptStep::Size(p, size) => {
+                let ino = self.find(p).await?;
+                let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
+                fs.setattr(ino, &set).await.map(drop)
+            }
+            ScriptStep::Punch(p, at, len) => {
+                let ino = self.find(p).await?;
+                fs.punch_hole(ino, at.into(), len.into()).await
+            }
+            ScriptStep::Allocate(p, at, len) => {
+                let ino = self.find(p).await?;
+                fs.allocate(ino, at.into(), len.into()).await
+            }
+            ScriptStep::Mode(p, mode) => {
+                let ino = self.find(p).await?;
+                let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
+                fs.setattr(ino, &set).await.map(drop)
+            }
+            ScriptStep::Attribute(p, which, len) => {
+                let ino = self.find(p).await?;
+                let value = stamped(self.number, number, 0, len.into());
+                fs.setxattr(ino, &attribute(which), &value, XattrMode::Set).await
+            }
+            ScriptStep::Strip(p, which) => {
+                fs.removexattr(self.find(p).await?, &attribute(which)).await
+            }
+            _ => unreachable!("the caller does these"),
+        }
+    }
+}
+
+/// A name of any length that belongs to one client: a number in digits and letters, and padding.
+fn wide_name(client: usize, number: u16) -> Vec<u8> {
+    const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let number = usize::from(number - WIDE);
+    let (len, mut rest) = (1 + number * 97 % 255, client * usize::from(u16::MAX) + number);
+    let mut name = vec![DIGITS[rest % DIGITS.len()]];
+    while rest >= DIGITS.len() {
+        rest /= DIGITS.len();
+        name.push(DIGITS[rest % DIGITS.len()]);
+    }
+    name.resize(len.max(name.len()), b'-');
+    name
+}
+
+/// The name of one of a file's attributes.
+fn attribute(which: u8) -> Vec<u8> {
+    format!("user.a{which}").into_bytes()
+}
+
+/// Contents that identify themselves: client, step and place in each run of 8 bytes.
+fn stamped(client: usize, step: usize, at: u32, len: u32) -> Vec<u8> {
+    let cell = |i: u32| {
+        let [s0, s1, ..] = (step as u32).to_le_bytes();
+        let [o0, o1, o2, o3] = (at + i * 8).to_le_bytes();
+        [0xc0 | client as u8, s0, s1, 0xfe, o0, o1, o2, o3]
+    };
+    let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(cell).collect();
+    out.truncate(len as usize);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Would catch two of a client's names that are equal, and lengths that never occur.
+    #[test]
+    fn wide_names_are_of_all_lengths_and_all_differ() {
+        let numbers = || (0..3).flat_map(|client| (0..300).map(move |n| (client, WIDE + n)));
+        let names: BTreeSet<_> = numbers().map(|(client, n)| wide_name(client, n)).collect();
+        assert_eq!(names.len(), 900);
+        let lengths: BTreeSet<usize> = names.iter().map(Vec::len).collect();
+        assert_eq!(lengths.into_iter().collect::<Vec<_>>(), (1..256).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,343 @@
+//! Comparing a state's names, contents, permissions, attributes and order with those that the history allows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ordo_vfs::{FileType, Ino};
+use rustc_hash::FxHashMap;
+
+use crate::Promise;
+use crate::disk::SECTOR;
+use crate::expect::{Candidate, DirExpected, Expect, FileExpected, NameExpected};
+use crate::history::{History, ObjectId, words};
+use crate::order::Cuts;
+use crate::tree::{Contents, InodeMetadata, Listing, Tree};
+use crate::verdict::Verdict;
+
+/// The differences of a comparison, in words, each with a flag whether it breaks a promise.
+#[derive(Default)]
+pub(crate) struct Found {
+    lost_durable: Vec<(bool, String)>,
+    not_atomic: Vec<(bool, String)>,
+    stale: Vec<(bool, String)>,
+    lost_returned: u64,
+}
+
+impl Found {
+    /// Adds the differences to a verdict.
+    pub fn into_verdict(self, verdict: &mut Verdict) {
+        verdict.lost_returned += self.lost_returned;
+        let Verdict { lost_durable, not_atomic, stale, broken, .. } = verdict;
+        for (list, found) in
+            [(lost_durable, self.lost_durable), (not_atomic, self.not_atomic), (stale, self.stale)]
+        {
+            for (promised, what) in found {
+                Verdict::note(list, broken, promised, what);
+            }
+        }
+    }
+}
+
+/// The compared contents of files, by inode and object: the two versions that were compared, and their
+/// difference.
+pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<String>)>;
+
+/// Compares a state with the allowed ones. Where `compared` is given, results for files are taken from it and
+/// noted in it.
+pub(crate) fn compare(
+    tree: &Tree,
+    (history, promise): (&History, &Promise),
+    expect: &Expect,
+    compared: Option<&mut Compared>,
+) -> Found {
+    let mut comparer = Comparer {
+        tree,
+        history,
+        expect,
+        promise,
+        compared,
+        found: Found::default(),
+        seen: BTreeSet::new(),
+        cuts: Cuts::default(),
+    };
+    comparer.directories();
+    comparer.always_named();
+    comparer.order();
+    comparer.found
+}
+
+struct Comparer<'a> {
+    tree: &'a Tree,
+    history: &'a History,
+    expect: &'a Expect,
+    promise: &'a Promise,
+    compared: Option<&'a mut Compared>,
+    found: Found,
+    seen: BTreeSet<ObjectId>,
+    /// The number of each client's calls that are there, as far as the state shows.
+    cuts: Cuts,
+}
+
+impl<'a> Comparer<'a> {
+    fn title(&self, object: ObjectId) -> String {
+        self.history.objects[object].title()
+    }
+
+    /// Whether concurrent calls have made the state of a name indeterminate.
+    fn is_indeterminate(&self, dir: ObjectId, name: &[u8]) -> bool {
+        let indeterminate = &self.history.indeterminate_names;
+        !indeterminate.is_empty() && indeterminate.contains(&(dir, name.to_vec()))
+    }
+
+    fn directories(&mut self) {
+        let mut todo = vec![(0, self.tree.root)];
+        while let Some((dir, ino)) = todo.pop() {
+            if !self.seen.insert(dir) {
+                continue;
+            }
+            let (tree, expect) = (self.tree, self.expect);
+            let listing = tree.dirs.get(&ino).map(|listing| &**listing);
+            let expected = expect.names.get(&dir);
+            if let Some(expected) = expected {
+                self.expected_names(dir, expected, listing, &mut todo);
+            }
+            for (name, found) in listing.iter().flat_map(|listing| &listing.by_name) {
+                let known = expected.is_some_and(|e| e.get(name).is_some());
+                if let Some(object) = self.spare(dir, name, *found) {
+                    todo.extend(self.follow(vec![object], Some(*found)));
+                } else if !known && !self.is_indeterminate(dir, name) && !(tree.own_names)(name) {
+                    let place = self.title(dir);
+                    let what = format!("{}: a name that never existed, in {place}", words(name));
+                    self.found.not_atomic.push((self.promise.names, what));
+                }
+            }
+        }
+    }
+
+    /// Judges the names of a directory that may exist, and those that exist but must not.
+    fn expected_names(
+        &mut self,
+        dir: ObjectId,
+        expected: &DirExpected,
+        listing: Option<&Listing>,
+        todo: &mut Vec<(ObjectId, Ino)>,
+    ) {
+        let entries = listing.map(|listing| &listing.by_name);
+        let there = entries.into_iter().flatten();
+        let gone: Vec<_> = there.filter_map(|(name, _)| expected.gone(name)).collect();
+        let mut names: Vec<(&[u8], &NameExpected)> = expected.live().collect();
+        if gone.is_empty() {
+            expected.least().for_each(|(client, calls)| self.cuts.at_least(client, calls));
+        } else {
+            names.extend(expected.all_gone());
+            names.sort_unstable_by_key(|(name, _)| *name);
+        }
+        for (name, expected) in names {
+            if self.is_indeterminate(dir, name) {
+                continue;
+            }
+            let found = entries.and_then(|entries| entries.get(name)).copied();
+            let objects = self.name(dir, name, expected, found);
+            todo.extend(self.follow(objects, found));
+        }
+    }
+
+    /// The object that has an additional name during an exchange, which need not be atomic.
+    fn spare(&self, dir: ObjectId, name: &[u8], found: Ino) -> Option<ObjectId> {
+        let is_it = |spare: &&(ObjectId, ObjectId)| {
+            spare.0 == dir && self.history.objects[spare.1].ino == found
+        };
+        let may = !self.promise.ordered && name.starts_with(b".exchange-");
+        self.expect.spares.iter().find(is_it).filter(|_| may).map(|spare| spare.1)
+    }
+
+    /// Judges the inode of a name. Returns the objects that it may be.
+    fn name(
+        &mut self,
+        dir: ObjectId,
+        name: &[u8],
+        expected: &NameExpected,
+        found: Option<Ino>,
+    ) -> Vec<ObjectId> {
+        let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
+        let fits: Vec<_> =
+            expected.candidates.iter().filter(|c| ino_of(c.value) == found).collect();
+        if fits.is_empty() {
+            let may: Vec<String> = expected
+                .candidates
+                .iter()
+                .map(|c| c.value.map_or("nothing".into(), |o| self.title(o)))
+                .collect();
+            let is = found.map_or("nothing".into(), |i| format!("inode {i}"));
+            let what = format!(
+                "{} in {}: stands for {is}, may stand for {}",
+                words(name),
+                self.title(dir),
+                may.join(" or ")
+            );
+            // A check that finds a directory under two names removes one of them, whatever inode had that name
+            // before, or was to have it: in the middle of a rename, or of an exchange of two names.
+            let is_directory = |c: &Candidate<Option<ObjectId>>| {
+                let file_type = |o: ObjectId| self.history.objects[o].file_type;
+                c.value.is_some_and(|o| file_type(o) == FileType::Directory)
+            };
+            let moved = !expected.is_settled() && expected.candidates.iter().any(is_directory);
+            if moved && found.is_none() && !self.promise.no_check {
+                self.found.not_atomic.push((false, what));
+            } else if expected.durable {
+                self.found.lost_durable.push((self.promise.durable_fsync, what));
+            } else {
+                self.found.not_atomic.push((self.promise.names, what));
+            }
+            return Vec::new();
+        }
+        let is_older = |c: &&Candidate<_>| c.call < expected.returned;
+        self.found.lost_returned += u64::from(fits.iter().all(is_older));
+        self.cuts.agree(expected.client, &fits);
+        fits.iter().filter_map(|c| c.value).collect()
+    }
+
+    /// Judges the inode under a name. Returns directories that must be judged too.
+    fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
+        let (ino, attr) = (found?, &self.tree.nodes.get(&found?)?.attr);
+        let fitting =
+            objects.iter().filter(|o| self.history.objects[**o].file_type == attr.file_type);
+        let fitting: Vec<ObjectId> = fitting.copied().collect();
+        let Some(newest) = fitting.last().copied() else {
+            if let Some(object) = objects.first() {
+                let what = format!("{} is found as {:?}", self.title(*object), attr.file_type);
+                self.found.not_atomic.push((self.promise.names, what));
+            }
+            return None;
+        };
+        self.metadata(&fitting, ino);
+        if attr.file_type == FileType::Directory {
+            return Some((newest, ino));
+        }
+        if !self.seen.contains(&newest) {
+            self.seen.extend(&fitting);
+            let mut wrong = Vec::new();
+            for object in &fitting {
+                let (_, expected) = self.expect.files.get(object)?;
+                match self.contents(*object, ino) {
+                    None => return None,
+                    Some(found) => wrong.push((expected.settled && expected.size.durable, found)),
+                }
+            }
+            let (settled, what) = wrong.pop()?;
+            if settled {
+                self.found.lost_durable.push((self.promise.durable_fsync, what));
+            } else {
+                self.found.stale.push((self.promise.no_stale, what));
+            }
+        }
+        None
+    }
+
+    /// Judges permissions and attributes of an inode that may be one of `objects`: together they must be a
+    /// state that the inode had.
+    fn metadata(&mut self, objects: &[ObjectId], ino: Ino) {
+        let Some(node) = self.tree.nodes.get(&ino) else { return };
+        let found = &node.metadata;
+        for object in objects {
+            let Some(expected) = self.expect.metadata.get(object) else { return };
+            let fits =
+                |c: &&Candidate<Option<Arc<InodeMetadata>>>| c.value.as_deref() == Some(found);
+            let fits: Vec<_> = expected.candidates.iter().filter(fits).collect();
+            if !fits.is_empty() {
+                if objects.len() == 1 {
+                    self.cuts.agree(expected.client, &fits);
+                }
+                return;
+            }
+        }
+        let Some(object) = objects.last() else { return };
+        let settled = self.expect.metadata.get(object).is_some_and(|e| e.is_settled() && e.durable);
+        let len =
+            |(name, value): (&Vec<u8>, &Vec<u8>)| format!("{} of {}", words(name), value.len());
+        let attributes: Vec<String> = found.attributes.iter().map(len).collect();
+        let what = format!(
+            "{}: permissions {:o} and attributes [{}] never existed together",
+            self.title(*object),
+            found.permissions,
+            attributes.join(", ")
+        );
+        if settled {
+            self.found.lost_durable.push((self.promise.durable_fsync, what));
+        } else {
+            self.found.not_atomic.push((self.promise.names, what));
+        }
+    }
+
+    /// The fault in a file's size and contents, if there is one. If the inode was kept, and neither it nor the
+    /// allowed states have changed since the last comparison, that comparison's result is used.
+    fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
+        let (version, expected) = self.expect.files.get(&object)?;
+        let node = self.tree.nodes.get(&ino)?;
+        let contents = node.contents.as_ref()?;
+        let (Some(kept), Some(compared)) = (node.version, &self.compared) else {
+            return self.wrong_contents(object, expected, contents);
+        };
+        let versions = (kept, *version);
+        if let Some((known, wrong)) = compared.get(&(ino, object))
+            && *known == versions
+        {
+            return wrong.clone();
+        }
+        let wrong = self.wrong_contents(object, expected, contents);
+        if let Some(compared) = &mut self.compared {
+            compared.insert((ino, object), (versions, wrong.clone()));
+        }
+        wrong
+    }
+
+    fn wrong_contents(
+        &self,
+        object: ObjectId,
+        expected: &FileExpected,
+        contents: &Contents,
+    ) -> Option<String> {
+        let size = contents.size;
+        let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
+        let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);
+        let title = self.title(object);
+        if size < *low || size > *high {
+            return Some(format!("{title}: size {size}, may be {low} to {high}"));
+        }
+        let zero = |b: &[u8]| b.iter().all(|b| *b == 0);
+        let fits = |index: u64, found: &[u8]| match expected.sectors.get(&index) {
+            None => zero(found),
+            Some(e) => e.candidates.iter().any(|c| match &c.value {
+                None => zero(found),
+                Some(data) => data[..found.len()] == *found,
+            }),
+        };
+        let bad = contents.sectors().find(|(index, found)| !fits(*index, found));
+        let (index, found) = bad.or_else(|| {
+            let written = expected.sectors.range(..size.div_ceil(SECTOR as u64)).map(|(i, _)| *i);
+            let len = |i: u64| (size - i * SECTOR as u64).min(SECTOR as u64) as usize;
+            let in_hole = written.filter(|i| !contents.has_data(*i));
+            in_hole.map(|i| (i, &[0; SECTOR][..len(i)])).find(|(i, found)| !fits(*i, found))
+        })?;
+        let at = index * SECTOR as u64;
+        let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
+        Some(format!("{title}: byte {at}: never written there: {}", head.join(" ")))
+    }
+
+    fn always_named(&mut self) {
+        for object in &self.expect.always_named {
+            // An object behind an indeterminate name may exist or not.
+            let sure = self.history.indeterminate_names.is_empty();
+            if sure && !self.seen.contains(object) {
+                let what = format!("{} has lost its last name", self.title(*object));
+                self.found.lost_durable.push((self.promise.names, what));
+            }
+        }
+    }
+
+    fn order(&mut self) {
+        if let Err(what) = self.cuts.judge(self.history, &self.expect.last_durable) {
+            self.found.not_atomic.push((self.promise.ordered, what));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The history recorder: the calls of a run, and the states that a crash may show of them.
+//!
+//! [`RecordingFs`](crate::recording::RecordingFs) wraps a file system and notes every call that changes something: when it began and when it
+//! returned, in events of the run; the object to which each name leads; the contents at each place of each
+//! file. An object is a file, directory or link. Its inode number may belong to another object later.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ordo_vfs::{Attr, FileType, Ino};
+use serde::{Deserialize, Serialize};
+
+use crate::disk::SECTOR;
+use crate::tree::{InodeMetadata, Node, Tree};
+
+/// The client that stands for everything that existed when a run began.
+pub const BEFORE: usize = usize::MAX;
+
+/// An object's number. The root is 0.
+pub type ObjectId = usize;
+
+/// A directory and a name in it.
+pub type NameKey = (ObjectId, Vec<u8>);
+
+/// The contents of a sector of a file over time, each with the call that wrote it.
+pub type Versions = Vec<(usize, Arc<[u8]>)>;
+
+/// A file, directory or link that existed at some time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Object {
+    /// Its inode number.
+    pub ino: Ino,
+    /// The type.
+    pub file_type: FileType,
+    /// The name with which it was created.
+    pub name: Vec<u8>,
+    /// Calls that set the size, each with the size.
+    pub sizes: Vec<(usize, u64)>,
+    /// By sector of 512 bytes, the calls that changed its contents, each with the new contents.
+    pub sectors: BTreeMap<u64, Versions>,
+    /// Calls that set permissions or attributes, each with all of them.
+    #[serde(alias = "natures")]
+    pub metadata: Vec<(usize, Arc<InodeMetadata>)>,
+    /// Whether concurrent calls made its contents indeterminate, so that they are not judged.
+    #[serde(alias = "vague")]
+    pub indeterminate: bool,
+}
+
+/// The purpose of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// The call changes names.
+    Change,
+    /// The call changes permissions or attributes.
+    InodeMetadata,
+    /// The call changes contents or size of a file.
+    Contents,
+    /// The call has no effect that can be seen afterwards.
+    Nothing,
+    /// The call makes a file durable.
+    Fsync(ObjectId),
+    /// The call makes everything durable.
+    Sync,
+}
+
+/// A call of the workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// The client that made it.
+    pub client: usize,
+    /// The call in words.
+    pub text: String,
+    /// The purpose.
+    pub purpose: Purpose,
+    /// Its place among all beginnings and ends of calls.
+    pub began: usize,
+    /// The number of events of the run when it began.
+    pub began_at: usize,
+    /// The place of its end among all beginnings and ends of calls.
+    pub ended: Option<usize>,
+    /// The number of events of the run when it ended.
+    pub ended_at: Option<usize>,
+    /// Whether it succeeded.
+    pub ok: bool,
+}
+
+/// A change of the object of a name.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct NameChange {
+    /// The call that made the change.
+    pub call: usize,
+    /// The object of the name since; `None` if the name was removed.
+    pub object: Option<ObjectId>,
+}
+
+/// All calls of a run, and their effects.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct History {
+    /// All calls, in the order of their beginnings.
+    pub calls: Vec<Call>,
+    /// All objects.
+    pub objects: Vec<Object>,
+    /// The changes of every name that ever existed.
+    pub names: BTreeMap<NameKey, Vec<NameChange>>,
+    /// Indeterminate names: a call that was to change them failed with the disk.
+    #[serde(alias = "vague_names")]
+    pub indeterminate_names: BTreeSet<NameKey>,
+    /// Calls that exchanged two names: the first's directory, and its object, which has a third name meanwhile.
+    pub exchanges: Vec<(usize, ObjectId, ObjectId)>,
+}
+
+/// The present state, and its history.
+pub(crate) struct RecorderState {
+    pub history: History,
+    by_ino: BTreeMap<Ino, ObjectId>,
+    ticks: usize,
+    /// The numbers of calls under way that change each object's contents.
+    writing: BTreeMap<ObjectId, usize>,
+    /// The number of events of the run so far.
+    clock: Box<dyn Fn() -> usize>,
+}
+
+impl RecorderState {
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> Rc<RefCell<RecorderState>> {
+        let history = History {
+            objects: vec![Object::new(root, FileType::Directory, b"/")],
+            ..History::default()
+        };
+        let by_ino = BTreeMap::from([(root, 0)]);
+        let clock = Box::new(clock);
+        let writing = BTreeMap::new();
+        Rc::new(RefCell::new(RecorderState { history, by_ino, ticks: 0, writing, clock }))
+    }
+
+    /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash removes it.
+    pub fn find(&mut self, tree: &Tree) {
+        let made = self.before(Purpose::Change);
+        let mut dirs = vec![(0, tree.root)];
+        while let Some((dir, ino)) = dirs.pop() {
+            for (name, ino) in tree.dirs.get(&ino).iter().flat_map(|listing| &listing.entries) {
+                let Some(node) = tree.nodes.get(ino) else { continue };
+                if (tree.own_names)(name) {
+                    continue;
+                }
+                let object = self.object(*ino).unwrap_or_else(|| {
+                    let object = self.history.objects.len();
+                    self.history.objects.push(Object::found(made, node, name));
+                    self.by_ino.insert(*ino, object);
+                    if node.attr.file_type == FileType::Directory {
+                        dirs.push((object, *ino));
+                    }
+                    object
+                });
+                self.name(made, dir, name, Some(object));
+            }
+        }
+        self.before(Purpose::Sync);
+    }
+
+    /// A call that had returned before anything happened.
+    fn before(&mut self, purpose: Purpose) -> usize {
+        let call = self.begin(BEFORE, purpose, "what was there".into());
+        self.end(call, true);
+        let noted = &mut self.history.calls[call];
+        (noted.began_at, noted.ended_at) = (0, Some(0));
+        call
+    }
+
+    pub(crate) fn begin(&mut self, client: usize, purpose: Purpose, text: String) -> usize {
+        let (began, began_at) = (self.tick(), (self.clock)());
+        self.history.calls.push(Call {
+            client,
+            text,
+            purpose,
+            began,
+            began_at,
+            ended: None,
+            ended_at: None,
+            ok: false,
+        });
+        self.history.calls.len() - 1
+    }
+
+    fn tick(&mut self) -> usize {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    pub(crate) fn end(&mut self, call: usize, ok: bool) {
+        let (ended, at) = (self.tick(), (self.clock)());
+        let call = &mut self.history.calls[call];
+        call.ended = Some(ended);
+        call.ended_at = Some(at);
+        call.ok = ok;
+    }
+
+    /// Adds an object that a call made.
+    pub(crate) fn add(&mut self, call: usize, attr: &Attr, name: &[u8]) -> ObjectId {
+        let mut object = Object::new(attr.ino, attr.file_type, name);
+        object.turn(call, |n| n.permissions = attr.permissions);
+        self.history.objects.push(object);
+        let object = self.history.objects.len() - 1;
+        self.by_ino.insert(attr.ino, object);
+        object
+    }
+
+    pub(crate) fn object(&self, ino: Ino) -> Option<ObjectId> {
+        self.by_ino.get(&ino).copied()
+    }
+
+    pub(crate) fn name(
+        &mut self,
+        call: usize,
+        dir: ObjectId,
+        name: &[u8],
+        object: Option<ObjectId>,
+    ) {
+        let changes = self.history.names.entry((dir, name.to_vec())).or_default();
+        changes.push(NameChange { call, object });
+    }
+
+    pub(crate) fn stands_for(&self, dir: ObjectId, name: &[u8]) -> Option<ObjectId> {
+        self.history.names.get(&(dir, name.to_vec()))?.last()?.object
+    }
+
+    pub(crate) fn begin_contents(&mut self, object: ObjectId) {
+        let writers = self.writing.entry(object).or_default();
+        *writers += 1;
+        if *writers > 1 {
+            self.history.objects[object].indeterminate = true;
+        }
+    }
+
+    pub(crate) fn end_contents(&mut self, object: ObjectId) {
+        *self.writing.get_mut(&object).expect("begun") -= 1;
+    }
+}
+
+impl Object {
+    pub(crate) fn new(ino: Ino, file_type: FileType, name: &[u8]) -> Object {
+        Object {
+            ino,
+            file_type,
+            name: name.to_vec(),
+            sizes: Vec::new(),
+            sectors: BTreeMap::new(),
+            metadata: Vec::new(),
+            indeterminate: false,
+        }
+    }
+
+    /// An object that exists when a run begins. Of a file that is too large to be compared, only its existence
+    /// is noted.
+    fn found(call: usize, node: &Node, name: &[u8]) -> Object {
+        let mut object = Object::new(node.attr.ino, node.attr.file_type, name);
+        if let Some(contents) = &node.contents {
+            for (from, bytes) in &contents.runs {
+                object.write(call, *from, bytes);
+            }
+            object.sizes = vec![(call, contents.size)];
+            object.indeterminate = !contents.is_whole();
+        }
+        object.metadata = vec![(call, Arc::new(node.metadata.clone()))];
+        object
+    }
+
+    /// Changes permissions and attributes.
+    pub(crate) fn turn(&mut self, call: usize, change: impl FnOnce(&mut InodeMetadata)) {
+        let mut metadata =
+            self.metadata.last().map_or_else(InodeMetadata::default, |n| (*n.1).clone());
+        change(&mut metadata);
+        self.metadata.push((call, metadata.into()));
+    }
+
+    /// The first name and the inode, for a person.
+    pub(crate) fn title(&self) -> String {
+        format!("{} (inode {})", words(&self.name), self.ino)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.sizes.last().map_or(0, |s| s.1)
+    }
+
+    /// The present contents of a sector.
+    fn sector(&self, index: u64) -> Vec<u8> {
+        let versions = self.sectors.get(&index);
+        versions.and_then(|v| v.last()).map_or_else(|| vec![0; SECTOR], |v| v.1.to_vec())
+    }
+
+    pub(crate) fn write(&mut self, call: usize, offset: u64, data: &[u8]) {
+        let unit = SECTOR as u64;
+        let end = offset + data.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let (index, within) = (at / unit, (at % unit) as usize);
+            let n = (SECTOR - within).min((end - at) as usize);
+            let mut sector = self.sector(index);
+            sector[within..within + n].copy_from_slice(&data[(at - offset) as usize..][..n]);
+            self.sectors.entry(index).or_default().push((call, sector.into()));
+            at += n as u64;
+        }
+        if end > self.size() && !data.is_empty() {
+            self.sizes.push((call, end));
+        }
+    }
+
+    pub(crate) fn cut(&mut self, call: usize, size: u64) {
+        let unit = SECTOR as u64;
+        let first = size / unit;
+        let later: Vec<u64> = self.sectors.range(first..).map(|(i, _)| *i).collect();
+        for index in later {
+            let mut sector = self.sector(index);
+            let keep = if index == first { (size % unit) as usize } else { 0 };
+            sector[keep..].fill(0);
+            self.sectors.entry(index).or_default().push((call, sector.into()));
+        }
+        self.sizes.push((call, size));
+    }
+}
+
+/// A name, for a person.
+pub(crate) fn words(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
+}

@@ -1,0 +1,362 @@
+//! The recorder of calls: a file system that notes in a [`History`] what is done to it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ordo_vfs::{
+    Attr, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
+};
+
+use crate::format::OwnNames;
+use crate::history::{History, Object, ObjectId, Purpose, RecorderState, words};
+use crate::tree::Tree;
+
+/// The recorder of the calls to a file system.
+#[derive(Clone)]
+pub struct HistoryRecorder(Rc<RefCell<RecorderState>>);
+
+impl HistoryRecorder {
+    /// A recorder for an empty file system with this root. `clock` returns the number of events of the run so
+    /// far.
+    pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> HistoryRecorder {
+        HistoryRecorder(RecorderState::new(root, clock))
+    }
+
+    /// Notes everything that exists when a run begins, as a crash has left it.
+    ///
+    /// # Errors
+    /// The file system cannot be read.
+    pub async fn find<F: FileSystem>(&self, fs: &F, own_names: OwnNames) -> FsResult<()> {
+        let tree = Tree::read(fs, own_names).await?;
+        self.0.borrow_mut().find(&tree);
+        Ok(())
+    }
+
+    /// The file system for one client.
+    pub fn watch<F>(&self, fs: F, client: usize) -> RecordingFs<F> {
+        RecordingFs { fs, recorder: self.0.clone(), client }
+    }
+
+    /// Notes an unmount, which makes everything durable but is no call of the file system.
+    ///
+    /// # Errors
+    /// The error of `doing`.
+    pub fn unmount<T>(&self, doing: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
+        let call = self.0.borrow_mut().begin(0, Purpose::Sync, "unmount".into());
+        let result = doing();
+        self.0.borrow_mut().end(call, result.is_ok());
+        result
+    }
+
+    /// The history so far.
+    pub fn history(&self) -> History {
+        self.0.borrow().history.clone()
+    }
+}
+
+/// A file system whose calls are recorded.
+#[derive(Clone)]
+pub struct RecordingFs<F> {
+    pub(crate) fs: F,
+    pub(crate) recorder: Rc<RefCell<RecorderState>>,
+    pub(crate) client: usize,
+}
+
+impl<F> RecordingFs<F> {
+    fn begin(&self, purpose: Purpose, text: String) -> usize {
+        self.recorder.borrow_mut().begin(self.client, purpose, text)
+    }
+
+    fn title(&self, ino: Ino) -> String {
+        let recorder = self.recorder.borrow();
+        let known = recorder.object(ino).map(|o| recorder.history.objects[o].title());
+        known.unwrap_or_else(|| format!(" (inode {ino})"))
+    }
+
+    /// Notes the end of a call, and its effect if it succeeded.
+    fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut RecorderState, &T)) {
+        let mut recorder = self.recorder.borrow_mut();
+        if let Ok(value) = result {
+            did(&mut recorder, value);
+        }
+        recorder.end(call, result.is_ok());
+    }
+
+    /// Makes a change of an object's contents, and notes it. After a success, `did` notes the new contents, and
+    /// returns whether the change is complete. After a failure in the middle, the new contents may be there or
+    /// not.
+    async fn change<T>(
+        &self,
+        ino: Ino,
+        purpose: Purpose,
+        text: String,
+        doing: impl Future<Output = FsResult<T>>,
+        did: impl FnOnce(&mut Object, usize, &T) -> bool,
+    ) -> FsResult<T> {
+        let call = self.begin(purpose, text);
+        let object = self.recorder.borrow().object(ino);
+        if let Some(object) = object {
+            self.recorder.borrow_mut().begin_contents(object);
+        }
+        let result = doing.await;
+        // A call that is refused changes nothing. One without space, or with a failed disk, may have had an
+        // effect for a while.
+        let in_midst = |errno| matches!(errno, Errno::NoSpace | Errno::Io | Errno::ReadOnly);
+        let mut whole = result.as_ref().is_err_and(|e| !in_midst(e.errno));
+        self.end(call, &result, |recorder, value| {
+            if let Some(object) = object {
+                whole = did(&mut recorder.history.objects[object], call, value);
+            }
+        });
+        if let Some(object) = object {
+            let mut recorder = self.recorder.borrow_mut();
+            recorder.end_contents(object);
+            recorder.history.objects[object].indeterminate |= !whole;
+        }
+        result
+    }
+
+    /// Marks names as indeterminate after a call that failed with the disk.
+    fn doubt<T>(&self, result: &FsResult<T>, names: &[(Option<ObjectId>, &[u8])]) {
+        let by_disk = |e: &ordo_vfs::FsError| matches!(e.errno, Errno::Io | Errno::ReadOnly);
+        if result.as_ref().is_err_and(by_disk) {
+            let indeterminate = &mut self.recorder.borrow_mut().history.indeterminate_names;
+            indeterminate.extend(names.iter().filter_map(|(dir, n)| Some(((*dir)?, n.to_vec()))));
+        }
+    }
+}
+
+impl<F: FileSystem> FileSystem for RecordingFs<F> {
+    ordo_vfs::delegate! { this => this.fs; root, lookup, open, close, getattr, readlink, read, seek, extents, readdir, statfs,
+    getxattr, listxattr }
+
+    async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
+        if set.size.is_none() && set.permissions.is_none() {
+            return self.fs.setattr(ino, set).await;
+        }
+        let words = |what: &str, to: Option<String>| to.map(|to| format!("{what} {to}"));
+        let size = words("size", set.size.map(|s| s.to_string()));
+        let mode = words("permissions", set.permissions.map(|p| format!("{p:o}")));
+        let what: Vec<String> = [size, mode].into_iter().flatten().collect();
+        let text = format!("set {} of {}", what.join(" and "), self.title(ino));
+        let purpose =
+            if set.permissions.is_some() { Purpose::InodeMetadata } else { Purpose::Contents };
+        self.change(ino, purpose, text, self.fs.setattr(ino, set), |object, call, _| {
+            if let Some(size) = set.size {
+                object.cut(call, size);
+            }
+            if let Some(permissions) = set.permissions {
+                object.turn(call, |metadata| metadata.permissions = permissions);
+            }
+            true
+        })
+        .await
+    }
+
+    async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
+        let kind = if new.file_type == FileType::Directory { "mkdir" } else { "make" };
+        let text = format!("{kind} {} in {}", words(name), self.title(dir));
+        let call = self.begin(Purpose::Change, text);
+        let parent = self.recorder.borrow().object(dir);
+        let result = self.fs.create(dir, name, new).await;
+        self.doubt(&result, &[(parent, name)]);
+        self.end(call, &result, |recorder, attr| {
+            let object = recorder.add(call, attr, name);
+            if new.file_type == FileType::Symlink {
+                recorder.history.objects[object].write(call, 0, new.target);
+            }
+            if let Some(parent) = parent {
+                recorder.name(call, parent, name, Some(object));
+            }
+        });
+        result
+    }
+
+    async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
+        let call = self
+            .begin(Purpose::Change, format!("make a file without a name in {}", self.title(dir)));
+        let result = self.fs.tmpfile(dir, new).await;
+        self.end(call, &result, |recorder, attr| {
+            recorder.add(call, attr, b"(no name)");
+        });
+        result
+    }
+
+    async fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> FsResult<Attr> {
+        let text = format!("link {} as {} in {}", self.title(ino), words(name), self.title(dir));
+        let call = self.begin(Purpose::Change, text);
+        let (object, parent) =
+            (self.recorder.borrow().object(ino), self.recorder.borrow().object(dir));
+        let result = self.fs.link(ino, dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
+        self.end(call, &result, |recorder, _| {
+            if let (Some(object), Some(parent)) = (object, parent) {
+                recorder.name(call, parent, name, Some(object));
+            }
+        });
+        result
+    }
+
+    async fn unlink(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let call =
+            self.begin(Purpose::Change, format!("unlink {} in {}", words(name), self.title(dir)));
+        let parent = self.recorder.borrow().object(dir);
+        let result = self.fs.unlink(dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
+        self.end(call, &result, |recorder, ()| {
+            if let Some(parent) = parent {
+                recorder.name(call, parent, name, None);
+            }
+        });
+        result
+    }
+
+    async fn rmdir(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
+        let call =
+            self.begin(Purpose::Change, format!("rmdir {} in {}", words(name), self.title(dir)));
+        let parent = self.recorder.borrow().object(dir);
+        let result = self.fs.rmdir(dir, name).await;
+        self.doubt(&result, &[(parent, name)]);
+        self.end(call, &result, |recorder, ()| {
+            if let Some(parent) = parent {
+                recorder.name(call, parent, name, None);
+            }
+        });
+        result
+    }
+
+    async fn rename(
+        &self,
+        from_dir: Ino,
+        from: &[u8],
+        to_dir: Ino,
+        to: &[u8],
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        let text = format!(
+            "rename {} in {} to {} in {}",
+            words(from),
+            self.title(from_dir),
+            words(to),
+            self.title(to_dir)
+        );
+        let call = self.begin(Purpose::Change, text);
+        let (a, b) =
+            (self.recorder.borrow().object(from_dir), self.recorder.borrow().object(to_dir));
+        if let (RenameMode::Exchange, Some(a)) = (mode, a) {
+            let mut recorder = self.recorder.borrow_mut();
+            let moved = recorder.stands_for(a, from);
+            recorder.history.exchanges.extend(moved.map(|object| (call, a, object)));
+        }
+        let result = self.fs.rename(from_dir, from, to_dir, to, mode).await;
+        self.doubt(&result, &[(a, from), (b, to)]);
+        self.end(call, &result, |recorder, ()| {
+            let (Some(a), Some(b)) = (a, b) else { return };
+            let (moved, other) = (recorder.stands_for(a, from), recorder.stands_for(b, to));
+            // Both names belong to one file, so nothing happens.
+            if moved == other {
+                recorder.history.calls[call].purpose = Purpose::Nothing;
+                return;
+            }
+            let back = if mode == RenameMode::Exchange { other } else { None };
+            recorder.name(call, a, from, back);
+            recorder.name(call, b, to, moved);
+        });
+        result
+    }
+
+    async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        let len = data.len();
+        let text = format!("write {len} bytes at {offset} of {}", self.title(ino));
+        // A write without space may have had an effect for a while.
+        self.change(
+            ino,
+            Purpose::Contents,
+            text,
+            self.fs.write(ino, offset, data),
+            |object, call, written| {
+                object.write(call, offset, &data[..*written]);
+                *written == len
+            },
+        )
+        .await
+    }
+
+    async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        let text = format!("allocate {len} bytes at {offset} of {}", self.title(ino));
+        let doing = self.fs.allocate(ino, offset, len);
+        self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
+            if offset + len > object.size() {
+                object.cut(call, offset + len);
+            }
+            true
+        })
+        .await
+    }
+
+    async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
+        let text = format!("clear {len} bytes at {offset} of {}", self.title(ino));
+        let doing = self.fs.punch_hole(ino, offset, len);
+        self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
+            let len = len.min(object.size().saturating_sub(offset)) as usize;
+            if len > 0 {
+                object.write(call, offset, &vec![0; len]);
+            }
+            true
+        })
+        .await
+    }
+
+    async fn fsync(&self, ino: Ino) -> FsResult<()> {
+        let object = self.recorder.borrow().object(ino);
+        let purpose = object.map_or(Purpose::Nothing, Purpose::Fsync);
+        let call = self.begin(purpose, format!("fsync {}", self.title(ino)));
+        let result = self.fs.fsync(ino).await;
+        self.end(call, &result, |_, ()| ());
+        result
+    }
+
+    async fn sync(&self) -> FsResult<()> {
+        let call = self.begin(Purpose::Sync, "sync".into());
+        let result = self.fs.sync().await;
+        self.end(call, &result, |_, ()| ());
+        result
+    }
+
+    async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
+        let len = value.len();
+        let text = format!("set {} of {} to {len} bytes", words(name), self.title(ino));
+        let doing = self.fs.setxattr(ino, name, value, mode);
+        self.change(ino, Purpose::InodeMetadata, text, doing, |object, call, ()| {
+            object.turn(call, |n| drop(n.attributes.insert(name.to_vec(), value.to_vec())));
+            true
+        })
+        .await
+    }
+
+    async fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
+        let text = format!("remove {} of {}", words(name), self.title(ino));
+        self.change(
+            ino,
+            Purpose::InodeMetadata,
+            text,
+            self.fs.removexattr(ino, name),
+            |object, call, ()| {
+                object.turn(call, |metadata| drop(metadata.attributes.remove(name)));
+                true
+            },
+        )
+        .await
+    }
+}
+
+/// Notes the unmount of a file system, which makes everything durable.
+pub(crate) async fn noted_unmount<F>(
+    watched: &RecordingFs<F>,
+    unmount: impl Future<Output = FsResult<()>>,
+) -> FsResult<()> {
+    let call = watched.begin(Purpose::Sync, "unmount".into());
+    let result = unmount.await;
+    watched.end(call, &result, |_, ()| ());
+    result
+}

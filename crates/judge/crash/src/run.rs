@@ -1,0 +1,126 @@
+//! A recorded run: the contents of its disks at the start, every write, and the events of the disks in order.
+
+use std::sync::Arc;
+
+use ordo_sba::Class;
+use serde::{Deserialize, Serialize};
+
+use crate::CrashModel;
+use crate::history::History;
+
+/// An event of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A write was issued.
+    Issued {
+        /// The disk.
+        disk: usize,
+        /// The index of the write.
+        write: usize,
+    },
+    /// A write completed.
+    Completed {
+        /// The disk.
+        disk: usize,
+        /// The index of the write.
+        write: usize,
+    },
+    /// A write failed. All of it may be there, or any part, until it is written again.
+    Failed {
+        /// The disk.
+        disk: usize,
+        /// The index of the write.
+        write: usize,
+    },
+    /// A flush was issued.
+    FlushIssued {
+        /// The disk.
+        disk: usize,
+        /// The number of the request.
+        id: u64,
+    },
+    /// A flush completed.
+    Flushed {
+        /// The disk.
+        disk: usize,
+        /// The number of the request.
+        id: u64,
+    },
+}
+
+/// A write, with its meaning.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Write {
+    /// The number of the request.
+    pub id: u64,
+    /// The offset on the disk, in bytes.
+    pub offset: u64,
+    /// The contents.
+    pub data: Arc<[u8]>,
+    /// Whether it is durable when it completes.
+    pub fua: bool,
+    /// The meaning in words.
+    pub name: String,
+    /// The kind of its first block.
+    pub class: Class,
+}
+
+/// The contents of one disk at the start, and all writes to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiskRun {
+    /// The contents at the start.
+    #[serde(with = "sparse")]
+    pub base: Arc<Vec<u8>>,
+    /// All writes, in the order of issue.
+    pub writes: Vec<Write>,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The model under which it was recorded.
+    pub model: CrashModel,
+    /// The disks.
+    pub disks: Vec<DiskRun>,
+    /// The events of the disks, in order.
+    pub events: Vec<Event>,
+    /// The history of the workload's calls.
+    pub history: Arc<History>,
+}
+
+/// The contents of a disk without the zeros.
+mod sparse {
+    use std::sync::Arc;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// The largest disk of a run.
+    const DISK_MAX: u64 = 1 << 32;
+
+    /// The unit in which zeros are left out.
+    const PIECE: usize = 4096;
+
+    pub fn serialize<S: Serializer>(bytes: &Arc<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+        let pieces = bytes.chunks(PIECE).enumerate();
+        let used: Vec<(u64, &[u8])> = pieces
+            .filter(|(_, piece)| piece.iter().any(|b| *b != 0))
+            .map(|(n, piece)| (n as u64, piece))
+            .collect();
+        (bytes.len() as u64, used).serialize(to)
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Vec<u8>>, D::Error> {
+        let (len, used) = <(u64, Vec<(u64, Vec<u8>)>)>::deserialize(from)?;
+        if len > DISK_MAX {
+            return Err(D::Error::custom("a disk that is too large"));
+        }
+        let mut bytes = vec![0; len as usize];
+        for (n, piece) in used {
+            let at = usize::try_from(n).ok().and_then(|n| n.checked_mul(PIECE));
+            let place = at.and_then(|at| bytes.get_mut(at..at.checked_add(piece.len())?));
+            place.ok_or_else(|| D::Error::custom("bytes beyond a disk"))?.copy_from_slice(&piece);
+        }
+        Ok(Arc::new(bytes))
+    }
+}

@@ -1,0 +1,489 @@
+//! Scripts: clients with lists of steps, so that a failing run can be shrunk.
+
+use ordo_runtime::Runtime;
+use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+
+use crate::client::Client;
+use crate::recording::RecordingFs;
+
+/// A name in one of a client's directories. Both are numbers, taken modulo the number that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptPlace {
+    /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has made.
+    pub dir: u8,
+    /// The name: from [`WIDE`] on, names are of all lengths.
+    pub name: u16,
+}
+
+/// The first of a client's names that are of all lengths, from 1 to 255 bytes.
+pub const WIDE: u16 = 256;
+
+/// A step of a client. A step that cannot be done is skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScriptStep {
+    /// Makes an empty file.
+    Make(ScriptPlace),
+    /// Makes a directory.
+    Mkdir(ScriptPlace),
+    /// Writes `len` bytes at `at`. Each run of 8 bytes has the client, the step and the offset.
+    Write(ScriptPlace, u32, u32),
+    /// Sets the size.
+    Size(ScriptPlace, u32),
+    /// Punches a hole of `len` bytes at `at`, which then reads as zeros.
+    Punch(ScriptPlace, u32, u32),
+    /// Gives a file a second name.
+    Link(ScriptPlace, ScriptPlace),
+    /// Renames, and replaces a file with the new name.
+    Rename(ScriptPlace, ScriptPlace),
+    /// Removes a file.
+    Unlink(ScriptPlace),
+    /// Removes a directory.
+    Rmdir(ScriptPlace),
+    /// Makes a symbolic link with a target of so many bytes.
+    Symlink(ScriptPlace, u16),
+    /// Makes a fifo.
+    Fifo(ScriptPlace),
+    /// Exchanges two names.
+    Exchange(ScriptPlace, ScriptPlace),
+    /// Sets the permissions.
+    Mode(ScriptPlace, u16),
+    /// Sets one of a file's extended attributes to a value of so many bytes.
+    Attribute(ScriptPlace, u8, u16),
+    /// Removes an extended attribute.
+    Strip(ScriptPlace, u8),
+    /// Makes a file durable.
+    Fsync(ScriptPlace),
+    /// Makes everything durable.
+    Sync,
+    /// Waits for so many milliseconds.
+    Pause(u16),
+    /// Opens a file, which can lose its names from then on without being freed.
+    Open(ScriptPlace),
+    /// Makes a file without a name, which is open.
+    Tmpfile(ScriptPlace),
+    /// Writes `len` bytes at `at` of one of the client's open files, as [`Write`](Self::Write) does.
+    WriteOpen(u8, u32, u32),
+    /// Gives one of the client's open files a name, as a file without one can be given.
+    Name(u8, ScriptPlace),
+    /// Makes one of the client's open files durable.
+    FsyncOpen(u8),
+    /// Closes one of the client's open files. Without a name it is freed.
+    Close(u8),
+    /// Allocates storage for `len` bytes at `at` of a file.
+    Allocate(ScriptPlace, u32, u32),
+}
+
+/// The steps of all clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// One list of steps for each client. The clients run concurrently.
+    pub clients: Vec<Vec<ScriptStep>>,
+}
+
+/// The number of names that a client uses in each directory.
+pub(crate) const NAMES: u8 = 10;
+
+impl Script {
+    /// `clients` clients with `steps` random steps each, of every kind.
+    pub fn random(seed: u64, clients: usize, steps: usize) -> Script {
+        Script::of(seed, clients, steps, random_step)
+    }
+
+    /// As [`random`](Self::random), with files, directories and names only.
+    pub fn random_names(seed: u64, clients: usize, steps: usize) -> Script {
+        Script::of(seed, clients, steps, random_name)
+    }
+
+    /// As [`random`](Self::random), with few files. Each has many blocks and loses some of them, in the middle
+    /// and at the end: direct blocks, and blocks below a single and a double indirect block.
+    pub fn random_holes(seed: u64, clients: usize, steps: usize) -> Script {
+        Script::of(seed, clients, steps, random_hole)
+    }
+
+    /// Clients that make directories of several blocks, remove them with all their contents, and at once write
+    /// files that take those blocks. Most files are made durable. The log's records about the directories must
+    /// not be redone over the files.
+    pub fn reuse(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut client = || (0..rounds).flat_map(|_| reuse_round(&mut rng, block)).collect();
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
+    /// Clients that write over the blocks of few files again and again, and now and then replace one. A log's cleaner has to make
+    /// segments clean for them, and where data lies apart from its log, freed blocks are soon used again.
+    pub fn overwrites(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut client = || overwrites(&mut rng, rounds, block);
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
+    fn of(
+        seed: u64,
+        clients: usize,
+        steps: usize,
+        step: fn(&mut Pcg64Mcg) -> ScriptStep,
+    ) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let client = |rng: &mut Pcg64Mcg| (0..steps).map(|_| step(rng)).collect();
+        Script { clients: (0..clients).map(|_| client(&mut rng)).collect() }
+    }
+
+    /// The number of steps of all clients.
+    pub fn len(&self) -> usize {
+        self.clients.iter().map(Vec::len).sum()
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The properties of random scripts. The [`Default`] is [`Script::random`], three clients with 120 steps each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptManner {
+    /// The number of clients.
+    pub clients: usize,
+    /// The steps of each client.
+    pub steps: usize,
+    /// If not 0, each client makes so many more names, of all lengths, in few directories, and removes most of
+    /// them again, twice. So directories grow by chunk, fragment, block and indirect block, and shrink.
+    pub names: u16,
+    /// If not 0, files have blocks below single and double indirect blocks, for a file system with this block
+    /// size in bytes.
+    pub far: u32,
+    /// The number of steps in a hundred that make something durable.
+    pub fsync: u8,
+    /// If not 0, pauses take up to so many milliseconds, and are more frequent.
+    pub pause: u16,
+    /// The number of steps in a hundred that open and close files, write to open files whose names are gone, make
+    /// files without names, or allocate storage.
+    pub open: u8,
+}
+
+impl Default for ScriptManner {
+    fn default() -> ScriptManner {
+        ScriptManner { clients: 3, steps: 120, names: 0, far: 0, fsync: 0, pause: 0, open: 0 }
+    }
+}
+
+/// The most files that a client has open.
+pub(crate) const OPEN_MAX: usize = 5;
+
+/// The number of times that names are made and removed.
+const WAVES: usize = 2;
+
+impl ScriptManner {
+    /// A script with these properties. With clients and steps only, it is that of [`Script::random`].
+    pub fn script(&self, seed: u64) -> Script {
+        let ScriptManner { clients, steps, .. } = *self;
+        if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
+            return Script::random(seed, clients, steps);
+        }
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let half = steps.div_ceil(2 * WAVES).max(1);
+        let mut client = || {
+            let mut step = |i: usize| self.step(&mut rng, (i / half).is_multiple_of(2));
+            (0..steps).map(&mut step).collect()
+        };
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
+    fn step(&self, rng: &mut Pcg64Mcg, rises: bool) -> ScriptStep {
+        if rng.random_range(0..100) < self.fsync {
+            let place = self.place(rng);
+            return if rng.random_range(0..8) == 0 {
+                ScriptStep::Sync
+            } else {
+                ScriptStep::Fsync(place)
+            };
+        }
+        if self.open > 0 && rng.random_range(0..100) < self.open {
+            return self.open_step(rng);
+        }
+        if self.pause > 0 && rng.random_range(0..8) == 0 {
+            return ScriptStep::Pause(rng.random_range(0..=self.pause));
+        }
+        if self.far > 0 && rng.random_range(0..4) == 0 {
+            return self.far_step(rng);
+        }
+        if self.names == 0 || rng.random_range(0..4) == 0 {
+            return random_step(rng);
+        }
+        let (a, b) = (self.place(rng), self.place(rng));
+        match (rng.random_range(0..16), rises) {
+            (0, _) => ScriptStep::Rename(a, b),
+            (1, _) => ScriptStep::Link(a, b),
+            (2, _) => ScriptStep::Pause(rng.random_range(0..12)),
+            (3, true) => ScriptStep::Mkdir(a),
+            (3, false) => ScriptStep::Rmdir(a),
+            (4, true) => ScriptStep::Symlink(a, [1, 119, 120, 1000][rng.random_range(0..4)]),
+            (5, true) => ScriptStep::Write(a, 0, [100, 700, 3000][rng.random_range(0..3)]),
+            (_, true) => ScriptStep::Make(a),
+            (_, false) => ScriptStep::Unlink(a),
+        }
+    }
+
+    /// A random place, mostly in one of the two directories that a client has from the start.
+    fn place(&self, rng: &mut Pcg64Mcg) -> ScriptPlace {
+        let dir = [0, 0, 0, 1, 1, 1, 1, 2][rng.random_range(0..8)];
+        match self.names {
+            0 => ScriptPlace { dir, name: rng.random_range(0..NAMES).into() },
+            names => ScriptPlace { dir, name: WIDE + rng.random_range(0..names) },
+        }
+    }
+
+    /// A random step with open files. Names go while their files are open.
+    fn open_step(&self, rng: &mut Pcg64Mcg) -> ScriptStep {
+        let (place, which) = (self.place(rng), rng.random_range(0..OPEN_MAX as u8));
+        let at = rng.random_range(0..16) * 4096;
+        match rng.random_range(0..16) {
+            0..=2 => ScriptStep::Open(place),
+            3..=4 => ScriptStep::Unlink(place),
+            5..=6 => ScriptStep::Tmpfile(place),
+            7..=9 => ScriptStep::WriteOpen(which, at, [100, 5000, 30_000][rng.random_range(0..3)]),
+            10..=11 => ScriptStep::Name(which, place),
+            12 => ScriptStep::FsyncOpen(which),
+            13 => ScriptStep::Allocate(place, at, [600, 9000, 60_000][rng.random_range(0..3)]),
+            _ => ScriptStep::Close(which),
+        }
+    }
+
+    /// A random step on one of few files, whose contents are far apart.
+    fn far_step(&self, rng: &mut Pcg64Mcg) -> ScriptStep {
+        let block = self.far;
+        let place = ScriptPlace { dir: 1, name: rng.random_range(0..4u8).into() };
+        // These blocks have their pointers in one indirect block.
+        let (direct, reach) = (12, block / 8);
+        let firsts = [0, direct - 1, direct, direct + reach - 1, direct + reach];
+        let first = [firsts[rng.random_range(0..5)], direct + 2 * reach][rng.random_range(0..2)];
+        let at = (first + rng.random_range(0..3)).saturating_mul(block);
+        match rng.random_range(0..12) {
+            0..=1 => ScriptStep::Make(place),
+            2..=6 => ScriptStep::Write(place, at, [600, 5000, block][rng.random_range(0..3)]),
+            7..=8 => ScriptStep::Size(place, at + [0, 700][rng.random_range(0..2)]),
+            9 => ScriptStep::Punch(place, at, 3 * block),
+            10 => ScriptStep::Fsync(place),
+            _ => ScriptStep::Unlink(place),
+        }
+    }
+}
+
+/// The work on the file system while it is recorded. Where space runs out, a workload ends: the calls so far
+/// are worth a crash.
+#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
+pub trait RunWorkload: Sync {
+    /// Does the work. `client` returns the file system for the client with a number; the calls of one client
+    /// are judged to be in order. The file system is empty at the start, or has what a crash of earlier runs
+    /// has left.
+    ///
+    /// # Errors
+    /// The workload failed, in words. Then there is no run.
+    async fn run<F: FileSystem + Clone + 'static>(
+        &self,
+        rt: &Runtime,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
+    ) -> Result<(), String>;
+}
+
+/// The name of the directory that all clients share.
+const SHARED: &[u8] = b"shared";
+
+impl RunWorkload for Script {
+    async fn run<F: FileSystem + Clone + 'static>(
+        &self,
+        rt: &Runtime,
+        client: &dyn Fn(usize) -> RecordingFs<F>,
+    ) -> Result<(), String> {
+        let fs = client(0);
+        let said = |e: ordo_vfs::FsError| e.to_string();
+        let root = fs.root();
+        let (shared, _) = directory(&fs, root, SHARED).await.map_err(said)?;
+        let mut clients = Vec::new();
+        for (number, steps) in self.clients.iter().enumerate() {
+            let fs = client(number);
+            let name = format!("client-{number}").into_bytes();
+            let (own, was_there) = directory(&fs, root, &name).await.map_err(said)?;
+            let (runtime, dirs) = (rt.clone(), vec![shared, own]);
+            let mut client = Client { fs, runtime, number, dirs, open: Vec::new() };
+            if was_there {
+                client.find_dirs().await.map_err(said)?;
+            }
+            clients.push(rt.spawn("a client", client.run(steps.clone())));
+        }
+        let mut result = Ok(());
+        for client in clients {
+            result = result.and(client.await);
+        }
+        result
+    }
+}
+
+/// Makes a directory unless it exists. Returns whether it existed.
+async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(Ino, bool)> {
+    match fs.create(dir, name, &NewNode::directory(0o755)).await {
+        Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
+        made => Ok((made?.ino, false)),
+    }
+}
+
+/// Steps that make a directory grow through its first blocks, remove it with all its contents, then make files
+/// in its place.
+fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
+    /// The number of directories that a client has before it makes one.
+    const HAS: u8 = 2;
+    let dir = ScriptPlace { dir: 1, name: rng.random_range(0..2) };
+    // Names have 128 bytes on average.
+    let blocks = rng.random_range(1..4);
+    let names = (blocks * block / 140).min(300) as u16;
+    let inside = |name: u16| ScriptPlace { dir: HAS, name: WIDE + name };
+    let mut steps = vec![ScriptStep::Mkdir(dir)];
+    steps.extend((0..names).map(|name| ScriptStep::Make(inside(name))));
+    let wait = |rng: &mut Pcg64Mcg| match rng.random_range(0..3) {
+        0 => ScriptStep::Sync,
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
+    };
+    steps.push(wait(rng));
+    steps.extend((0..names).map(|name| ScriptStep::Unlink(inside(name))));
+    steps.push(ScriptStep::Rmdir(dir));
+    if rng.random_range(0..2) == 0 {
+        steps.push(wait(rng));
+    }
+    for _ in 0..rng.random_range(2..6) {
+        let file = ScriptPlace { dir: 1, name: rng.random_range(4..8) };
+        let at = rng.random_range(0..3) * block;
+        steps.extend([ScriptStep::Make(file), ScriptStep::Write(file, at, blocks * block)]);
+        if rng.random_range(0..4) > 0 {
+            steps.push(ScriptStep::Fsync(file));
+        }
+    }
+    if rng.random_range(0..2) == 0 {
+        steps.push(ScriptStep::Unlink(ScriptPlace { dir: 1, name: rng.random_range(4..8) }));
+    }
+    steps
+}
+
+/// Steps that make eight files of three blocks each and then, in each round, write over one or two blocks of one of them. All
+/// together they fill most of a shape that is nearly full. Every sixth round replaces a file by a new one. Half of the rounds end with a sync of some kind, so that little is
+/// gathered in memory.
+fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> {
+    const FILES: u16 = 8;
+    const BLOCKS: u32 = 3;
+    let file = |name| ScriptPlace { dir: 1, name };
+    let whole =
+        |name| [ScriptStep::Make(file(name)), ScriptStep::Write(file(name), 0, BLOCKS * block)];
+    let mut steps: Vec<ScriptStep> = (0..FILES).flat_map(whole).collect();
+    steps.push(ScriptStep::Sync);
+    for _ in 0..rounds {
+        let name = rng.random_range(0..FILES);
+        if rng.random_range(0..6) == 0 {
+            steps.push(ScriptStep::Unlink(file(name)));
+            steps.extend(whole(name));
+        } else {
+            let at = rng.random_range(0..BLOCKS) * block;
+            steps.push(ScriptStep::Write(file(name), at, rng.random_range(1..=2) * block));
+        }
+        match rng.random_range(0..8) {
+            0..3 => steps.push(ScriptStep::Fsync(file(name))),
+            3 => steps.push(ScriptStep::Sync),
+            4 => steps.push(ScriptStep::Pause(rng.random_range(0..12))),
+            _ => {}
+        }
+    }
+    steps
+}
+
+fn random_place(rng: &mut Pcg64Mcg) -> ScriptPlace {
+    ScriptPlace { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
+}
+
+/// A random step: three of ten are of the rarer kinds. Targets of up to 119 bytes fit in the inode.
+fn random_step(rng: &mut Pcg64Mcg) -> ScriptStep {
+    if rng.random_range(0..10) < 7 {
+        return random_name(rng);
+    }
+    let (a, b) = (random_place(rng), random_place(rng));
+    let name = rng.random_range(0..3);
+    match rng.random_range(0..16) {
+        0..=2 => ScriptStep::Symlink(a, [1, 60, 119, 120, 500, 1000][rng.random_range(0..6)]),
+        3 => ScriptStep::Fifo(a),
+        4..=5 => ScriptStep::Exchange(a, b),
+        6..=7 => ScriptStep::Mode(a, rng.random_range(0..0o1000)),
+        8..=13 => ScriptStep::Attribute(a, name, [0, 20, 400, 1500, 5000][rng.random_range(0..5)]),
+        _ => ScriptStep::Strip(a, name),
+    }
+}
+
+fn random_name(rng: &mut Pcg64Mcg) -> ScriptStep {
+    let (a, b) = (random_place(rng), random_place(rng));
+    match rng.random_range(0..24) {
+        0..=4 => ScriptStep::Make(a),
+        5 => ScriptStep::Mkdir(a),
+        6..=10 => {
+            let len = [100, 600, 5000, 20_000, 60_000][rng.random_range(0..5)];
+            ScriptStep::Write(a, rng.random_range(0..3) * 4096, len)
+        }
+        11 => ScriptStep::Size(a, rng.random_range(0..40_000)),
+        12 => ScriptStep::Link(a, b),
+        13..=15 => ScriptStep::Rename(a, b),
+        16..=19 => ScriptStep::Unlink(a),
+        20 => ScriptStep::Rmdir(a),
+        21 => ScriptStep::Fsync(a),
+        22 if rng.random_range(0..4) == 0 => ScriptStep::Sync,
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
+    }
+}
+
+/// The offsets at which a file's direct blocks begin, those of the single indirect block, and those of two
+/// blocks below the double indirect block, with blocks of 4 KB.
+const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
+
+fn random_hole(rng: &mut Pcg64Mcg) -> ScriptStep {
+    let place = ScriptPlace { dir: 1, name: rng.random_range(0..3u8).into() };
+    let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
+    let odd = [0, 0, 0, 700][rng.random_range(0..4)];
+    match rng.random_range(0..20) {
+        0..=2 => ScriptStep::Make(place),
+        3..=8 => ScriptStep::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
+        9..=13 => ScriptStep::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
+        14..=15 => ScriptStep::Size(place, at + odd),
+        16 => ScriptStep::Unlink(place),
+        17 => ScriptStep::Fsync(place),
+        _ => ScriptStep::Pause(rng.random_range(0..12)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The scripts of recorded seeds do not change, and each option has its effect.
+    #[test]
+    fn manners_say_what_is_done() {
+        assert_eq!(ScriptManner::default().script(7), Script::random(7, 3, 120));
+        let steps = |manner: ScriptManner| {
+            let script = ScriptManner { steps: 400, ..manner }.script(1);
+            assert_eq!(script.len(), 1200);
+            script.clients.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let usual = ScriptManner::default();
+        let makes =
+            |s: &&ScriptStep| matches!(s, ScriptStep::Make(ScriptPlace { name: WIDE.., .. }));
+        let wide = steps(ScriptManner { names: 200, ..usual });
+        assert!(wide.iter().filter(makes).count() > 200);
+        let far = steps(ScriptManner { far: 8192, ..usual });
+        let beyond =
+            |s: &&ScriptStep| matches!(s, ScriptStep::Write(_, at, _) if *at >= (12 + 1024) * 8192);
+        assert!(far.iter().filter(beyond).count() > 10);
+        let waits = |s: &&ScriptStep| matches!(s, ScriptStep::Fsync(_) | ScriptStep::Sync);
+        assert!(steps(ScriptManner { fsync: 30, ..usual }).iter().filter(waits).count() > 300);
+        let open = steps(ScriptManner { open: 40, ..usual });
+        assert!(open.iter().filter(|s| matches!(s, ScriptStep::Tmpfile(_))).count() > 20);
+        assert!(open.iter().filter(|s| matches!(s, ScriptStep::Allocate(..))).count() > 10);
+        let pauses = steps(ScriptManner { pause: 9000, ..usual });
+        assert!(pauses.iter().any(|s| matches!(s, ScriptStep::Pause(8000..))));
+    }
+}

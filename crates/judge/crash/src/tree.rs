@@ -1,0 +1,79 @@
+//! The tree of a file system as it was read: directories, inodes, contents.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use ordo_vfs::{Attr, Ino};
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::disk::SECTOR;
+use crate::format::OwnNames;
+
+/// The metadata of an inode beyond size and type. On disk they change as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InodeMetadata {
+    /// The permissions.
+    pub permissions: u16,
+    /// The extended attributes.
+    pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// The entries of a directory.
+pub(crate) struct Listing {
+    /// The entries, in the order in which they were read.
+    pub entries: Vec<(Vec<u8>, Ino)>,
+    /// The inodes by name. If a name occurs twice, the last entry counts.
+    pub by_name: BTreeMap<Vec<u8>, Ino>,
+}
+
+/// The metadata and contents of an inode.
+pub(crate) struct Node {
+    pub attr: Attr,
+    /// Permissions and extended attributes.
+    pub metadata: InodeMetadata,
+    /// The contents of a file, or the target of a link.
+    pub contents: Option<Contents>,
+    /// A number that changes whenever the inode is read again and kept. `None` for an inode that is not kept, as in
+    /// a format without fixed places: nothing says whether it is the same as that of another state.
+    pub version: Option<u64>,
+}
+
+/// The tree of a file system.
+pub(crate) struct Tree {
+    pub root: Ino,
+    /// The names that the file system makes for itself.
+    pub own_names: OwnNames,
+    pub dirs: FxHashMap<Ino, Rc<Listing>>,
+    pub nodes: FxHashMap<Ino, Rc<Node>>,
+}
+
+/// The most data of a file that is compared, in bytes.
+pub(crate) const READ_MAX: u64 = 4 << 20;
+
+/// The contents of a file, without holes.
+pub(crate) struct Contents {
+    /// Its size in bytes.
+    pub size: u64,
+    /// The runs of data, in order: the first byte's offset and the bytes.
+    pub runs: Vec<(u64, Vec<u8>)>,
+}
+
+impl Contents {
+    /// Whether all data were read.
+    pub fn is_whole(&self) -> bool {
+        self.runs.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() < READ_MAX
+    }
+
+    /// Whether a sector is outside of all holes.
+    pub fn has_data(&self, sector: u64) -> bool {
+        let at = sector * SECTOR as u64;
+        self.runs.iter().any(|(from, bytes)| (*from..from + bytes.len() as u64).contains(&at))
+    }
+
+    /// The sectors with data, by number.
+    pub fn sectors(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = |from: u64| from / SECTOR as u64;
+        self.runs.iter().flat_map(move |(from, bytes)| (first(*from)..).zip(bytes.chunks(SECTOR)))
+    }
+}

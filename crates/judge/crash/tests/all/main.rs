@@ -1,0 +1,15 @@
+//! The explorer of crash states, on the orderings of FFS and on DualFS. One program, so that the
+//! file systems are compiled into it once.
+
+mod background;
+mod crash_cycles;
+mod directories;
+mod dualfs;
+mod explore;
+mod freebsd;
+mod holes;
+mod journal;
+mod mutants;
+mod open_files;
+mod removed;
+mod soft_updates;

@@ -1,0 +1,419 @@
+//! Runs a command in a file system on a pseudo-device, and records its writes, promises and system calls.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ordo_annotate::BlockRow;
+use ordo_annotate::rows::Known;
+use ordo_crash::recording::HistoryRecorder;
+use ordo_crash::run::{DiskRun, Event};
+use ordo_crash::{CrashModel, Run};
+use ordo_live::Wanted;
+use ordo_live::watching::{Into as SeenInto, take, watching};
+use ordo_pseudo::{DeviceSetup, Recording, Session};
+use ordo_sba::Class;
+use ordo_trace::RequestOp;
+use ordo_vfs::Ino;
+use rustix::mount::UnmountFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::calls::{self, Syscall};
+use crate::marks::Mark;
+use crate::stand::unmount;
+use crate::system::ProgramSystem;
+use crate::{ProgramError, sys};
+
+/// The directory in which programs and checks run, in the root of the file system.
+pub const WORK: &str = "work";
+/// The file of the neighbour program, beside the directory.
+const NEIGHBOUR: &str = ".neighbour";
+/// The interval at which the end of the command is checked.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The time for the kernel to write what it writes by itself after a commit.
+const SETTLE: Duration = Duration::from_millis(30);
+
+/// The command to run, and how.
+#[derive(Clone, Debug)]
+pub struct RecordingPlan {
+    /// The file system.
+    pub system: ProgramSystem,
+    /// A shell command that prepares the directory before the recording.
+    pub setup: Option<String>,
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// The interval at which a neighbour, another program in the same file system, waits for its own file. The kernel
+    /// then commits all programs' changes of names, and sometimes writes their contents.
+    pub neighbour: Option<Duration>,
+    /// Whether system calls are recorded (needs strace).
+    pub syscalls: bool,
+    /// Rules for writes that fail.
+    pub fail: Vec<ordo_live::WriteRule>,
+    /// The time after which the command is stopped.
+    pub timeout: Option<Duration>,
+    /// The model of what the disk may lose.
+    pub model: CrashModel,
+    /// The user's directory: `$ORDO_ORIGIN`.
+    pub origin: PathBuf,
+}
+
+/// The meaning of a write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meaning {
+    /// The kind of block.
+    pub class: Class,
+    /// The file, as a path below the program's directory, where it is known.
+    pub path: Option<String>,
+    /// The range of that file: first byte, end.
+    pub bytes: Option<(u64, u64)>,
+    /// The description in words.
+    pub words: String,
+    /// The time of issue, in nanoseconds of the run's clock.
+    pub at: u64,
+}
+
+/// A recorded command.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The file system.
+    pub system: ProgramSystem,
+    /// Every write and flush, in order.
+    pub run: Arc<Run>,
+    /// The meaning of each write.
+    pub meanings: Vec<Meaning>,
+    /// The program's marks.
+    pub marks: Vec<Mark>,
+    /// Its system calls, in the run's clock.
+    pub calls: Vec<Syscall>,
+    /// The time of each event, in nanoseconds of the run's clock.
+    pub times: Vec<u64>,
+    /// The number of events before the command began.
+    pub began: usize,
+    /// The number of events before it ended.
+    pub ended: usize,
+    /// Its exit status; `None` where a signal ended it.
+    pub status: Option<i32>,
+    /// The number of writes that were made to fail.
+    pub failed: usize,
+}
+
+/// Runs a command on a kernel file system, and records it. `stop` ends it early.
+///
+/// # Errors
+/// The caller is not root, a program is missing, the file system cannot be made, or the setup failed.
+pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
+    let seen = SeenInto::default();
+    let lax = Arc::new(AtomicBool::new(true));
+    let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
+    let observer = Some(watching(wanted, Arc::clone(&seen)));
+    let session =
+        Session::with(DeviceSetup { observer, ..DeviceSetup::in_memory(plan.system.bytes) })?;
+    plan.system.make(session.device())?;
+    let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
+    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+    // The command may run as another user.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).map_err(ProgramError::io("that directory"))?;
+    prepare(plan, &session, folder.path())?;
+    session.start()?;
+    let mounted = Mounted::new(plan, &session, folder.path())?;
+    lax.store(false, Ordering::Relaxed);
+    let ran = mounted.work(plan, &session, stop)?;
+    lax.store(true, Ordering::Relaxed);
+    drop(mounted);
+    let recording = session.finish()?;
+    let mut rows = take(&seen).map(|mut seen| {
+        seen.renumber(&recording);
+        seen.rows
+    });
+    Ok(ran.recorded(plan, recording, &rows.take().unwrap_or_default()))
+}
+
+/// Mounts the new file system once, and runs the setup before the recording.
+fn prepare(plan: &RecordingPlan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
+    let mounted = Mounted::new(plan, session, dir)?;
+    let work = dir.join(WORK);
+    std::fs::create_dir(&work).map_err(ProgramError::io("the program's directory"))?;
+    std::fs::write(dir.join(NEIGHBOUR), b"").map_err(ProgramError::io("a file"))?;
+    if let Some(setup) = &plan.setup {
+        let mut command = Command::new("sh");
+        command.args(["-c", setup]).current_dir(&work).env("ORDO_ORIGIN", &plan.origin);
+        let status = command.status().map_err(ProgramError::io("running the setup"))?;
+        if !status.success() {
+            return Err(ProgramError::Program(format!("the setup '{setup}' failed: {status}")));
+        }
+    }
+    drop(mounted);
+    let device = File::open(session.device());
+    let written = device.and_then(|device| device.sync_all());
+    written.map_err(ProgramError::io("writing the device's cache"))
+}
+
+/// A file system mounted on the pseudo-device.
+struct Mounted<'a> {
+    dir: &'a Path,
+}
+
+/// A command that has ended.
+struct Ran {
+    status: Option<i32>,
+    calls: Vec<Syscall>,
+    /// A moment on two clocks.
+    clocks: (Instant, SystemTime),
+    began: Instant,
+    ended: Instant,
+    settled: Instant,
+}
+
+impl<'a> Mounted<'a> {
+    fn new(
+        plan: &RecordingPlan,
+        session: &Session,
+        dir: &'a Path,
+    ) -> Result<Mounted<'a>, ProgramError> {
+        let mounted = plan.system.mount(session.device(), dir);
+        mounted.map_err(|error| ProgramError::Io {
+            what: format!("mounting {} on {}", plan.system.name(), session.device().display()),
+            error,
+        })?;
+        Ok(Mounted { dir })
+    }
+
+    /// Runs the command to its end. Then commits names, and after that writes everything.
+    fn work(
+        &self,
+        plan: &RecordingPlan,
+        session: &Session,
+        stop: &AtomicBool,
+    ) -> Result<Ran, ProgramError> {
+        let clocks = (Instant::now(), SystemTime::now());
+        let (work, mut neighbour) = (self.dir.join(WORK), Neighbour::new(plan, self.dir)?);
+        let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
+        let began = Instant::now();
+        let mut child = start(plan, session, &work, log.path())?;
+        let status = std::thread::scope(|scope| {
+            let (done, ended) = channel::<()>();
+            if let Some(pause) = plan.neighbour {
+                let neighbour = &mut neighbour;
+                scope.spawn(move || {
+                    while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                        neighbour.disturb();
+                    }
+                });
+            }
+            let status = wait(&mut child, plan.timeout, stop);
+            drop(done);
+            status
+        })?;
+        let ended = Instant::now();
+        // Renamed files whose contents are not written: the names are committed first, and the contents are written
+        // later.
+        neighbour.commit();
+        std::thread::sleep(SETTLE);
+        neighbour.sync();
+        let settled = Instant::now();
+        let text = std::fs::read(log.path()).unwrap_or_default();
+        let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
+        Ok(Ran { status, calls, clocks, began, ended, settled })
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if unmount(self.dir).is_err() {
+            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
+            let _ = rustix::mount::unmount(self.dir, UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn start(
+    plan: &RecordingPlan,
+    session: &Session,
+    work: &Path,
+    log: &Path,
+) -> Result<Child, ProgramError> {
+    let none = || ProgramError::Program("there is no command".into());
+    let (program, args) = plan.command.split_first().ok_or_else(none)?;
+    let mut command = match plan.syscalls {
+        false => Command::new(program),
+        true => {
+            let mut strace = Command::new("strace");
+            strace.args(["-f", "-ttt", "-T", "-y", "-s", "256", "-e", "signal=none", "-e"]);
+            strace.arg(format!("trace={}", calls::TRACED)).arg("-o").arg(log).arg("--");
+            strace.arg(program);
+            strace
+        }
+    };
+    command.args(args).current_dir(work);
+    command.env("ORDO_MARK", session.marks()).env("ORDO_DIR", work);
+    command.env("ORDO_ORIGIN", &plan.origin);
+    let what = if plan.syscalls { "strace".into() } else { program.to_string_lossy() };
+    let what = format!("running {what}");
+    command.spawn().map_err(|error| ProgramError::Io { what, error })
+}
+
+/// Waits for the command, and stops it when it takes too long or is to stop.
+fn wait(
+    child: &mut Child,
+    timeout: Option<Duration>,
+    stop: &AtomicBool,
+) -> Result<Option<i32>, ProgramError> {
+    let wrong = ProgramError::io("waiting for the command");
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        if let Some(status) = child.try_wait().map_err(&wrong)? {
+            return Ok(status.code());
+        }
+        let late = until.is_some_and(|until| Instant::now() >= until);
+        if late || stop.load(Ordering::Relaxed) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(match late {
+                true => ProgramError::Program("the command did not end in time".into()),
+                false => ProgramError::Stopped,
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Another program in the same file system.
+struct Neighbour {
+    file: File,
+    is_btrfs: bool,
+    times: u32,
+}
+
+impl Neighbour {
+    fn new(plan: &RecordingPlan, dir: &Path) -> Result<Neighbour, ProgramError> {
+        let file = File::options().write(true).open(dir.join(NEIGHBOUR));
+        let file = file.map_err(ProgramError::io("a file"))?;
+        Ok(Neighbour { file, is_btrfs: plan.system.is_btrfs(), times: 0 })
+    }
+
+    fn disturb(&mut self) {
+        self.times += 1;
+        match self.times % 2 {
+            1 => self.commit(),
+            _ => self.sync(),
+        }
+    }
+
+    /// Commits changes of names, as any program does that waits for a file of its own.
+    fn commit(&mut self) {
+        let write = std::io::Write::write_all(&mut self.file, b"x");
+        // A failing disk may fail here too, which is no error.
+        let _ = write.and_then(|()| match self.is_btrfs {
+            true => sys::commit_btrfs(&self.file),
+            false => self.file.sync_all(),
+        });
+    }
+
+    /// Writes everything, as `sync` does.
+    fn sync(&self) {
+        let _ = rustix::fs::syncfs(&self.file);
+    }
+}
+
+impl Ran {
+    fn recorded(self, plan: &RecordingPlan, recording: Recording, rows: &[BlockRow]) -> Recorded {
+        let (instant, time) = recording.clock;
+        let on_clock = |at: Instant| {
+            let ago = instant.saturating_duration_since(at).as_nanos() as u64;
+            time.as_nanos().saturating_sub(ago)
+        };
+        let (writes, mut events) = ordo_kernel::requests(&recording, rows);
+        // The writes of the unmount do not belong to the program.
+        let until = on_clock(self.settled);
+        events.retain(|(at, _)| at.as_nanos() <= until);
+        let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos()).collect();
+        let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        let before = |at: u64| times.partition_point(|t| *t < at);
+        let mark = |request: &ordo_trace::TraceRequest| {
+            let text = recording.trace.data(request).unwrap_or_default();
+            let at = request.issued.as_nanos();
+            Mark { events: before(at), at, text: String::from_utf8_lossy(text).into_owned() }
+        };
+        let requests = recording.trace.requests();
+        let marks = requests.iter().filter(|r| r.op == RequestOp::Mark).map(mark).collect();
+        let (began, ended) = (before(on_clock(self.began)), before(on_clock(self.ended)));
+        let meanings = meanings(&writes, &times, &events, rows);
+        // Strace gives the time of day.
+        let wall = self.clocks.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
+        let shift = on_clock(self.clocks.0) as i64 - wall;
+        let mut calls = self.calls;
+        for call in &mut calls {
+            (call.began, call.ended) = (call.began + shift, call.ended + shift);
+        }
+        let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
+        let failed = events.iter().filter(is_failed).count();
+        let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
+        // The history has no calls: only the root exists.
+        let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
+        let run = Run { model: plan.model, disks, events, history };
+        Recorded {
+            system: plan.system.clone(),
+            run: Arc::new(run),
+            meanings,
+            marks,
+            calls,
+            times,
+            began,
+            ended,
+            status: self.status,
+            failed,
+        }
+    }
+}
+
+/// The meaning of each write.
+fn meanings(
+    writes: &[ordo_crash::run::Write],
+    times: &[u64],
+    events: &[Event],
+    rows: &[BlockRow],
+) -> Vec<Meaning> {
+    let mut issued = vec![0; writes.len()];
+    for (at, event) in times.iter().zip(events) {
+        if let Event::Issued { write, .. } = event {
+            issued[*write] = *at;
+        }
+    }
+    let of = |write: &ordo_crash::run::Write| {
+        let from = rows.partition_point(|row| row.request < write.id);
+        let to = rows.partition_point(|row| row.request <= write.id);
+        &rows[from..to]
+    };
+    writes.iter().zip(issued).map(|(write, at)| meaning(write, of(write), at)).collect()
+}
+
+fn meaning(write: &ordo_crash::run::Write, rows: &[BlockRow], at: u64) -> Meaning {
+    // States are chosen, and failures told, by what was known of a block when it was written.
+    let is_known = |row: &&BlockRow| {
+        row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
+    };
+    let rows = || rows.iter().filter(is_known);
+    let path = rows().find_map(|row| row.path.as_deref()).and_then(in_work);
+    let blocks = rows().filter_map(|row| row.file_block.map(|block| (block, row.len)));
+    let bytes = blocks.fold(None, |range: Option<(u64, u64)>, (block, len)| {
+        let size = len.next_power_of_two();
+        let (from, to) = (block * size, block * size + len);
+        Some(range.map_or((from, to), |(a, b)| (a.min(from), b.max(to))))
+    });
+    Meaning { class: write.class, path, bytes, words: write.name.clone(), at }
+}
+
+/// A path of the file system as one below the program's directory.
+fn in_work(path: &str) -> Option<String> {
+    let rest = path.trim_start_matches('/').strip_prefix(WORK)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(rest.to_owned()),
+        None => rest.is_empty().then(String::new),
+    }
+}

@@ -1,0 +1,164 @@
+//! One large file through the file system, against plain O_DIRECT requests of the same size.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use ordo_block::file::FileDisk;
+use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_ffs::{MountOptions, mkfs, mount};
+use ordo_ordering::NoOrder;
+use ordo_runtime::{Executor, Runtime};
+use ordo_vfs::{FileSystem, NewNode, SetAttr};
+
+use crate::{Sample, Section};
+
+const MIB: u64 = 1 << 20;
+const FILE: u64 = 1 << 30;
+const DISK: u64 = FILE + (192 << 20);
+const REQUEST: usize = 1 << 20;
+/// The number of plain requests under way at once. The cache has at least as many.
+const DEPTH: u64 = 4;
+const ROUNDS: usize = 5;
+
+fn rate(start: Instant) -> f64 {
+    (FILE / MIB) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Sends every request of the file once, `DEPTH` at a time. `request` makes each of them.
+async fn in_parallel<F, Fut>(rt: &Runtime, request: F)
+where
+    F: Fn(u64) -> Fut + Clone + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let tasks: Vec<_> = (0..DEPTH)
+        .map(|first| {
+            let request = request.clone();
+            rt.spawn("requests", async move {
+                let mut n = first;
+                while n * (REQUEST as u64) < FILE {
+                    request(n * REQUEST as u64).await;
+                    n += DEPTH;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+}
+
+async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+    let contents = vec![0x5a; REQUEST];
+    let start = Instant::now();
+    let (disk2, contents) = (disk.clone(), Rc::new(contents));
+    in_parallel(rt, move |at| {
+        let (disk, contents) = (disk2.clone(), contents.clone());
+        async move {
+            let buf = IoBuf::from_slice(&contents);
+            disk.write(at, buf, WriteFlags::empty()).await.expect("a healthy device");
+        }
+    })
+    .await;
+    disk.flush().await.expect("a healthy device");
+    rate(start)
+}
+
+async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+    let mut into = vec![0; REQUEST];
+    let start = Instant::now();
+    let disk = disk.clone();
+    let sink = Rc::new(std::cell::RefCell::new(std::mem::take(&mut into)));
+    in_parallel(rt, move |at| {
+        let (disk, sink) = (disk.clone(), sink.clone());
+        async move {
+            // The reader of the file gets a copy, so this one does too.
+            let bytes = disk.read(at, REQUEST).await.expect("a healthy device");
+            sink.borrow_mut().copy_from_slice(&bytes);
+        }
+    })
+    .await;
+    rate(start)
+}
+
+/// Writes and reads the file through the file system, with cold caches.
+async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
+    mkfs::mkfs(&disk.clone().erase(), &mkfs::MkfsOptions::default(), 0).await.expect("legal sizes");
+    let mut options = MountOptions { use_reserve: true, ..MountOptions::default() };
+    options.cache.capacity = 128 << 20;
+    options.cache.dirty_max = 64 << 20;
+    options.cache.cluster = REQUEST;
+    let fs = mount(rt, disk.clone(), NoOrder, &options).await.expect("just made");
+    let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
+    let mut buf = vec![0xa5; REQUEST];
+    let start = Instant::now();
+    for at in (0..FILE).step_by(REQUEST) {
+        assert_eq!(fs.write(ino, at, &buf).await.expect("room"), REQUEST);
+    }
+    fs.fsync(ino).await.expect("a healthy device");
+    let written = rate(start);
+    fs.drop_caches().await.expect("a healthy device");
+    let start = Instant::now();
+    for at in (0..FILE).step_by(REQUEST) {
+        assert_eq!(fs.read(ino, at, &mut buf).await.expect("there"), REQUEST);
+    }
+    let read = rate(start);
+    assert!(buf.iter().all(|b| *b == 0xa5));
+    fs.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }).await.expect("there");
+    fs.unmount().await.expect("a healthy device");
+    (written, read)
+}
+
+/// The folder of the disk's file: `ORDO_BENCH_DIR`, or the build directory.
+fn place() -> PathBuf {
+    let build = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target");
+    std::env::var_os("ORDO_BENCH_DIR").map_or(build, PathBuf::from)
+}
+
+/// Measures both on one preallocated file.
+pub fn measure(out: &mut Section) {
+    let folder = place();
+    let _ = std::fs::create_dir_all(&folder);
+    let temp = tempfile::tempdir_in(&folder).expect("a folder to write to");
+    let executor = Executor::real(1);
+    let rt = executor.runtime();
+    let mut samples: [Sample; 4] = Default::default();
+    let run = async {
+        let disk = FileDisk::create(&rt, &temp.path().join("disk"), DISK).expect("room");
+        let direct = disk.is_direct();
+        let disk = Rc::new(disk);
+        // The file is allocated beforehand, so that no measurement includes its growth.
+        for at in (0..DISK).step_by(REQUEST) {
+            let buf = IoBuf::zeroed(REQUEST);
+            disk.write(at, buf, WriteFlags::empty()).await.expect("room");
+        }
+        for _ in 0..ROUNDS {
+            samples[0].push(plain_write(&rt, &disk).await);
+            samples[2].push(plain_read(&rt, &disk).await);
+            let (written, read) = through_ffs(&rt, &disk).await;
+            samples[1].push(written);
+            samples[3].push(read);
+        }
+        direct
+    };
+    let direct = executor.block_on(run).expect("no deadlock");
+    out.say(format_args!(
+        "A file of 1 GiB in requests of 1 MiB, in real time, on a preallocated disk file ({}); plain: \
+         {DEPTH} requests under way, each copied to or from the application's buffer as the file \
+         system's are. {ROUNDS} rounds of each in turn; MiB a second.",
+        if direct { "O_DIRECT" } else { "buffered: O_DIRECT is refused here" }
+    ));
+    out.table();
+    out.row("write, plain requests", &samples[0], 0);
+    out.row("write, FFS, with fsync", &samples[1], 0);
+    out.row("read, plain requests", &samples[2], 0);
+    out.row("read, FFS, cold", &samples[3], 0);
+    let (write, read) = (samples[1].over(&samples[0]), samples[3].over(&samples[2]));
+    out.row("write, FFS over plain", &write, 2);
+    out.row("read, FFS over plain", &read, 2);
+    out.end();
+    for (name, sample) in [("write", write), ("read", read)] {
+        let (_, ratio, _) = sample.spread();
+        out.target(&format!("{name}: 0.9 of plain or more"), ratio, ratio >= 0.9);
+    }
+}

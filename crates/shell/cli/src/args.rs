@@ -1,0 +1,598 @@
+//! The arguments of commands, and the values that they take.
+
+mod crash;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use ordo_bench::age;
+use ordo_bench::workload::Workload;
+use ordo_block::model::Model;
+use ordo_report::number::parse_bytes;
+use ordo_runtime::cpu::CpuModel;
+use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System};
+
+pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
+
+pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
+    Model::by_name(text).ok_or_else(|| {
+        let all: Vec<_> = ordo_block::model::ALL.iter().map(|m| m.name).collect();
+        format!("no disk model is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+fn metadata_size(text: &str) -> Result<MetadataSize, String> {
+    match text.strip_suffix('%') {
+        None => parse_bytes(text).map(MetadataSize::Bytes),
+        Some(share) => match share.parse() {
+            Ok(percent @ 1..=90) => Ok(MetadataSize::Percent(percent)),
+            _ => Err(format!("'{text}' is no share of a disk; 1% to 90% are possible")),
+        },
+    }
+}
+
+fn cpu(text: &str) -> Result<CpuModel, String> {
+    CpuModel::by_name(text).ok_or_else(|| {
+        let all: Vec<_> = CpuModel::ALL.iter().map(|m| m.name).collect();
+        format!("no processor is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+pub(crate) fn system(text: &str) -> Result<System, String> {
+    match System::by_name(text) {
+        Some(system) if system.is_runnable() => Ok(system),
+        Some(system) => Err(system.format().cannot("mounted to be written").to_string()),
+        None => {
+            let all: Vec<_> = System::runnable().map(|s| s.name()).collect();
+            Err(format!("no system is called '{text}'; there are {}", all.join(", ")))
+        }
+    }
+}
+
+/// A system of a list, with its options.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The system.
+    pub system: System,
+    /// The system with its options, as they were given.
+    pub name: String,
+    /// Options of its cleaner.
+    pub cleaning: Option<Cleaning>,
+    /// Options of DualFS.
+    pub dual: Option<DualOptions>,
+}
+
+impl Chosen {
+    /// A system without options.
+    pub fn usual(system: System) -> Chosen {
+        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None }
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), String> {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        if !self.system.has_cleaner() {
+            return Err(format!("{} has no cleaner, and takes no options", self.system.name()));
+        }
+        if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
+            let dual = self.dual.get_or_insert_default();
+            dual.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        } else {
+            let cleaning = self.cleaning.get_or_insert_default();
+            cleaning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        }
+        self.name.push(if self.name.contains(':') { ',' } else { ':' });
+        self.name.push_str(option);
+        Ok(())
+    }
+}
+
+/// Systems of a list. A word with `=` is an option of the system before it.
+#[derive(Clone, Debug)]
+pub struct ChosenList(pub Vec<Chosen>);
+
+fn chosen(text: &str) -> Result<ChosenList, String> {
+    let mut all: Vec<Chosen> = Vec::new();
+    for word in text.split(',') {
+        match (all.last_mut(), word.split_once(':')) {
+            (Some(last), None) if word.contains('=') => last.set(word)?,
+            (_, Some((name, option))) => {
+                let mut one = Chosen::usual(system(name)?);
+                one.set(option)?;
+                all.push(one);
+            }
+            (_, None) => all.push(Chosen::usual(system(word)?)),
+        }
+    }
+    Ok(ChosenList(all))
+}
+
+fn ageing(text: &str) -> Result<age::ChurnOptions, String> {
+    text.parse::<age::ChurnOptions>().map_err(|e| e.to_string())
+}
+
+fn workload(text: &str) -> Result<Workload, String> {
+    text.parse::<Workload>().map_err(|e| e.to_string())
+}
+
+/// The simulated machine: disk, processor, sizes of the file system.
+#[derive(Args, Debug)]
+pub struct Machine {
+    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume, nvram,
+    /// ram.
+    #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
+    pub disk: &'static Model,
+    /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
+    /// [default: as --disk].
+    #[arg(long, value_name = "MODEL", value_parser = disk)]
+    pub log_disk: Option<&'static Model>,
+    /// The processor: pentium2-300, pentium3-500, modern, none.
+    #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
+    pub cpu: CpuModel,
+    /// Memory for the cache.
+    #[arg(long, default_value = "96m", value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: u64,
+    /// The most dirty data in the cache [default: as FreeBSD 4 on 128 MB].
+    #[arg(long, default_value = "4352k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub dirty: u64,
+    /// Memory for the dependencies of soft updates [default: an eighth of the cache].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub dependencies: Option<u64>,
+    /// Block size.
+    #[arg(long, default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: u64,
+    /// Fragment size.
+    #[arg(long, default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
+    pub frag_size: u64,
+    /// Size of the file system [default: that of the disk, at most 4g].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Seed of all random choices. The same seed gives the same output.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `ordo compare`.
+#[derive(Args, Debug)]
+#[command(after_long_help = concat!("\
+Workloads:
+  create-delete[:files=N]            empty files, each removed before the next is created
+  micro[:journaling]                 files of 2 KB to 4 MB created, read, written, removed
+  postmark[:small|:large]            many short-lived small files
+  tree:PATH                          a directory copied in, compared, removed
+  tree:seed=N[,files=N]              the same with a tree generated from a seed
+  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system that stays so full
+  tpcb                               transactions like TPC-B's
+
+Examples:
+  ordo compare                       a real tree of this machine, then PostMark
+  ordo compare --workload create-delete --disk cheetah --cpu pentium3-500
+  ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
+  ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
+  ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
+  ordo compare --aged                the same on file systems that have been full for long
+  ordo compare --html page.html      the same with pictures, in one file"))]
+pub struct Compare {
+    /// The workload. May be given more than once [default: a tree of this machine, and postmark].
+    #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
+    pub workload: Vec<Workload>,
+    /// Systems, separated by commas [default: all]. LFS takes options of its cleaner, as in
+    /// lfs:cleaner=greedy,idle=off,clean-low=30.
+    #[arg(long, short, value_name = "LIST", value_parser = chosen)]
+    pub fs: Vec<ChosenList>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Do not cut the power in the middle of each run.
+    #[arg(long)]
+    pub no_recovery: bool,
+    /// Let files come and go first, as `ordo age` does, until the file system has aged. PROFILE is agrawal, douceur, meyer,
+    /// server or a file, with options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
+    #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "agrawal", value_parser = ageing)]
+    pub aged: Option<age::ChurnOptions>,
+    /// Show every measure, with writes by the kind of block, one column for each system.
+    #[arg(long)]
+    pub wide: bool,
+    /// Print the rows as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Also write an HTML page: bars, writes by kind, the state after a power cut.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the output to this file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo bench`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo bench micro:total=4m --fs ffs-none
+  ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
+  ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
+pub struct Bench {
+    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, overwrite, tpcb, each with its
+    /// parameters.
+    #[arg(value_name = "WORKLOAD", value_parser = workload)]
+    pub workload: Workload,
+    /// The system.
+    #[arg(long, short, default_value = "ffs-sync", value_name = "SYSTEM", value_parser = system)]
+    pub fs: System,
+    /// Run in this directory of this machine, in real time. The workload runs in a new directory in it, which
+    /// is removed afterwards.
+    #[arg(long, value_name = "DIR", conflicts_with = "fs")]
+    pub dir: Option<PathBuf>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+    /// Print the row as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the output to this file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The kind of file system that `ordo mkfs` makes.
+#[derive(Clone, Copy)]
+pub enum Made {
+    /// A format, by its name.
+    Format(&'static dyn Format),
+    /// The format of a system, marked so that a mount uses that system by default.
+    System(System),
+}
+
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Made::Format(format) => format.name(),
+            Made::System(system) => system.name(),
+        })
+    }
+}
+
+fn made(text: &str) -> Result<Made, String> {
+    let formats = ordo_systems::FORMATS;
+    if let Some(format) = formats.iter().find(|format| format.name() == text) {
+        return Ok(Made::Format(*format));
+    }
+    System::by_name(text).map(Made::System).ok_or_else(|| {
+        let formats = formats.iter().map(|format| format.name());
+        let all: Vec<_> = formats.chain(System::all().iter().map(System::name)).collect();
+        format!("nothing is called '{text}'; there are {}", all.join(", "))
+    })
+}
+
+/// `ordo mkfs`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo mkfs disk.img --size 1g
+  ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
+  ordo mkfs /dev/sdx1 --soft-updates
+  ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
+  ordo mkfs dual.img --fs dualfs --size 4g --meta 10%
+  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3")]
+pub struct Mkfs {
+    /// The image, created if it does not exist, or a block device.
+    pub image: PathBuf,
+    /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
+    #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
+    pub fs: Made,
+    /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
+    /// or a share as in 10% [default: 10%].
+    #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
+    pub meta: Option<MetadataSize>,
+    /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
+    /// first path is the data device.
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub segment_size: Option<u64>,
+    /// Write no seals on the partial segments of an LFS, as NetBSD writes none.
+    #[arg(long)]
+    pub no_crc: bool,
+    /// Size of the file system [default: the whole image or device].
+    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
+    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: Option<u64>,
+    /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
+    #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
+    pub frag_size: Option<u64>,
+    /// Bytes of space for each inode.
+    #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
+    pub density: Option<u64>,
+    /// Percentage of space that is reserved (minfree).
+    #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
+    pub min_free: u8,
+    /// The volume's label.
+    #[arg(long, short = 'L')]
+    pub label: Option<String>,
+    /// Mark the file system so that FreeBSD mounts it with soft updates.
+    #[arg(long, short = 'U')]
+    pub soft_updates: bool,
+    /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
+    /// same device), or the path of another image or device.
+    #[arg(long, short = 'J', value_name = "PLACE")]
+    pub journal: Option<PathBuf>,
+    /// Size of the log [default: a hundredth of the file system, and enough for any operation on its
+    /// blocks].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
+    pub journal_size: Option<u64>,
+    /// Make a big-endian file system, as on SPARC or PowerPC.
+    #[arg(long)]
+    pub big_endian: bool,
+    /// Write no check-hashes on superblock, groups and inodes.
+    #[arg(long)]
+    pub no_check_hashes: bool,
+    /// Seed of the file system's id and of the inodes' generation numbers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Overwrite a file system that is there.
+    #[arg(long)]
+    pub force: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo info`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo info disk.img
+  ordo info --groups disk.img       with every cylinder group, as dumpfs does
+  ordo info --json disk.img
+  ordo info /dev/sdx                the partitions of a disk; --partition 1a shows one of them")]
+pub struct Info {
+    /// The image or device.
+    pub image: PathBuf,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
+    /// listed.
+    #[arg(long, short, value_name = "PART")]
+    pub partition: Option<String>,
+    /// Also show every cylinder group or segment.
+    #[arg(long, short)]
+    pub groups: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo fsck`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Exit status, as of fsck(8): 0 no findings, 1 all findings are repaired, 4 some are left, 8 the
+check failed, 16 wrong usage. Without -y or -p nothing is written.
+
+A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an
+image can be mounted without a check. A check then clears inodes without a name instead of moving
+them to lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the
+bitmaps: it reads only inodes that they call used.
+
+The log of a journal (ordo info shows it) is replayed first if the image was not unmounted
+cleanly; without -y or -p it is replayed in memory only.
+
+Examples:
+  ordo fsck disk.img                check, write nothing
+  ordo fsck -y disk.img             repair everything
+  ordo fsck -p disk.img             repair without any loss; skip a clean image
+  ordo fsck -b 160 -y disk.img      start from the superblock's copy at sector 160
+  ordo fsck -y -J log.img disk.img  with its log in another image or on another device")]
+pub struct Fsck {
+    /// The image or device.
+    pub image: PathBuf,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Repair nothing, only check (the default).
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
+    pub no: bool,
+    /// Repair everything.
+    #[arg(short = 'y', conflicts_with = "preen")]
+    pub yes: bool,
+    /// Preen: repair only if nothing is lost by it, otherwise write nothing. Skip an image that is marked
+    /// clean.
+    #[arg(short = 'p')]
+    pub preen: bool,
+    /// Check an image even if it is marked clean.
+    #[arg(short = 'f')]
+    pub force: bool,
+    /// The image or device with the log, if the log is not in the same image.
+    #[arg(long, short = 'J', value_name = "PATH")]
+    pub journal: Option<PathBuf>,
+    /// Use the superblock at this sector of 512 bytes. A log is not replayed then.
+    #[arg(short = 'b', value_name = "SECTOR")]
+    pub superblock: Option<u64>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress bar and no list of findings.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo ls`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo ls disk.img
+  ordo ls -l disk.img /etc
+  ordo ls -R --json disk.img")]
+pub struct Ls {
+    /// The image or device.
+    pub image: PathBuf,
+    /// The file or directory to list.
+    #[arg(default_value = "/")]
+    pub path: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Show modes, owners, sizes and times.
+    #[arg(short)]
+    pub long: bool,
+    /// List everything below it too.
+    #[arg(short = 'R')]
+    pub recursive: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ordo cat`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo cat disk.img /etc/motd
+  ordo cat disk.img /a /b > both")]
+pub struct Cat {
+    /// The image or device.
+    pub image: PathBuf,
+    /// The paths of the files.
+    #[arg(required = true)]
+    pub paths: Vec<String>,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+}
+
+/// `ordo cp`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A path in an image is written IMAGE:/path.
+
+Examples:
+  ordo cp notes.txt disk.img:/home/          into an image
+  ordo cp -r disk.img:/etc ./etc-copy        out of one
+  ordo cp -r old.img:/home new.img:/         from one to another")]
+pub struct Cp {
+    /// The sources, and last the destination.
+    #[arg(required = true, num_args = 2.., value_names = ["FROM", "TO"])]
+    pub paths: Vec<PathBuf>,
+    /// Copy directories with everything in them.
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// The metadata device of the destination if it is an image, otherwise of the source, where that is the data device of a
+    /// DualFS on two devices [default: searched beside the image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo import`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
+An image that does not exist is created, as large as the directory needs or as --size says.
+
+Examples:
+  ordo import /usr/share/doc doc.img
+  ordo import site/ disk.img --into /srv/www --size 2g")]
+pub struct Import {
+    /// The directory to copy.
+    pub dir: PathBuf,
+    /// The image.
+    pub image: PathBuf,
+    /// The destination in the image, created if it does not exist.
+    #[arg(long, default_value = "/", value_name = "PATH")]
+    pub into: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Size of an image that is created.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo export`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Owners are set if the caller may set them (as root). All else is kept, as by ordo import.
+
+Examples:
+  ordo export disk.img out/
+  ordo export disk.img out/ --from /etc")]
+pub struct Export {
+    /// The image.
+    pub image: PathBuf,
+    /// The destination directory, created if it does not exist.
+    pub dir: PathBuf,
+    /// The directory or file to copy.
+    #[arg(long, default_value = "/", value_name = "PATH")]
+    pub from: String,
+    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// image].
+    #[arg(long, value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `ordo completions`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  ordo completions bash > /etc/bash_completion.d/ordo
+  ordo completions zsh > ~/.zfunc/_ordo")]
+pub struct Completions {
+    /// The shell.
+    pub shell: Shell,
+}
+
+/// The shells with completions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Shell {
+    /// Bash.
+    Bash,
+    /// Elvish.
+    Elvish,
+    /// Fish.
+    Fish,
+    /// PowerShell.
+    #[value(name = "powershell")]
+    Power,
+    /// Zsh.
+    Zsh,
+}
+
+/// `ordo man`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Example:
+  ordo man /usr/local/share/man/man1")]
+pub struct Man {
+    /// The directory for the pages, created if it does not exist.
+    pub dir: PathBuf,
+}

@@ -1,0 +1,533 @@
+//! The arguments of `ordo crash`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use ordo_bench::crash::CrashWork;
+use ordo_bench::workload::Workload;
+use ordo_crash::database::Database;
+use ordo_crash::{CrashModel as DiskModel, FsGeometry, ScriptManner, StateRule};
+use ordo_report::number::parse_bytes;
+use ordo_systems::{AnySystem, System};
+
+use super::{system, workload};
+
+fn crashed(text: &str) -> Result<AnySystem, String> {
+    match AnySystem::by_name(text) {
+        Some(AnySystem::Ours(_)) => system(text).map(AnySystem::Ours),
+        Some(external) => Ok(external),
+        None => {
+            let all: Vec<_> = AnySystem::all().map(|s| s.name()).collect();
+            Err(format!("no system is called '{text}'; there are {}", all.join(", ")))
+        }
+    }
+}
+
+fn geometries(text: &str) -> Result<Vec<FsGeometry>, String> {
+    if text == "all" {
+        return Ok(FsGeometry::all());
+    }
+    let found = text.split(',').map(|name| FsGeometry::by_name(name).ok_or(name));
+    found.collect::<Result<_, _>>().map_err(|name| {
+        let all: Vec<_> = FsGeometry::all().into_iter().map(|g| g.name).collect();
+        format!("no geometry is called '{name}'; there are {}, and all", all.join(", "))
+    })
+}
+
+fn disk_model(text: &str) -> Result<DiskModel, String> {
+    DiskModel::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
+        let all = DiskModel::ALL.map(DiskModel::name).join(", ");
+        format!("no model is called '{text}'; there are {all}")
+    })
+}
+
+fn shard(text: &str) -> Result<(u64, u64), String> {
+    let parsed = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parsed {
+        Some((i, n)) if i >= 1 && i <= n => Ok((i, n)),
+        _ => Err(format!("'{text}' is no part of a whole: 1/4 is the first of four")),
+    }
+}
+
+fn rule(text: &str) -> Result<StateRule, String> {
+    text.parse::<StateRule>().map_err(|e| e.to_string())
+}
+
+/// The workload of a crash exploration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CrashWorkload {
+    /// Clients with random operations. With distant blocks, these fit the geometry's block size.
+    Random(ScriptManner),
+    /// A small database. Its seed is that of the run.
+    Database(Database),
+    /// A workload of the comparison.
+    Bench(Workload),
+}
+
+impl CrashWorkload {
+    /// The work of a run with this seed.
+    pub fn doing(&self, seed: u64, geometry: &FsGeometry) -> CrashWork {
+        match self {
+            CrashWorkload::Random(manner) => {
+                let far = if manner.far == 0 { 0 } else { geometry.block_size };
+                CrashWork::Script(ScriptManner { far, ..*manner }.script(seed))
+            }
+            CrashWorkload::Database(database) => {
+                CrashWork::Database(Database { seed, ..database.clone() })
+            }
+            CrashWorkload::Bench(workload) => CrashWork::Bench(workload.clone(), seed),
+        }
+    }
+}
+
+/// The form in which the command takes it.
+impl fmt::Display for CrashWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CrashWorkload::Random(ScriptManner {
+                clients,
+                steps,
+                names,
+                far,
+                fsync,
+                pause,
+                open,
+            }) => {
+                write!(f, "random:clients={clients},steps={steps}")?;
+                let of = u16::from;
+                let more = [
+                    ("names", *names),
+                    ("fsync", of(*fsync)),
+                    ("pause", *pause),
+                    ("open", of(*open)),
+                ];
+                let more = more.into_iter().filter(|(_, n)| *n > 0);
+                more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
+                if *far > 0 { write!(f, ",files=far") } else { Ok(()) }
+            }
+            CrashWorkload::Database(Database { transactions, pages, pause, .. }) => {
+                write!(f, "database:transactions={transactions},pages={pages},pause={pause}")
+            }
+            CrashWorkload::Bench(workload) => workload.fmt(f),
+        }
+    }
+}
+
+impl FromStr for CrashWorkload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CrashWorkload, String> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "random" => random(rest).map(CrashWorkload::Random),
+            "database" => database(rest).map(CrashWorkload::Database),
+            _ => workload(text).map(CrashWorkload::Bench),
+        }
+    }
+}
+
+/// Splits `a=b,c=d` into pairs.
+fn pairs(rest: &str) -> impl Iterator<Item = (&str, &str)> {
+    let parts = rest.split(',').filter(|part| !part.is_empty());
+    parts.map(|part| part.split_once('=').unwrap_or((part, "")))
+}
+
+/// A number in a range, from the text after a workload's name.
+fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|n| range.contains(n));
+    number.ok_or_else(|| format!("'{text}': {wrong}"))
+}
+
+fn random(rest: &str) -> Result<ScriptManner, String> {
+    let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
+                 fsync=PERCENT, open=PERCENT and pause=MS (60000)";
+    let mut manner = ScriptManner::default();
+    for (key, value) in pairs(rest) {
+        let number = |range| within(value, range, wrong);
+        match key {
+            "clients" => manner.clients = number(1..=40)? as usize,
+            "steps" => manner.steps = number(0..=100_000)? as usize,
+            "names" => manner.names = number(0..=4096)? as u16,
+            "fsync" => manner.fsync = number(0..=100)? as u8,
+            "open" => manner.open = number(0..=100)? as u8,
+            "pause" => manner.pause = number(0..=60_000)? as u16,
+            // The geometry gives the block size later.
+            "files" if value == "far" => manner.far = 1,
+            _ => return Err(format!("'{key}={value}': {wrong}")),
+        }
+    }
+    Ok(manner)
+}
+
+fn database(rest: &str) -> Result<Database, String> {
+    let wrong = "after database: come transactions=N, pages=N (up to 100000) and pause=MS (60000)";
+    let mut database = Database { seed: 0, transactions: 40, pages: 20, pause: 10 };
+    for (key, value) in pairs(rest) {
+        let number = |range| within(value, range, wrong);
+        match key {
+            "transactions" => database.transactions = number(0..=100_000)? as usize,
+            "pages" => database.pages = number(1..=100_000)?,
+            "pause" => database.pause = number(0..=60_000)?,
+            _ => return Err(format!("'{key}={value}': {wrong}")),
+        }
+    }
+    Ok(database)
+}
+
+fn crash_workload(text: &str) -> Result<CrashWorkload, String> {
+    text.parse()
+}
+
+/// Shapes of file systems. The alias makes a list one value for the argument parser.
+pub type Geometries = Vec<FsGeometry>;
+
+/// `ordo crash`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = concat!("\
+Models of the disk:
+  completed   completed writes are durable; those under way may survive in part (1990s, cache off)
+  volatile    any subset of the writes not flushed survives, torn at 512 bytes (today's disks)
+  prefix      writes survive in order of completion up to some point (the halt button of the papers)
+  lying       flushes have no effect
+
+Rules, for states of one meaning only:
+  lose KIND | keep KIND | tear KIND | KIND before KIND | eio KIND N
+  KIND is superblock, cylinder_group, inode_block, directory, indirect, file_data, ..., disk0,
+  text:WORDS, journal, commit (blocks that commit a transaction), or metadata (blocks that a
+  checkpoint writes)
+
+Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
+
+A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK.
+The check finds the promises made before the power cut in $ORDO_ACKED, and those under way in
+$ORDO_PENDING. docs/crash-programs.md
+Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
+for errors.
+
+Examples:
+  ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
+  ordo crash                                      every system, a disk with a volatile cache
+  ordo crash --fs ffs-none --model prefix --json
+  ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
+  ordo crash --workload postmark:files=20,transactions=50 --size 4m
+  ordo crash --fs ffs-none --hold-to ffs-sync      shrinks and explains a failure
+  ordo crash --fs lffs-wafs-2sync --cycles 10      recover, go on, crash again
+  ordo crash --rule 'directory before inode_block' --fs ffs-none
+  ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
+  ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, small groups
+  ordo crash --workload random:names=200,steps=800,fsync=4 --geometry 8k-1k
+  ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
+  ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
+  ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
+  ordo crash plan --runs 1000 --runs-each 5 > tasks.jsonl; ordo crash task --help
+  ordo crash replay failure.json"))]
+pub struct Crash {
+    /// A command other than exploring.
+    #[command(subcommand)]
+    pub command: Option<CrashCommand>,
+    /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
+    /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
+    /// ext4:data=journal,nobarrier.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
+    pub fs: Vec<String>,
+    /// Hold all systems to the promise of this one, not to their own.
+    #[arg(long, value_name = "SYSTEM", value_parser = system)]
+    pub hold_to: Option<System>,
+    /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
+    #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
+        value_parser = disk_model)]
+    pub model: Vec<DiskModel>,
+    /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,pause=MS]: random
+    /// operations; names= adds and removes names of all lengths, files=far uses indirect blocks, open= removes files that
+    /// are open.
+    /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
+    #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
+        value_parser = crash_workload)]
+    pub workload: CrashWorkload,
+    /// Seed of the first run. Each further run has the next number.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Number of runs.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    pub runs: u64,
+    /// Crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one before
+    /// has left.
+    #[arg(long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cycles: u32,
+    /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
+    #[arg(long, value_name = "N")]
+    pub states: Option<usize>,
+    /// Judge names and contents in one of so many states; 0 means in none.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub tree_every: usize,
+    /// Judge use after the crash in one of so many states; 0 means in none.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub usable_every: usize,
+    /// Depth of nested crashes: interrupt so many recoveries in a row.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub recovery_depth: u32,
+    /// Crash during recovery in one of so many states; 0 means in none.
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub recovery_every: usize,
+    /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
+    #[arg(long)]
+    pub real_ages: bool,
+    /// Judge only states that follow this rule. May be given more than once.
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    pub rule: Vec<StateRule>,
+    /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
+    /// groups. An LFS has 100 segments of 8 blocks; -full: other files take all but the size of such an FFS;
+    /// -groups: a segment has as many blocks as a group.
+    #[arg(long, value_name = "LIST", value_parser = geometries)]
+    pub geometry: Option<Geometries>,
+    /// Another block size.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
+    pub block_size: Option<u64>,
+    /// Another fragment size [default: an eighth of a block].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
+    pub frag_size: Option<u64>,
+    /// Size of the file system [default: that of the geometry; 1m for 4k-512].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Threads [default: one for each processor].
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub threads: usize,
+    /// Do only this part of the runs: 2/4 is the second of four.
+    #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
+    pub shard: (u64, u64),
+    /// Continue with the results in the file given by -o.
+    #[arg(long, requires = "output")]
+    pub resume: bool,
+    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json].
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Do not shrink failures.
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Print the assumptions of the fault models, and exit.
+    #[arg(long)]
+    pub explain_model: bool,
+    /// Print results as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write results as JSON to this file, after each run.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Show no progress bar.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Arguments for a program.
+    #[command(flatten)]
+    pub program: ProgramArgs,
+}
+
+/// Arguments for `ordo crash -- COMMAND` only.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "For a program (ordo crash -- COMMAND)")]
+pub struct ProgramArgs {
+    /// The check: a shell command, run in each state. Exit status 0: everything promised is there. 1: something
+    /// is not, and the output says what.
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub check: Option<String>,
+    /// A shell command that prepares the directory before the recording.
+    #[arg(long, value_name = "CMD", requires = "command")]
+    pub setup: Option<String>,
+    /// More arguments for mkfs.
+    #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
+    pub mkfs: Option<String>,
+    /// More mount options for each of the systems.
+    #[arg(long, value_name = "OPTIONS", requires = "command")]
+    pub mount_opts: Option<String>,
+    /// Bytes that the disk never tears: 512 or 4096.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
+    pub sector: usize,
+    /// Record system calls (needs strace), so that causes are found and not guessed.
+    #[arg(long, requires = "command")]
+    pub syscalls: bool,
+    /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
+    #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
+    pub fail: Vec<ordo_live::WriteRule>,
+    /// Interval of another program's fsyncs of its own file, in milliseconds, by which names are committed
+    /// meanwhile; 0 means no other program.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    pub neighbour: u64,
+    /// Time limit of a check, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub check_timeout: u64,
+    /// Time limit of the command, in seconds.
+    #[arg(long, value_name = "SECONDS", requires = "command")]
+    pub timeout: Option<u64>,
+    /// Write an HTML page.
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub html: Option<PathBuf>,
+    /// Write the result as JUnit XML, with a test case for each system.
+    #[arg(long, value_name = "FILE", requires = "command")]
+    pub junit: Option<PathBuf>,
+    /// The command to crash, and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+fn sector(text: &str) -> Result<usize, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" | "4k" => Ok(4096),
+        _ => Err(format!("'{text}': a disk has sectors of 512 or of 4096 bytes")),
+    }
+}
+
+fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {
+    // Users may name the write for which an fsync waits.
+    let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
+    format!("fail {words}").parse().map_err(|e: ordo_live::rules::WriteRuleError| e.to_string())
+}
+
+/// The default number of states of a run.
+const STATES: usize = 5000;
+
+impl Crash {
+    /// The most states of each run.
+    pub fn states(&self) -> usize {
+        self.states.unwrap_or(STATES)
+    }
+
+    /// The systems to crash by themselves.
+    ///
+    /// # Errors
+    /// A name that no system has.
+    pub fn systems(&self) -> Result<Vec<AnySystem>, String> {
+        self.fs.iter().map(|name| crashed(name)).collect()
+    }
+
+    /// The systems on which a program is run: names with any options. A list of options has commas of its own.
+    pub fn program_systems(&self) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for word in &self.fs {
+            let is_name = ordo_program::ProgramSystem::parse(word).is_ok() || crashed(word).is_ok();
+            match out.last_mut() {
+                Some(last) if !is_name && last.contains(':') => *last += &format!(",{word}"),
+                _ => out.push(word.clone()),
+            }
+        }
+        out
+    }
+
+    /// The shapes of the file systems.
+    pub fn geometries(&self) -> Vec<FsGeometry> {
+        let asked = match (self.block_size, &self.geometry) {
+            (Some(block), _) => {
+                let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+                let frag = self.frag_size.map_or(FsGeometry::smallest_fragment(size(block)), size);
+                vec![FsGeometry::of(size(block), frag)]
+            }
+            (None, Some(list)) => list.clone(),
+            (None, None) => vec![FsGeometry::default()],
+        };
+        let sized = |g: FsGeometry| match self.size {
+            Some(bytes) => g.sized(bytes),
+            None => g,
+        };
+        asked.into_iter().map(sized).collect()
+    }
+}
+
+/// The commands under `ordo crash`.
+#[derive(Debug, Subcommand)]
+pub enum CrashCommand {
+    /// Repeat a saved failure.
+    Replay {
+        /// The file of the failure.
+        file: PathBuf,
+        /// Print it as JSON.
+        #[arg(long)]
+        json: bool,
+        /// For a program: start a shell in the state.
+        #[arg(long)]
+        shell: bool,
+    },
+    /// Write the state in which a program failed to an image.
+    Image {
+        /// The file of the failure.
+        file: PathBuf,
+        /// The image.
+        #[arg(long, short, value_name = "IMAGE")]
+        output: PathBuf,
+    },
+    /// Switch each rule of an ordering off, in each geometry, and count the states until a promise is broken.
+    Mutants {
+        /// Systems, separated by commas.
+        #[arg(long, short, value_name = "LIST", value_delimiter = ',',
+            default_value = "ffs-sync,ffs-soft-updates", value_parser = system)]
+        fs: Vec<System>,
+        /// Shapes of the file system, by name, or all.
+        #[arg(long, value_name = "LIST", default_value = "all", value_parser = geometries)]
+        geometry: Geometries,
+        /// Test only rules whose name contains this.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        rule: String,
+        /// Seed of the first run. Each further run has the next number.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The most states of a search.
+        #[arg(long, default_value_t = 20_000, value_name = "N")]
+        states: u64,
+        /// Threads [default: one for each processor].
+        #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+        threads: usize,
+        /// Print the results as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cut a campaign into tasks for other machines, one line each.
+    #[command(disable_help_flag = true)]
+    Plan {
+        /// Arguments of ordo crash, and the number of runs of a task.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run one task of a plan: the line on the standard input, or the given one.
+    Task(TaskArgs),
+    /// Merge the results of all shards, or of all tasks.
+    Merge {
+        /// Results of shards or of tasks, or folders with them. One that is missing or there twice is named.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Print the results as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Write the results as JSON to this file.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// `ordo crash task`.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A task that is run again gives the same bytes. With --into, the file's name follows from its
+contents, the file is written wholly or not at all, and a task whose result exists is not run
+again: retries and copies do no harm. The exit status is 0 when there is a result, even if a
+promise was broken: ordo crash merge reports that.
+
+Examples:
+  ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
+  sed -n 7p tasks.jsonl | ordo crash task > seven.json
+  xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results
+  ordo crash merge results")]
+pub struct TaskArgs {
+    /// The line of the task [default: the standard input].
+    pub line: Option<String>,
+    /// Write the result to a file in this folder, named by its contents, and print the file's path. Do nothing
+    /// if the result exists.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub into: Option<PathBuf>,
+    /// Threads.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: usize,
+    /// Print a line about the work to the standard error.
+    #[arg(long, short)]
+    pub verbose: bool,
+}

@@ -1,0 +1,70 @@
+//! The command line: `ordo` and its commands.
+
+use clap::{Parser, Subcommand};
+
+use crate::args::*;
+use crate::commands;
+
+/// Run real file systems that protect their metadata in different ways. See what they write, what that costs,
+/// and what a crash loses.
+#[derive(Debug, Parser)]
+#[command(name = "ordo", version, max_term_width = 100)]
+#[command(after_help = "\
+Start with `ordo compare`: it needs no arguments and no privileges.
+`ordo COMMAND --help` shows examples. Sizes take k, m, g or t: 64k, 512m.")]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload on every system and show in one table what each one costs.
+    Compare(Compare),
+    /// Run a workload on one system, or in a directory of this machine, and show each phase.
+    Bench(Bench),
+    /// Let files come and go until a file system has aged, and show how much of them stays in one piece.
+    Age(commands::age::Age),
+    /// Repeat the papers' measurements, and show published and measured figures side by side.
+    Reproduce(commands::reproduce::Reproduce),
+    /// Explore the states that a crash can leave, and judge them.
+    Crash(Box<Crash>),
+    /// Analyze a recorded trace of a device: traffic by kind, the journal, transactions.
+    Analyze(commands::analyze::Analyze),
+    /// Record what the kernel's file systems write, and show it request by request.
+    Trace(commands::trace::TraceArgs),
+    /// Predict what a recorded trace would take if the file system or the disk were another.
+    Whatif(commands::whatif::WhatIf),
+    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
+    Infer(commands::infer::Infer),
+    /// Make an empty UFS2 file system in an image or on a device.
+    Mkfs(Mkfs),
+    /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS, or the pair of a DualFS.
+    Info(Info),
+    /// Check a UFS2 file system, an LFS or a DualFS, and repair it.
+    Fsck(Fsck),
+    /// Mount a UFS2 file system, for reading and writing through the kernel.
+    Mount(commands::mount::Mount),
+    /// Unmount a file system of `ordo mount`. Returns when the disk is clean.
+    Umount(commands::mount::Umount),
+    /// List files in an image.
+    Ls(Ls),
+    /// Print files of an image.
+    Cat(Cat),
+    /// Copy files into an image, out of one, or from one to another.
+    Cp(Cp),
+    /// Copy a directory into an image, which is created if it does not exist.
+    Import(Import),
+    /// Copy the contents of an image to a directory.
+    Export(Export),
+    /// Create, append to, read and follow a log: a WAFS in an image or on a device.
+    Log(commands::log::Log),
+    /// Show and clean the segments of an LFS.
+    Lfs(commands::lfs::Lfs),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write manual pages.
+    Man(Man),
+}

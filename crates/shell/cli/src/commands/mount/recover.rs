@@ -1,0 +1,223 @@
+//! Mounting the file system, with the recovery that its ordering needs after a crash.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
+use ordo_block::partition::Partition;
+use ordo_block::read_around::ReadAround;
+use ordo_block::{BlockDevice, Device};
+use ordo_runtime::Runtime;
+use ordo_systems::journaled::{self, Journaled};
+use ordo_systems::{
+    Attempt, CacheConfig, Choice, Facts, GroupCommit, MountMessage, MountOptions, SoftOptions,
+    SystemError, format_of,
+};
+
+use super::Mount;
+use super::options::{LogPlace, Wanted};
+use super::serve::serve;
+use super::tell::MessageSink;
+use crate::pair::when_free;
+use crate::pair::{Named, Other};
+use crate::partition;
+
+/// The image, or the partition of it that is mounted.
+type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
+
+/// The largest request for contents, in bytes.
+const CLUSTER: usize = 1 << 20;
+
+/// A mount in preparation.
+pub struct Plan<'a> {
+    pub runtime: &'a Runtime,
+    pub args: &'a Mount,
+    pub wanted: &'a Wanted,
+    pub tell: &'a MessageSink,
+    /// The file system's devices, in the order of its format, and then the log's, if it has one of its own.
+    disks: Vec<Disk>,
+    /// The image among them.
+    image: usize,
+    facts: Facts,
+    /// The ordering; `None` for a read-only mount.
+    ordering: Option<&'static str>,
+}
+
+pub async fn mount_and_serve(
+    runtime: &Runtime,
+    args: &Mount,
+    wanted: &Wanted,
+    tell: &MessageSink,
+) -> Result<()> {
+    let name = || args.image.display().to_string();
+    let (disk, device_read_only) = when_free(runtime, || open(runtime, args, wanted)).await?;
+    let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
+    let disk = Rc::new(ReadAround::new(part.with_context(name)?));
+    let device = disk.clone().erase();
+    let format = format_of(&device).await.with_context(name)?;
+    wanted.check(format).with_context(name)?;
+    let facts = format.facts(&device).await.with_context(name)?;
+    let named = Named::new(&args.image, wanted.meta_device.as_ref());
+    let (mut disks, mut image) = (vec![disk], 0);
+    if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
+        let writes = !wanted.read_only && !device_read_only;
+        let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
+        let other = when_free(runtime, || whole(runtime, &path, access)).await?;
+        image = usize::from(is_first);
+        disks.insert(1 - image, other);
+    }
+    if device_read_only && !wanted.read_only {
+        tell.notice("the image cannot be written: mounted read-only");
+    }
+    let mut plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering: None };
+    if !wanted.read_only && !device_read_only {
+        if let Some(LogPlace::Device(path)) = &wanted.log {
+            plan.disks.push(whole(runtime, path, FileAccess::ReadWrite)?);
+        }
+        let (choice, disks) = (plan.choice(), plan.devices());
+        let told = tell.clone();
+        let told: ordo_systems::MessageSink = Rc::new(move |what: MountMessage<'_>| match what {
+            MountMessage::Notice(text) => told.notice(text),
+            MountMessage::Error(text) => told.error(text),
+        });
+        let attempt = format.attach(runtime, &disks, &choice, &plan.options(false), &told).await;
+        match attempt.map_err(|error| plan.advised(error)).with_context(name)? {
+            Attempt::Mounted(mounted, ordering) => {
+                plan.ordering = Some(ordering);
+                return serve(&plan, mounted).await.with_context(name);
+            }
+            Attempt::ReadOnly(reason) if wanted.read_write => {
+                bail!("{}: {reason}; it can be mounted read-only", name())
+            }
+            Attempt::ReadOnly(reason) => tell.notice(&format!("mounted read-only: {reason}")),
+        }
+    }
+    let mounted = format.read(runtime, &plan.devices(), &plan.options(true)).await;
+    serve(&plan, mounted.with_context(name)?).await.with_context(name)
+}
+
+/// A whole image or device beside the one that is mounted.
+fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
+    let disk = FileDisk::open(runtime, path, access)?;
+    let bytes = disk.geometry().bytes;
+    Ok(Rc::new(ReadAround::new(Partition::new(Rc::new(disk), 0, bytes))))
+}
+
+/// Opens the image for writing. If that fails and `rw` was not given, opens it for reading.
+fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
+    if wanted.read_only {
+        return Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, false));
+    }
+    match FileDisk::open(runtime, &args.image, FileAccess::ReadWrite) {
+        Ok(disk) => Ok((disk, false)),
+        Err(OpenError::Io { source, .. })
+            if !wanted.read_write
+                && matches!(
+                    source.kind(),
+                    std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+        {
+            Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, true))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Plan<'_> {
+    /// The ordering, in words.
+    pub fn ordering(&self) -> String {
+        match self.ordering {
+            None => "read-only".into(),
+            Some(ordering) => format!("ordering {ordering}"),
+        }
+    }
+
+    /// Whether the mount is read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.ordering.is_none()
+    }
+
+    /// Whether ACLs are kept.
+    pub fn acl(&self) -> bool {
+        self.wanted.acl.unwrap_or(self.facts.acl)
+    }
+
+    /// Whether the image is big-endian.
+    pub fn big_endian(&self) -> bool {
+        self.facts.big_endian
+    }
+
+    /// Gives the device to the kernel for its mount table, if the whole device is mounted. Returns whether it
+    /// did.
+    pub fn give_device(&self) -> bool {
+        let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
+        let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());
+        if whole {
+            self.disks[self.image].inner().inner().let_mount();
+        }
+        whole
+    }
+
+    /// Unlocks the image, and the devices beside it.
+    pub fn unlock(&self) {
+        for disk in &self.disks {
+            disk.inner().inner().unlock();
+        }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.disks.iter().map(|disk| disk.clone().erase()).collect()
+    }
+
+    fn choice(&self) -> Choice {
+        let Wanted { ordering, log, log_sync, group_commit, .. } = self.wanted;
+        let usual = Journaled::usual_group();
+        Choice {
+            ordering: *ordering,
+            log: log.as_ref().map(|place| match place {
+                LogPlace::File => journaled::LogPlace::File,
+                LogPlace::Behind => journaled::LogPlace::Same,
+                LogPlace::Device(_) => journaled::LogPlace::Other,
+            }),
+            log_sync: *log_sync,
+            group: group_commit.then(|| GroupCommit {
+                delay: self.wanted.group_delay.unwrap_or(usual.delay),
+                batch: self.wanted.group_batch.unwrap_or(usual.batch),
+            }),
+        }
+    }
+
+    fn options(&self, read_only: bool) -> MountOptions {
+        let memory = self.wanted.cache.unwrap_or(256 << 20).max(4 << 20) as usize;
+        let usual = CacheConfig::with_capacity(memory);
+        let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
+        let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
+        MountOptions {
+            cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
+            read_only,
+            access_times: self.wanted.access_times,
+            names_memory: Some(memory / 2),
+            // The kernel keeps contents in its own cache.
+            drop_behind: true,
+            use_reserve: self.wanted.use_reserve,
+            cleaning: self.wanted.cleaning,
+            dual: self.wanted.dual,
+            force: self.wanted.force,
+            soft: SoftOptions { memory_max, ..SoftOptions::default() },
+            ..MountOptions::default()
+        }
+    }
+
+    /// An error with the next step, where that concerns this image.
+    fn advised(&self, error: SystemError) -> anyhow::Error {
+        match error {
+            SystemError::NeedsCheck => anyhow!(
+                "{error}: ordo fsck -y {}, or mount it with -o ro",
+                self.args.image.display()
+            ),
+            error => error.into(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Images and devices, and the file systems mounted from them.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ordo_block::Device;
+use ordo_block::file::FileAccess;
+use ordo_report::number;
+use ordo_runtime::{Executor, Runtime};
+use ordo_systems::{Format, MountOptions, Mounted, format_of};
+use ordo_vfs::AnyFs;
+
+use crate::pair::{self, Named, erased};
+
+/// Does a command's work in real time.
+///
+/// # Errors
+/// The work's own error, or a deadlock.
+pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
+    let executor = Executor::real(1);
+    let runtime = executor.runtime();
+    executor.block_on(work(runtime))?
+}
+
+/// Mounts the file system in an image for changes.
+///
+/// # Errors
+/// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
+pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
+    let disks = erased(named.open(runtime, FileAccess::ReadWrite).await?, false);
+    let name = || named.words();
+    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    format.edit(runtime, &disks).await.with_context(name)
+}
+
+/// Mounts the file system in an image for reading, even if it was not unmounted. A log is then replayed in
+/// memory, and the image stays unchanged.
+///
+/// # Errors
+/// The image cannot be opened, or its file system cannot be mounted.
+pub async fn open_to_read(runtime: &Runtime, named: Named<'_>) -> Result<AnyFs> {
+    let disks = erased(named.open(runtime, FileAccess::ReadOnly).await?, true);
+    let name = || named.words();
+    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    if let Some(said) = replay_log(runtime, format, &disks, named.image, true).await {
+        let _ = writeln!(std::io::stderr(), "{said}");
+    }
+    let mounted = format.read(runtime, &disks, &MountOptions::default()).await;
+    Ok(mounted.with_context(name)?.fs().clone())
+}
+
+/// Replays the log of an image that has one and was not unmounted. Returns a message about it. If the log
+/// cannot be replayed, the command continues without it.
+pub async fn replay_log(
+    runtime: &Runtime,
+    format: &dyn Format,
+    disks: &[Device],
+    path: &Path,
+    in_memory: bool,
+) -> Option<String> {
+    let image = path.display();
+    match format.replay(runtime, disks).await {
+        Ok(None) => None,
+        Ok(Some(records)) => {
+            let records = number::count(records);
+            let only = if in_memory { " in memory only" } else { "" };
+            Some(format!("{image}: its log was replayed{only}, {records} records"))
+        }
+        Err(error) => Some(format!("{image}: its log was not replayed: {error}")),
+    }
+}
+
+/// Unmounts, so that everything is in the image.
+///
+/// # Errors
+/// The image's device failed.
+pub async fn close(path: &Path, mounted: Mounted) -> Result<()> {
+    mounted.unmount().await.with_context(|| {
+        format!("{}: unmounting failed; check it (ordo fsck) before it is used", path.display())
+    })
+}

@@ -1,0 +1,112 @@
+//! The `ordo` command.
+//!
+//! `command_line` lists the commands, `args` has their arguments, `commands` carries them out, `image` opens images and mounts them,
+//! `partition` finds the partitions of a disk. Each command has an exit status of its own. An error is printed
+//! with its causes; the exit status is then 1, or that of the Unix tool of the same name.
+
+mod args;
+mod command_line;
+mod commands;
+mod image;
+mod pair;
+mod partition;
+mod text;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use command_line::{Cli, Command};
+
+/// Judging a crash state makes many small allocations. This allocator allows a quarter more states a second.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The exit status of fsck(8) if the check itself failed, or its usage was wrong.
+const FSCK_FAILED: u8 = 8;
+const FSCK_USAGE: u8 = 16;
+
+fn main() -> ExitCode {
+    let fsck = std::env::args_os().nth(1).is_some_and(|a| a == "fsck");
+    let cli = match Cli::try_parse_from(words()) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return match e.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ if fsck => ExitCode::from(FSCK_USAGE),
+                code => ExitCode::from(code as u8),
+            };
+        }
+    };
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "ordo: {}", told(&error));
+            ExitCode::from(if fsck { FSCK_FAILED } else { 1 })
+        }
+    }
+}
+
+/// The command line. If the program's name begins with `mount.`, mount(8) has called it.
+fn words() -> Vec<std::ffi::OsString> {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&called).file_name().unwrap_or_default();
+    match name.as_encoded_bytes().starts_with(b"mount.") {
+        true => commands::mount::helper::as_helper(std::env::args_os()),
+        false => std::env::args_os().collect(),
+    }
+}
+
+/// An error with its causes, without repetitions.
+fn told(error: &anyhow::Error) -> String {
+    let mut out = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if out.is_empty() {
+            out = cause;
+        } else if !out.contains(&cause) {
+            out.push_str(": ");
+            out.push_str(&cause);
+        }
+    }
+    out
+}
+
+/// Whether the reader of the output has closed its end of the pipe.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|e| {
+        e.downcast_ref::<std::io::Error>()
+            .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match cli.command {
+        Command::Compare(a) => commands::compare::run(&a),
+        Command::Reproduce(a) => commands::reproduce::run(&a),
+        Command::Age(a) => commands::age::run(&a).map(done),
+        Command::Bench(a) => commands::bench::run(&a).map(done),
+        Command::Crash(a) => commands::crash::run(&a),
+        Command::Whatif(a) => commands::whatif::whatif(&a),
+        Command::Analyze(a) => commands::analyze::analyze(&a),
+        Command::Trace(a) => commands::trace::trace(&a),
+        Command::Infer(a) => commands::infer::run(&a).map(done),
+        Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
+        Command::Info(a) => commands::info::run(&a).map(done),
+        Command::Fsck(a) => commands::fsck::run(&a),
+        Command::Mount(a) => commands::mount::run(&a),
+        Command::Umount(a) => commands::mount::umount(&a),
+        Command::Ls(a) => commands::files::ls(&a).map(done),
+        Command::Cat(a) => commands::files::cat(&a).map(done),
+        Command::Cp(a) => commands::copy::cp(&a),
+        Command::Import(a) => commands::copy::import(&a),
+        Command::Export(a) => commands::copy::export(&a),
+        Command::Log(a) => commands::log::run(&a).map(done),
+        Command::Lfs(a) => commands::lfs::run(&a).map(done),
+        Command::Completions(a) => commands::generate::completions(&a, Cli::command()).map(done),
+        Command::Man(a) => commands::generate::man(&a, Cli::command()).map(done),
+    }
+}

@@ -1,0 +1,205 @@
+//! File systems on two images or devices: finding the one that the user did not name.
+//!
+//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. Where only
+//! one half is named, the other is searched among its neighbours by the identifier that both have.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
+use ordo_block::overlay::Overlay;
+use ordo_block::{BlockDevice, Device};
+use ordo_runtime::{Duration, Runtime};
+use ordo_systems::{Half, format_of, probe};
+
+/// The image or device that a user named, and the metadata device with it.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    /// The image.
+    pub image: &'a Path,
+    /// Its metadata device, if it was named.
+    pub metadata: Option<&'a Path>,
+}
+
+/// The half that was not the image.
+pub struct Other {
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether it comes before the image where a format wants both.
+    pub is_first: bool,
+}
+
+impl<'a> Named<'a> {
+    /// An image, and the path of its metadata device where the user named one.
+    pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> Named<'a> {
+        Named { image, metadata: metadata.map(PathBuf::as_path) }
+    }
+
+    /// The image's path, and the metadata device's, for messages.
+    pub fn words(&self) -> String {
+        match self.metadata {
+            None => self.image.display().to_string(),
+            Some(metadata) => {
+                format!("{}, metadata device {}", self.image.display(), metadata.display())
+            }
+        }
+    }
+
+    /// The other device of the file system on `disk`, which is the image or a part of it; `None` where it has no other.
+    ///
+    /// # Errors
+    /// The format has no metadata device; the other half is not among the image's neighbours, or is there twice.
+    pub async fn other(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Other>> {
+        let image = self.image.display();
+        if let Some(path) = self.metadata {
+            return match probe(disk).await? {
+                Some(format) if format.has_pairs() => {
+                    Ok(Some(Other { path: path.into(), is_first: true }))
+                }
+                Some(format) => {
+                    bail!("{image}: holds {}: --meta-device does not go with it", format.noun())
+                }
+                None => bail!("{image}: holds no file system, and so no data device of a DualFS"),
+            };
+        }
+        let Some(half) = format_of(disk).await?.half(disk).await? else { return Ok(None) };
+        let Half { pair, role, other, .. } = &half;
+        let dir = neighbourhood(self.image);
+        let mut found = search(runtime, self.image, &dir, &half).await?;
+        let next = match half.is_first {
+            true => format!("name the data device, and this one with --meta-device {image}"),
+            false => "name it with --meta-device PATH".to_owned(),
+        };
+        match found.len() {
+            1 => Ok(Some(Other { path: found.remove(0), is_first: !half.is_first })),
+            0 => bail!(
+                "{image}: is the {role} device of the pair {pair}; no {other} device of it is in {}: {next}",
+                dir.display()
+            ),
+            _ => {
+                let names: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+                bail!(
+                    "{image}: is the {role} device of the pair {pair}, of which {} are {other} devices: {}",
+                    names.join(" and "),
+                    match half.is_first {
+                        true => "name one, and this one with --meta-device",
+                        false => "name one with --meta-device",
+                    }
+                )
+            }
+        }
+    }
+
+    /// The image and the other half, in the order of the format.
+    ///
+    /// # Errors
+    /// One cannot be opened, or the other half is not found.
+    pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Rc<FileDisk>>> {
+        let image = Rc::new(FileDisk::open(runtime, self.image, access)?);
+        self.with_other(runtime, image, access).await
+    }
+
+    /// The same; waits a moment for what is in use.
+    ///
+    /// # Errors
+    /// As for [`open`](Named::open).
+    pub async fn open_when_free(
+        &self,
+        runtime: &Runtime,
+        access: FileAccess,
+    ) -> Result<Vec<Rc<FileDisk>>> {
+        let image = when_free(runtime, || Ok(FileDisk::open(runtime, self.image, access)?)).await?;
+        self.with_other(runtime, Rc::new(image), access).await
+    }
+
+    async fn with_other(
+        &self,
+        runtime: &Runtime,
+        image: Rc<FileDisk>,
+        access: FileAccess,
+    ) -> Result<Vec<Rc<FileDisk>>> {
+        let disk = image.clone().erase();
+        let found = self.other(runtime, &disk).await;
+        let found = found.with_context(|| self.words())?;
+        Ok(match found {
+            None => vec![image],
+            Some(Other { path, is_first }) => {
+                let open = || Ok(FileDisk::open(runtime, &path, access)?);
+                let other = Rc::new(when_free(runtime, open).await?);
+                if is_first { vec![other, image] } else { vec![image, other] }
+            }
+        })
+    }
+}
+
+/// Opens something that may still be locked for a moment: the kernel ends the requests of a killed server after
+/// the process is gone. Tries for five seconds.
+///
+/// # Errors
+/// The error of opening it.
+pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Result<T> {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        match open() {
+            Err(error)
+                if matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Locked { .. })) =>
+            {
+                runtime.sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+/// The device whose contents tell the format: of a pair the second, which is the image where both were named.
+pub fn image(disks: &[Device]) -> &Device {
+    disks.last().expect("there is an image")
+}
+
+/// The devices as they are, or with changes that stay in memory.
+pub fn erased(disks: Vec<Rc<FileDisk>>, in_memory: bool) -> Vec<Device> {
+    let erase = |disk: Rc<FileDisk>| match in_memory {
+        true => Overlay::new(disk).erase(),
+        false => disk.erase(),
+    };
+    disks.into_iter().map(erase).collect()
+}
+
+/// The directory whose files are an image's neighbours.
+fn neighbourhood(image: &Path) -> PathBuf {
+    match image.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The images and devices in `dir` that are the other half of the pair, in order of their names. What cannot be opened or read is
+/// none of them.
+async fn search(runtime: &Runtime, image: &Path, dir: &Path, half: &Half) -> Result<Vec<PathBuf>> {
+    let own = std::fs::canonicalize(image).ok();
+    let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut seen = Vec::new();
+    for path in paths {
+        // A symbolic link to a device counts as the device, once.
+        let Ok(full) = std::fs::canonicalize(&path) else { continue };
+        if Some(&full) == own.as_ref() || seen.contains(&full) {
+            continue;
+        }
+        let Ok(disk) = FileDisk::open(runtime, &path, FileAccess::Watch) else { continue };
+        let disk = disk.erase();
+        let Ok(Some(format)) = probe(&disk).await else { continue };
+        if let Ok(Some(other)) = format.half(&disk).await
+            && other.pair == half.pair
+            && other.is_first != half.is_first
+        {
+            seen.push(full);
+            found.push(path);
+        }
+    }
+    Ok(found)
+}

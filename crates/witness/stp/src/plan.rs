@@ -1,0 +1,251 @@
+//! A plan: requests, and what each one waits for.
+
+use ordo_trace::RequestOp;
+
+use crate::traffic::{Logged, Role};
+
+/// One request of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanStep {
+    /// The disk that it goes to: an index into the stage's disks.
+    pub disk: usize,
+    /// The kind of request.
+    pub op: RequestOp,
+    /// Its first byte on the disk.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Whether the write is durable when completed (force unit access).
+    pub fua: bool,
+    /// Its role.
+    pub role: Role,
+    /// The transaction to which it belongs, for a write to a journal.
+    pub transaction: Option<u64>,
+    /// The copies that it writes into the journal.
+    pub copies: Vec<Logged>,
+    /// Whether it writes what the journal holds at its fixed location.
+    pub checkpoint: bool,
+    /// Its number in the trace; `None` for a request that a change adds.
+    pub number: Option<u64>,
+    /// The time that it took in the trace, in nanoseconds.
+    pub took: Option<u64>,
+    /// A mark's text.
+    pub text: Option<String>,
+    /// The time before which it is not issued, in nanoseconds on the recorder's clock.
+    pub not_before: u64,
+    /// Its rank in the order of issue, from which a change sees which transaction a write belongs to. Ranks of the
+    /// trace's requests are multiples of [`RANK`].
+    pub order: u64,
+}
+
+/// The distance between the ranks of two requests of a trace.
+pub const RANK: u64 = 1 << 16;
+
+/// A step that another one waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    /// The step waited for.
+    pub step: usize,
+    /// Think time: nanoseconds from its completion to the issue of the step that waits.
+    pub think: u64,
+}
+
+/// Requests, each with the steps after whose completion it is issued.
+///
+/// A step is issued at the latest of `not_before` and, for each step that it waits for, that step's completion and the
+/// think time. A removed step is never issued, and nothing waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    steps: Vec<PlanStep>,
+    after: Vec<Vec<After>>,
+    before: Vec<Vec<usize>>,
+    removed: Vec<bool>,
+}
+
+impl Plan {
+    /// Adds a step that waits for those of `after`, and returns its index.
+    ///
+    /// # Panics
+    /// A step waited for is not in the plan.
+    pub fn add(&mut self, step: PlanStep, after: Vec<After>) -> usize {
+        let index = self.steps.len();
+        for one in &after {
+            assert!(one.step < index && !self.removed[one.step], "a step that is in the plan");
+            self.before[one.step].push(index);
+        }
+        self.steps.push(step);
+        self.after.push(after);
+        self.before.push(Vec::new());
+        self.removed.push(false);
+        index
+    }
+
+    /// The number of steps, removed ones included: indices are below it.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The indices of the steps that are not removed, in the order in which they were added.
+    pub fn live(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..self.len()).filter(|index| !self.removed[*index])
+    }
+
+    /// The indices of the steps that are not removed, in order of issue.
+    pub fn in_order(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.live().collect();
+        all.sort_by_key(|index| (self.steps[*index].order, *index));
+        all
+    }
+
+    /// A step.
+    pub fn step(&self, index: usize) -> &PlanStep {
+        &self.steps[index]
+    }
+
+    /// A step, to be changed.
+    pub fn step_mut(&mut self, index: usize) -> &mut PlanStep {
+        &mut self.steps[index]
+    }
+
+    /// The steps that a step waits for.
+    pub fn after(&self, index: usize) -> &[After] {
+        &self.after[index]
+    }
+
+    /// The think time after `step` of a step that waits for it, in nanoseconds; zero where it does not wait.
+    pub fn think(&self, index: usize, step: usize) -> u64 {
+        let after = self.after[index].iter().find(|after| after.step == step);
+        after.map_or(0, |after| after.think)
+    }
+
+    /// The steps that wait for a step.
+    pub fn before(&self, index: usize) -> &[usize] {
+        &self.before[index]
+    }
+
+    /// Makes `index` wait for `after` too. Of two think times after one step the longer counts.
+    pub fn wait(&mut self, index: usize, after: After) {
+        assert!(after.step != index, "a step cannot wait for itself");
+        if let Some(known) = self.after[index].iter_mut().find(|known| known.step == after.step) {
+            known.think = known.think.max(after.think);
+            return;
+        }
+        self.after[index].push(after);
+        self.before[after.step].push(index);
+    }
+
+    /// Lets `index` no longer wait for `step`.
+    pub fn release(&mut self, index: usize, step: usize) {
+        self.after[index].retain(|after| after.step != step);
+        self.before[step].retain(|waiting| *waiting != index);
+    }
+
+    /// Removes a step. A step that waited for it waits for what the removed one waited for, with both think times: what
+    /// the processor did between the requests is done all the same.
+    pub fn remove(&mut self, index: usize) {
+        let own = std::mem::take(&mut self.after[index]);
+        for after in &own {
+            self.before[after.step].retain(|waiting| *waiting != index);
+        }
+        let not_before = self.steps[index].not_before;
+        for waiting in std::mem::take(&mut self.before[index]) {
+            let think = self.think(waiting, index);
+            self.after[waiting].retain(|after| after.step != index);
+            for after in &own {
+                self.wait(waiting, After { step: after.step, think: after.think + think });
+            }
+            if own.is_empty() {
+                let step = &mut self.steps[waiting];
+                step.not_before = step.not_before.max(not_before + think);
+            }
+        }
+        self.removed[index] = true;
+    }
+
+    /// Adds a step beside another: it waits for the same steps, and the same steps wait for it.
+    pub fn beside(&mut self, index: usize, step: PlanStep) -> usize {
+        let added = self.add(step, self.after[index].clone());
+        for waiting in self.before[index].clone() {
+            let think = self.think(waiting, index);
+            self.wait(waiting, After { step: added, think });
+        }
+        added
+    }
+
+    /// Adds a step behind another: everything that waited for `index` waits for the new step instead, which is issued
+    /// as soon as `index` is complete.
+    pub fn behind(&mut self, index: usize, step: PlanStep) -> usize {
+        let waiting = self.before[index].clone();
+        let added = self.add(step, vec![After { step: index, think: 0 }]);
+        for one in waiting {
+            let think = self.think(one, index);
+            self.release(one, index);
+            self.wait(one, After { step: added, think });
+        }
+        added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(number: u64) -> PlanStep {
+        PlanStep {
+            disk: 0,
+            op: RequestOp::Flush,
+            offset: 0,
+            len: 0,
+            fua: false,
+            role: Role::Flush,
+            transaction: None,
+            copies: Vec::new(),
+            checkpoint: false,
+            number: Some(number),
+            took: None,
+            text: None,
+            not_before: 0,
+            order: number * RANK,
+        }
+    }
+
+    fn after(step: usize, think: u64) -> After {
+        After { step, think }
+    }
+
+    /// A step that goes away leaves both think times, and no wait for itself; the first one leaves its own time.
+    #[test]
+    fn a_removed_step_leaves_its_think_times() {
+        let mut plan = Plan::default();
+        plan.add(PlanStep { not_before: 5, ..step(0) }, Vec::new());
+        plan.add(step(1), vec![after(0, 10)]);
+        plan.add(step(2), vec![after(1, 20), after(0, 3)]);
+        plan.remove(1);
+        assert_eq!(plan.after(2), [after(0, 30)]);
+        assert_eq!(plan.before(0), [2]);
+        plan.remove(0);
+        assert!(plan.after(2).is_empty());
+        assert_eq!(plan.step(2).not_before, 35);
+        assert_eq!(plan.live().collect::<Vec<_>>(), [2]);
+    }
+
+    /// A step beside another has the same waits on both sides; one behind it stands between it and those that waited.
+    #[test]
+    fn added_steps_wait_and_are_waited_for() {
+        let mut plan = Plan::default();
+        plan.add(step(0), Vec::new());
+        plan.add(step(1), vec![after(0, 1)]);
+        plan.add(step(2), vec![after(1, 2)]);
+        let beside = plan.beside(1, step(3));
+        assert_eq!(plan.after(beside), [after(0, 1)]);
+        assert_eq!(plan.after(2), [after(1, 2), after(beside, 2)]);
+        let behind = plan.behind(1, step(4));
+        assert_eq!(plan.after(behind), [after(1, 0)]);
+        assert_eq!(plan.after(2), [after(beside, 2), after(behind, 2)]);
+    }
+}
