@@ -26,6 +26,7 @@ help:
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
+	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
@@ -194,6 +195,12 @@ test-qemu:
 bench-mount:
 	$(CARGO) build --release --quiet --package ordo-cli
 	$(CARGO) xtask mounts target/release/ordo
+
+# On a quiet machine: half an hour.
+.PHONY: bench-building
+BASE ?= 1eb1395
+bench-building:
+	$(CARGO) xtask building $(BASE)
 
 fuzz:
 	cd fuzz && for t in mount check lfs; do mkdir -p corpus/$$t regressions/$$t && \

@@ -1,7 +1,8 @@
-//! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask mounts ORDO`
-//! measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
+//! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
+//! builds; `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
 //! watches file systems of a kernel in QEMU.
 
+mod building;
 mod layers;
 mod mounts;
 mod names;
@@ -22,6 +23,16 @@ fn main() -> ExitCode {
             }
             println!("tidy: {} fault(s)", faults.len());
             ExitCode::from(u8::from(!faults.is_empty()))
+        }
+        Some("building") => {
+            let base = std::env::args().nth(2).unwrap_or("1eb1395".into());
+            match building::run(&base) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            }
         }
         Some("mounts") => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
@@ -45,7 +56,9 @@ fn main() -> ExitCode {
             }
         }
         _ => {
-            println!("usage: cargo xtask tidy | mounts ORDO | xfstests ORDO | qemu ORDO");
+            println!(
+                "usage: cargo xtask tidy | building COMMIT | mounts ORDO | xfstests ORDO | qemu ORDO"
+            );
             ExitCode::from(2)
         }
     }

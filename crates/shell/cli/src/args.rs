@@ -212,7 +212,10 @@ pub struct Compare {
 Examples:
   ordo bench micro:total=4m --fs ffs-none
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
-  ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
+  ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there
+  ordo trace run --fs ext4 --size 4g --without-contents -o sources.trace -- \
+    ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME', 'end NAME',
+                                               and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
     /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, overwrite, tpcb, each with its
     /// parameters.
@@ -225,6 +228,9 @@ pub struct Bench {
     /// is removed afterwards.
     #[arg(long, value_name = "DIR", conflicts_with = "fs")]
     pub dir: Option<PathBuf>,
+    /// With --dir: empty the kernel's caches where the workload wants cold ones, by /proc/sys/vm/drop_caches. Needs root.
+    #[arg(long, requires = "dir")]
+    pub drop_caches: bool,
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,

@@ -15,7 +15,7 @@
 
 mod dualfs;
 mod items;
-mod published;
+pub mod published;
 mod tables;
 
 use serde::Serialize;

@@ -1,6 +1,9 @@
 //! `ordo bench`.
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_bench::compare::{self, ComparisonRow, PhaseRow};
@@ -10,12 +13,15 @@ use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 use ordo_vfs::host::HostDir;
-use ordo_vfs::{FileSystem, FsResult};
+use ordo_vfs::{Errno, FileSystem, FsResult};
 
 use super::compare::{Bar, setup};
 use crate::args::Bench;
 use crate::image::real_time;
 use crate::text::put;
+
+/// The file by which the kernel's caches are emptied.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 pub fn run(args: &Bench) -> Result<()> {
     let text = match &args.dir {
@@ -90,6 +96,10 @@ fn disk_cells(row: &PhaseRow) -> Vec<String> {
 struct OnHost {
     runtime: Runtime,
     fs: HostDir,
+    dir: PathBuf,
+    /// Whether the kernel's caches are emptied.
+    drops: bool,
+    marks: Rc<Marks>,
 }
 
 impl WorkloadStage for OnHost {
@@ -100,9 +110,18 @@ impl WorkloadStage for OnHost {
     fn runtime(&self) -> &Runtime {
         &self.runtime
     }
-    /// The kernel's own caches are not emptied: this only makes everything durable.
+    /// Makes everything durable. Without `--drop-caches` the kernel's own caches stay.
     async fn drop_caches(&mut self) -> FsResult<()> {
-        self.fs.sync().await
+        self.fs.sync().await?;
+        if self.drops {
+            // A log holds metadata in memory until they are in their places; a freeze puts them there.
+            for how in ["--freeze", "--unfreeze"] {
+                let _ = Command::new("fsfreeze").arg(how).arg(&self.dir).status();
+            }
+            std::fs::write(DROP_CACHES, "3").map_err(|_| Errno::NotPermitted)?;
+        }
+        self.marks.put("synced", &self.marks.phase.borrow());
+        Ok(())
     }
 }
 
@@ -120,8 +139,11 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     let place = dir.join(format!("ordo-bench-{}", std::process::id()));
     std::fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
     let result = real_time(async |runtime| {
-        let mut bar = HostBar(Progress::new(args.quiet));
-        let mut stage = OnHost { fs: HostDir::open(&place)?, runtime: runtime.clone() };
+        let marks = Rc::new(Marks::default());
+        let mut bar = HostBar { progress: Progress::new(args.quiet), marks: marks.clone() };
+        let (fs, dir, runtime) = (HostDir::open(&place)?, dir.to_owned(), runtime.clone());
+        let mut stage =
+            OnHost { fs, dir, runtime: runtime.clone(), drops: args.drop_caches, marks };
         let start = runtime.now();
         let phases = args.workload.run(&mut stage, args.machine.seed, &mut bar).await?;
         stage.fs.sync().await?;
@@ -151,13 +173,37 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     ))
 }
 
-struct HostBar(Progress);
+/// Marks in the trace of `ordo trace run`, if this process runs under one.
+#[derive(Default)]
+struct Marks {
+    /// The phase that began last.
+    phase: RefCell<String>,
+}
+
+impl Marks {
+    /// Puts a mark into the trace. A trace that cannot be marked is no reason to stop.
+    fn put(&self, what: &str, phase: &str) {
+        if let Some(control) = std::env::var_os("ORDO_MARK") {
+            let _ = std::fs::write(control, format!("mark {what} {phase}"));
+        }
+    }
+}
+
+struct HostBar {
+    progress: Progress,
+    marks: Rc<Marks>,
+}
 
 impl PhaseListener for HostBar {
     fn phase_start(&mut self, name: &str) {
-        self.0.begin("bench", name, 1);
+        self.progress.begin("bench", name, 1);
+        name.clone_into(&mut self.marks.phase.borrow_mut());
+        self.marks.put("begin", name);
     }
     fn progress(&mut self, _name: &str, done: u64, total: u64) {
-        self.0.reach(done, total);
+        self.progress.reach(done, total);
+    }
+    fn ended(&mut self, phase: &Phase) {
+        self.marks.put("end", &phase.name);
     }
 }

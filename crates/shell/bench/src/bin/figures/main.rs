@@ -13,6 +13,7 @@ mod dualfs;
 mod files;
 mod in_process;
 mod journal;
+mod kernel;
 mod lfs;
 mod processor;
 mod recovery;
@@ -113,17 +114,18 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
     ("lfs.md", "Figures of LFS"),
     ("dualfs.md", "Figures of DualFS"),
     ("aged.md", "File systems that have aged"),
+    ("dualfs-kernel.md", "DualFS and the kernel's file systems"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 19] = [
+const SECTIONS: [(&str, &str, &str, Measure); 20] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -143,6 +145,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 19] = [
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
     (AGED, "aged", "Aged beside fresh", aged::measure),
+    (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
 ];
 
 const CORE: &str = PAGES[0].0;
@@ -151,6 +154,7 @@ const JOURNAL: &str = PAGES[2].0;
 const LFS: &str = PAGES[3].0;
 const DUALFS: &str = PAGES[4].0;
 const AGED: &str = PAGES[5].0;
+const KERNEL: &str = PAGES[6].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

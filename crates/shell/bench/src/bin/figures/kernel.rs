@@ -1,0 +1,174 @@
+//! DualFS beside the kernel's file systems: these run the same micro-benchmarks on a recorded device in memory, and their
+//! requests are played closed loop on the model of the paper's disk. Needs root, and the release build of the command.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ordo_bench::compare::{ComparisonSetup, run};
+use ordo_bench::reproduce::published;
+use ordo_bench::workload::Workload;
+use ordo_systems::{System, dualfs, ffs};
+use serde_json::Value;
+
+use crate::Section;
+
+/// The kernel's file systems that are asked for, each with the options of mkfs by which its blocks have 4 KB.
+const KERNELS: [(&str, &str); 5] =
+    [("ext2", "-b 4096"), ("ext3", "-b 4096"), ("ext4", "-b 4096"), ("xfs", ""), ("btrfs", "")];
+/// Ordo's beside them, in virtual time on the same disk.
+const OURS: [System; 2] = [ffs::NONE, dualfs::DUALFS];
+/// The phases, as the paper's figures have them.
+const PHASES: [&str; 7] = [
+    "write-meta",
+    "read-write-meta",
+    "write-data-meta",
+    "read-meta",
+    "read-data-meta",
+    "read-write-data-meta",
+    "delete",
+];
+/// The size of the paper's disk, in bytes.
+const DEVICE: &str = "4g";
+const DISK: &str = "st34310a";
+
+/// Seconds of a phase: on the paper's disk, and of them those in which no request was under way.
+#[derive(Clone, Copy)]
+struct PhaseSeconds {
+    disk: f64,
+    think: f64,
+    requests: u64,
+}
+
+/// All phases of each system.
+pub fn measure(out: &mut Section) {
+    let ordo = crate::root().join("target/release/ordo");
+    if !rustix::process::geteuid().is_root() || !ordo.exists() {
+        out.say("SKIPPED: needs root and `cargo build --release`.");
+        return;
+    }
+    out.say(
+        "\"Traditional versus Next-Generation Journaling File Systems\" (2007), section 4: four copies of a generated source tree of \
+         12,000 files, by one process. The kernel's file systems, of the Linux named above, ran `ordo bench sources --dir . \
+         --drop-caches` under `ordo trace run --size 4g --without-contents`, on a device in memory. `ordo whatif --disk \
+         st34310a` then played the requests of each phase, each after those for which it had waited, with the pauses of \
+         this machine's processor. A phase lasts until its writes are on the disk. `ffs-none` and `dualfs` ran in virtual \
+         time on the same model, seed 1. Seconds in which a request was on its way; of the kernel's systems only those that \
+         something waited for.",
+    );
+    let mut columns: Vec<(String, Vec<Option<PhaseSeconds>>)> = Vec::new();
+    for (name, mkfs) in KERNELS {
+        match of_the_kernel(&ordo, name, mkfs) {
+            Ok(seconds) => columns.push((name.to_owned(), seconds)),
+            Err(error) => out.say(format_args!("{name}: not measured: {error}.")),
+        }
+    }
+    columns.extend(OURS.map(|system| (system.name().to_owned(), of_ours(system))));
+    let figure =
+        |seconds: &Option<PhaseSeconds>| seconds.map_or("-".into(), |s| format!("{:.2}", s.disk));
+    let mut table = format!("| |{}\n|---|", heads(&columns));
+    table.push_str(&"---:|".repeat(columns.len()));
+    for (index, phase) in PHASES.iter().enumerate() {
+        let cells: Vec<String> =
+            columns.iter().map(|(_, seconds)| figure(&seconds[index])).collect();
+        let _ = write!(table, "\n| {phase} | {} |", cells.join(" | "));
+    }
+    let read_meta = PHASES.iter().position(|phase| *phase == "read-meta").expect("it is a phase");
+    let cells: Vec<String> = columns.iter().map(|(name, _)| published_seconds(name)).collect();
+    let _ = write!(table, "\n| read-meta, published | {} |", cells.join(" | "));
+    let cells: Vec<String> = columns
+        .iter()
+        .map(|(_, s)| s[read_meta].map_or("-".into(), |s| s.requests.to_string()))
+        .collect();
+    let _ = write!(table, "\n| read-meta, requests | {} |", cells.join(" | "));
+    let cells: Vec<String> = columns
+        .iter()
+        .map(|(_, s)| format!("{:.2}", s.iter().flatten().map(|s| s.think).sum::<f64>()))
+        .collect();
+    let _ = write!(table, "\n| pauses, all phases | {} |", cells.join(" | "));
+    out.say(table);
+    verdicts(out, &columns, read_meta);
+}
+
+fn heads(columns: &[(String, Vec<Option<PhaseSeconds>>)]) -> String {
+    columns.iter().map(|(name, _)| format!(" {name} |")).collect()
+}
+
+/// The winner of each phase, beside the paper's.
+fn verdicts(out: &mut Section, columns: &[(String, Vec<Option<PhaseSeconds>>)], read_meta: usize) {
+    let (_, ours) = columns.last().expect("DualFS is the last column");
+    for (index, phase) in PHASES.iter().enumerate() {
+        let others = columns[..columns.len() - 1].iter();
+        let others = others.filter_map(|(name, seconds)| Some((name, seconds[index]?.disk)));
+        let Some((name, best)) = others.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+        let Some(own) = ours[index] else { continue };
+        let ratio = own.disk / best;
+        if index == read_meta {
+            let what = format!("DualFS is the fastest at `{phase}`: times {name}");
+            out.target(&what, ratio, ratio <= 1.0);
+        } else {
+            let wins = if ratio <= 1.0 { "DualFS is the fastest" } else { "DualFS loses" };
+            out.line(format_args!("- `{phase}`: {wins}: {ratio:.2} times {name}."));
+        }
+    }
+    out.say("\nPublished: DualFS is the fastest in all of them but `write-data-meta`, which ReiserFS wins.");
+}
+
+/// The published seconds of a system in Table 2, with one process.
+fn published_seconds(name: &str) -> String {
+    let key = format!("dualfs.read_meta_io_seconds.{name}");
+    let found = published::figures().into_iter().find(|(known, _)| *known == key);
+    let seconds = found.and_then(|(_, figures)| figures.get(0)?.as_float());
+    seconds.map_or(String::new(), |seconds| format!("{seconds:.2}"))
+}
+
+/// The phases of one of Ordo's systems, in virtual time.
+fn of_ours(system: System) -> Vec<Option<PhaseSeconds>> {
+    let workload: Workload = "sources".parse().expect("a workload of ours");
+    let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::dualfs() };
+    let row = run(system, &workload, &setup, &mut ()).expect("it runs");
+    let of = |name: &&str| {
+        let phase = row.phases.iter().find(|p| p.phase.name == **name)?;
+        let (disk, requests) = (phase.disk_seconds, phase.reads + phase.writes.total());
+        Some(PhaseSeconds { disk, think: (phase.phase.seconds() - disk).max(0.0), requests })
+    };
+    PHASES.iter().map(of).collect()
+}
+
+/// The phases of one of the kernel's file systems.
+fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<Option<PhaseSeconds>>, String> {
+    let trace = crate::root().join(format!("target/figures/kernel-traces/{name}"));
+    std::fs::create_dir_all(trace.parent().expect("it has one")).map_err(|e| e.to_string())?;
+    let mut record = Command::new(ordo);
+    record.args(["trace", "run", "--fs", name, "--mkfs", mkfs, "--size", DEVICE, "--force"]);
+    record.args(["--without-contents", "-o"]).arg(&trace).arg("--").arg(ordo);
+    record.args(["bench", "sources", "--dir", ".", "--drop-caches", "--quiet"]);
+    carry_out(record)?;
+    let phases = PHASES.iter().map(|phase| played(ordo, &trace, phase).map(Some)).collect();
+    let _ = std::fs::remove_dir_all(&trace);
+    phases
+}
+
+/// A phase of a trace on the paper's disk.
+fn played(ordo: &Path, trace: &PathBuf, phase: &str) -> Result<PhaseSeconds, String> {
+    let mut play = Command::new(ordo);
+    play.arg("whatif").arg(trace).args(["--disk", DISK, "--json"]);
+    play.args(["--from", &format!("begin {phase}"), "--until", &format!("synced {phase}")]);
+    let told: Value = serde_json::from_str(&carry_out(play)?).map_err(|e| e.to_string())?;
+    let row = &told["rows"][0];
+    let spent = row["spent_seconds"].as_object().ok_or("no seconds are told")?;
+    let seconds = |kind: &str| spent.get(kind).and_then(Value::as_f64).unwrap_or(0.0);
+    let all: f64 = spent.keys().map(|kind| seconds(kind)).sum();
+    let requests = row["requests"].as_object().ok_or("no requests are told")?;
+    let requests = requests.values().filter_map(Value::as_u64).sum();
+    Ok(PhaseSeconds { disk: all - seconds("think"), think: seconds("think"), requests })
+}
+
+/// The output of a command that succeeds.
+fn carry_out(mut command: Command) -> Result<String, String> {
+    let done = command.stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
