@@ -24,7 +24,7 @@ fn sweep(runs_each: u64) -> Sweep {
     Sweep::new(plan, runs_each, Program { version: "1".into(), digest: digest(b"program") })
 }
 
-/// Numbers that need all their digits, and whose sum depends on the order of addition.
+/// A result whose numbers need all their digits, and whose sum depends on the order of addition.
 fn cycle(task: &Task, seed: u64, cycle: u64) -> CycleResult {
     let place = task.task / 3 + seed * 31 + cycle;
     let counts = StateCounts { states: place, lost_returned_most: seed, ..StateCounts::default() };

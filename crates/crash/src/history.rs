@@ -1,8 +1,8 @@
 //! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
-//! [`RecordingFs`] wraps a file system and notes every call that changes something: when it began and when it
-//! returned, in events of the run; the object to which each name leads; the contents at each place of each
-//! file. An object is a file, directory or link. Its inode number may belong to another object later.
+//! [`RecordingFs`] wraps a file system and notes every call that changes something: the numbers of events of
+//! the run when it began and when it returned; the object to which each name leads; the contents at each place
+//! of each file. An object is a file, directory or link. Its inode number may belong to another object later.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,7 @@ pub struct Call {
     pub text: String,
     /// The purpose.
     pub purpose: Purpose,
-    /// Its place among all beginnings and ends of calls.
+    /// The place of its beginning among all beginnings and ends of calls.
     pub began: usize,
     /// The number of events of the run when it began.
     pub began_at: usize,
@@ -263,7 +263,7 @@ impl Object {
         object
     }
 
-    /// Changes permissions and attributes.
+    /// Notes a change of permissions or attributes.
     fn turn(&mut self, call: usize, change: impl FnOnce(&mut InodeMetadata)) {
         let mut metadata =
             self.metadata.last().map_or_else(InodeMetadata::default, |n| (*n.1).clone());
@@ -328,7 +328,7 @@ impl HistoryRecorder {
         HistoryRecorder(RecorderState::new(root, clock))
     }
 
-    /// Notes everything that exists when a run begins, as a crash has left it.
+    /// Notes everything that exists on disks that a crash has left, when a run begins.
     ///
     /// # Errors
     /// The file system cannot be read.
@@ -384,7 +384,7 @@ impl<F> RecordingFs<F> {
         known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
-    /// Notes the end of a call, and its effect if it succeeded.
+    /// Notes the end of a call, and the call's effect if it succeeded.
     fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut RecorderState, &T)) {
         let mut recorder = self.recorder.borrow_mut();
         if let Ok(value) = result {
@@ -574,7 +574,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         self.end(call, &result, |recorder, ()| {
             let (Some(a), Some(b)) = (a, b) else { return };
             let (moved, other) = (recorder.stands_for(a, from), recorder.stands_for(b, to));
-            // Both names belong to one file, so nothing happens.
+            // Both names belong to one file, so the rename does nothing.
             if moved == other {
                 recorder.history.calls[call].purpose = Purpose::Nothing;
                 return;

@@ -1,4 +1,4 @@
-//! Judging one state again. It may lie behind recoveries that were interrupted.
+//! Judging one state again, even one behind recoveries that were interrupted.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::model::Sectors;
 use crate::record::Run;
 use crate::{Budget, Failure, Point, Scheme, explain};
 
-/// Judges one state of a run in full; `None` where the run has no such state. `seed` is the seed of the
-/// exploration. After the first of `runs` come the interrupted recoveries, as far as they cannot be repeated.
+/// Judges one state of a run in full; `None` if the run has no such state. `seed` is the seed of the
+/// exploration. `runs` has the run, followed by the interrupted recoveries if they cannot be repeated.
 pub fn judge_path<S: Scheme>(
     scheme: &S,
     runs: &[Arc<Run>],

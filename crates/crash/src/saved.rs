@@ -41,7 +41,7 @@ pub struct Saved {
     /// are on the disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The run, and the interrupted recoveries, where they cannot be repeated; see [`mod@crate::kept`].
+    /// The run, and the interrupted recoveries, if they cannot be repeated; see [`mod@crate::kept`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
     /// The broken promises.

@@ -40,7 +40,7 @@ pub(crate) struct Node {
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
     /// A number that changes whenever the inode is read again and kept. `None` for an inode that is not kept, as in
-    /// a format without fixed places: nothing says whether it is the same as that of another state.
+    /// a format without fixed places: then it is not known whether the inode is the same as in another state.
     pub version: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ impl Tree {
         Tree::walk(fs, own_names, None).await
     }
 
-    /// The same for a file system on a disk, where only parts that changed since the last time are read.
+    /// As [`read`](Self::read), for a file system on a disk. Only parts that changed since the last time are read.
     ///
     /// # Errors
     /// The file system's error.

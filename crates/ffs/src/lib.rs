@@ -10,7 +10,8 @@
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on disk.
 //! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters.
-//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `attributes`: the rest.
+//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `punch`, `attributes`: cutting
+//!   files, punching holes, extended attributes.
 //! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
 //!
 //! Invariants:
@@ -90,7 +91,7 @@ pub(crate) const DIRECT: u64 = NDADDR as u64;
 /// The layout: one mounted UFS2 file system.
 pub struct Ffs<P> {
     cache: Cache<P>,
-    /// Geometry and constants. Its counts are those at the time of the mount.
+    /// The superblock: geometry and constants. Its counts are those at the time of the mount.
     sb: Superblock,
     endian: Endian,
     /// The superblock's address, in bytes.
@@ -98,12 +99,12 @@ pub struct Ffs<P> {
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
     allocation: RefCell<AllocationSummary>,
-    /// The blocks of the summary area, pinned where the ordering keeps that area.
+    /// The blocks of the summary area, pinned if the ordering keeps that area right.
     summary: Vec<BufRef>,
     state_flags: StateFlags,
     /// The repairs at the mount, if the image had not been unmounted cleanly.
     recovered: Option<Recovered>,
-    /// Whether groups may be torn and not repaired, because the mount is read-only.
+    /// Whether the headers of groups may be torn and not repaired, because the mount is read-only.
     torn_groups: bool,
 }
 
@@ -121,7 +122,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.endian
     }
 
-    /// The repairs at the mount that made the image usable without a check; `None` where it was clean.
+    /// The repairs at the mount that made the image usable without a check; `None` if it was clean.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
     }

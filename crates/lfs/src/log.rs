@@ -6,16 +6,16 @@ use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::fl
 use crate::LfsError;
 use crate::disk::LogDisk;
 
-/// A whole partial segment that follows the one before it.
+/// A complete partial segment that follows the one before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialSegment {
-    /// The address of its summary.
+    /// The address of the partial segment's summary.
     pub at: i64,
-    /// The address behind its end.
+    /// The address behind the partial segment.
     pub end: i64,
-    /// Its summary.
+    /// The summary.
     pub summary: Summary,
-    /// Its blocks.
+    /// The blocks of the partial segment.
     pub blocks: Vec<PsegBlock>,
 }
 
@@ -24,25 +24,25 @@ pub struct PartialSegment {
 pub enum LogEnd {
     /// The file system was unmounted.
     Clean,
-    /// No partial segment follows: the next place has an older one, or none.
+    /// No partial segment follows: the next place has an older one, or no summary.
     Nothing,
-    /// A partial segment follows, but it is not whole.
+    /// A partial segment follows, but it is torn.
     Torn(SummaryError),
 }
 
 /// The log behind a checkpoint.
 pub struct LogScan {
-    /// Its partial segments, without those at the end that a later one should have completed.
+    /// The partial segments. Those at the end whose continuation (`SS_CONT`) is missing are left out.
     pub psegs: Vec<PartialSegment>,
     /// The number of partial segments at the end whose continuation is missing.
     pub incomplete: usize,
-    /// The reason for its end.
+    /// The reason why the log ends here.
     pub end: LogEnd,
 }
 
 /// The addresses at which the next partial segment can be: behind the last one if its segment has space,
-/// otherwise at the start of the next. NetBSD's writer and its roll-forward demand different space, by a
-/// fragment, so both addresses count in a close case.
+/// otherwise at the start of the next. The space that NetBSD's writer demands differs by a fragment from the
+/// space that its roll-forward demands, so in a close case both addresses are possible.
 fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
     // At the end of a full segment, `at` is the start of the following one, but the log continues at `next`.
     let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
@@ -91,7 +91,7 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     Ok(out)
 }
 
-/// The partial segment at `at`, if it has this serial number and is whole.
+/// The partial segment at `at`, if it has this serial number and is complete.
 async fn one(
     disk: &LogDisk,
     at: i64,

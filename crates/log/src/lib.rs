@@ -1,13 +1,13 @@
-//! Logs for journals: the operations that a journal needs of a log, and the format of its records.
+//! Logs for journals: the operations that a journal needs of a log, and the format of a journal's records.
 //!
 //! Layers:
-//! - [`Log`]: append, force, read from an LSN on, free the old end.
+//! - [`Log`]: append, force, read from an LSN on, free the oldest records.
 //! - [`record`]: the records of a journal of byte ranges, and their codec.
 //!
 //! A log is a [`Wafs`]: on a device of its own, on a part of one beyond the file system
 //! ([`Partition::new`](ordo_block::partition::Partition::new)), or in a preallocated file of its own file system
-//! ([`Partition::of`](ordo_block::partition::Partition::of) the file's extents). All three have one format, and one way to find the
-//! end.
+//! ([`Partition::of`](ordo_block::partition::Partition::of) the file's extents). All three have the same format,
+//! and the same way to find the end.
 //!
 //! Invariants:
 //! - Records that are read back are a prefix of those appended, at least up to the last one forced.
@@ -90,12 +90,12 @@ impl Log {
         self.0.checkpoint(Some(client)).await.map_err(as_device)
     }
 
-    /// The data that was stored with the last checkpoint.
+    /// The caller's data that was stored with the last checkpoint.
     pub fn client(&self) -> [u8; 64] {
         self.0.superblock().client
     }
 
-    /// Calls `each` with every durable record from `from` on, in order, for as long as it returns true.
+    /// Calls `each` with every durable record from `from` on, in order, as long as it returns true.
     ///
     /// # Errors
     /// The log's device failed.

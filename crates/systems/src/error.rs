@@ -53,7 +53,7 @@ pub enum SystemError {
         "it has no log; ordo mkfs --journal file makes an image with one, logdev= names another place"
     )]
     NoLog,
-    /// The check before the mount found damage that it may not repair by itself.
+    /// The check before the mount found damage that it may not repair without a person's consent.
     #[error("the check found damage that it may not repair without being asked; run ordo fsck")]
     NeedsCheck,
     /// UFS2 cannot be made with these options.

@@ -1,4 +1,4 @@
-//! Writing: everything between the names of `ufs` and the log on the device.
+//! The file system mounted for writing: a layout of `ufs` that writes a log.
 
 mod blocks;
 mod budget;
@@ -30,7 +30,7 @@ pub use layout::LogLayout;
 pub use mount::{MountOptions, mount, mount_with};
 pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
 
-/// A file system on a log.
+/// A mounted log as a file system.
 pub type LogFs = Ufs<LogLayout>;
 
 /// The state that the parts of a mounted file system share.

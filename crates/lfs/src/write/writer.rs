@@ -1,8 +1,9 @@
-//! The writer: everything that is dirty goes to the end of the log, and at times a checkpoint says so.
+//! The writer: appends everything dirty to the log and, at times, writes a checkpoint.
 //!
-//! A write-out waits until no operation is under way, reads all that giving places needs, and then gives every dirty
-//! block a place with no await in between: blocks of files, indirect blocks above them, inodes. A checkpoint writes
-//! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
+//! A write-out waits until no operation is under way, and reads everything that is needed for giving places. Then it
+//! gives every dirty block a place, without an await in between: blocks of files, the indirect blocks above them,
+//! inodes. A checkpoint adds the IFILE, flushes, and writes a superblock. Without a checkpoint, recovery finds the
+//! write-out by rolling forward.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,13 +26,13 @@ use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
 use super::work::{Content, FileWork, Victim, Work};
 
-/// Segments that are begun between two checkpoints at most, for a mount after a crash to be short.
+/// The most segments that are begun between two checkpoints, so that a mount after a crash is short.
 const SEGMENTS_MAX: u32 = 8;
-/// Free inodes that the IFILE has room for after a checkpoint.
+/// The least number of free inodes in the IFILE after a checkpoint.
 const FREE_INODES: usize = 64;
-/// Time after which a log that was full is tried again.
+/// The time after which a full log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Requests under way at most.
+/// The most requests under way.
 const REQUESTS: usize = 16;
 
 /// Writes the log.
@@ -39,16 +40,16 @@ pub struct SegmentWriter {
     store: Shared,
     rules: LfsRules,
     one: Mutex<()>,
-    /// The superblock that is written next: 0 or 1.
+    /// The superblock that the next checkpoint writes: 0 or 1.
     next_superblock: Cell<usize>,
     last_checkpoint: Cell<Time>,
-    /// Checkpoints made.
+    /// The number of checkpoints so far.
     pub checkpoints: Cell<u64>,
-    /// Whether the device may lose some of the log.
+    /// Whether the end of the log may still be in the device's volatile cache.
     unflushed: Cell<bool>,
-    /// Whether contents are durable before the pointers to them are written.
+    /// Whether contents must be durable before the pointers to them are written.
     contents_first: bool,
-    /// Time between two checkpoints while something is written.
+    /// The time between two checkpoints while something is written.
     interval: Duration,
 }
 
@@ -57,9 +58,9 @@ pub struct SegmentWriter {
 enum Kind {
     /// The dirty blocks are written to the log.
     Log,
-    /// With a checkpoint.
+    /// The dirty blocks are written to the log, with a checkpoint.
     Checkpoint {
-        /// The file system is unmounted.
+        /// Whether the file system is being unmounted.
         clean: bool,
     },
 }
@@ -67,17 +68,17 @@ enum Kind {
 /// The result of cleaning a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Nothing lives in it any more.
+    /// All live blocks of the segment were moved.
     Moved,
-    /// There is no space for what lives in it.
+    /// There is no space for its live blocks.
     NoSpace,
-    /// Something in it is damaged.
+    /// A block in the segment is damaged.
     Damaged,
 }
 
-/// A write-out that has its places.
+/// A write-out in which every block has its place.
 struct Batch {
-    /// Contents on the data device.
+    /// The requests for contents on the data device.
     contents: Vec<Gathered>,
     requests: Vec<Gathered>,
     superblock: Option<Superblock>,
@@ -117,7 +118,7 @@ impl SegmentWriter {
         }
     }
 
-    /// The state that the writer shares with others.
+    /// The state that the writer shares with the other parts.
     pub(super) fn store(&self) -> &Shared {
         &self.store
     }
@@ -149,7 +150,7 @@ impl SegmentWriter {
         self.store.cache.failure().map_or(Ok(()), Err)
     }
 
-    /// Makes everything durable, with a checkpoint. Does nothing where the last one has everything.
+    /// Makes everything durable, with a checkpoint. Does nothing if the last checkpoint has everything.
     ///
     /// # Errors
     /// The device failed.
@@ -166,7 +167,7 @@ impl SegmentWriter {
         self.store.cache.failure().map_or(Ok(()), Err)
     }
 
-    /// Makes a checkpoint, whether there is anything new or not.
+    /// Makes a checkpoint, even if nothing has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -194,8 +195,8 @@ impl SegmentWriter {
         self.write_batch(batch, kind).await
     }
 
-    /// Moves what lives in these segments, as far as there is space for it, together with all that is dirty, and makes a
-    /// checkpoint. `by_age`: what is moved is sorted by its age. What came of each segment; where nothing is moved,
+    /// Moves the live blocks of these segments, as far as there is space, together with everything dirty, and makes a
+    /// checkpoint. `by_age`: moved blocks are sorted by age. Returns the result for each segment. If no block is moved,
     /// nothing is written.
     ///
     /// # Errors
@@ -218,7 +219,7 @@ impl SegmentWriter {
                         WriteOutcome::Moved
                     }
                     Ok(_) => WriteOutcome::NoSpace,
-                    // What is damaged stays where it is.
+                    // Damaged blocks stay where they are.
                     Err(error) if error.errno == Errno::Corrupt => WriteOutcome::Damaged,
                     Err(error) => return Err(as_block_error(error)),
                 };
@@ -233,7 +234,7 @@ impl SegmentWriter {
         Ok(outcomes)
     }
 
-    /// Whether a checkpoint of both has space, and leaves enough for the next one.
+    /// Whether there is space for a checkpoint with the blocks of both, and enough left for the next checkpoint.
     fn has_space_for(&self, work: &Work, more: &Work) -> bool {
         let extent = work.extent_with(more, &self.store);
         let state = self.store.state.borrow();
@@ -271,7 +272,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Takes note of the segments into which a write-out is under way.
+    /// Notes the segments into which a write-out is under way.
     fn note_in_flight(&self, requests: &[Gathered]) {
         let mut state = self.store.state.borrow_mut();
         let fsize = u64::from(state.sb.fsize);
@@ -288,7 +289,7 @@ impl SegmentWriter {
         state.in_flight.extend(segments);
     }
 
-    /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
+    /// Gives every block its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
     fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
@@ -335,7 +336,8 @@ impl SegmentWriter {
         Ok(Batch { contents, requests, superblock })
     }
 
-    /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
+    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
+    /// IFILE has no entry.
     fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
         let sb = state.sb.clone();
         let has_space = |state: &LogState| {
@@ -359,8 +361,9 @@ impl SegmentWriter {
         let order = work.order(inverse);
         let Work { mut files, inodes, held, .. } = work;
         let pin_of = |ino: u64| inodes.get(&ino).expect("held with the blocks");
-        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not. A file's
-        // indirect blocks come after its data; where they come right after it, what is moved is placed before.
+        // New blocks and moved blocks are kept apart: new ones are likely to die soon, moved ones are not. A file's
+        // indirect blocks come after its data; in inverse order they come right after it, so moved blocks are placed
+        // first.
         for by_cleaner in [inverse, !inverse] {
             plan.set_by_cleaner(by_cleaner);
             if by_cleaner && by_age {
@@ -400,7 +403,7 @@ impl SegmentWriter {
         plan.ifile()
     }
 
-    /// Gives the contents of a file their places: those that the cleaner moves, or the others.
+    /// Gives the data blocks of a file their places: either the moved ones, or the others.
     fn place_data(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -427,8 +430,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives the contents that the cleaner moves their places, sorted by age. The youngest fill the segment that has new
-    /// blocks; the others go to the next ones, the oldest first, so that the youngest again lie beside what is written next.
+    /// Gives moved data blocks their places, sorted by age. The youngest fill the segment that has new blocks. The
+    /// others go to the next segments, the oldest first, so that the youngest of them again lie beside the blocks that
+    /// are written next.
     fn place_by_age(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -457,7 +461,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives the indirect blocks of a file their places, those above contents first.
+    /// Gives the indirect blocks of a file their places, the lowest level first.
     fn place_indirect(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -473,7 +477,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives a block its place. What leads to it changes, and gets a place after it.
+    /// Gives a block its place. The block with the pointer to it changes, and gets its own place later.
     fn place_block(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -503,8 +507,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes what leads to a block lead to its new place; where that is an indirect block, it is written too. The place
-    /// before.
+    /// Sets the pointer to a block to its new place. If an indirect block has the pointer, that block is written too.
+    /// Returns the old place.
     pub(super) fn point_at(
         &self,
         (ino, pin): (u64, &BufRef),
@@ -535,7 +539,7 @@ impl SegmentWriter {
         old
     }
 
-    /// An inode has a place now.
+    /// Notes that an inode has got its place.
     fn inode_placed(&self, state: &mut LogState, ino: u64, buf: &BufRef, addr: i64) {
         let d = decode(buf);
         state.tombstones.remove(&ino);
@@ -557,7 +561,7 @@ impl SegmentWriter {
         buf.write(|bytes| put_written_size(bytes, d.size));
     }
 
-    /// The requests of a write-out: partial segments that lie one after another go together.
+    /// Makes the requests of a write-out: contiguous partial segments go into one request.
     fn take_bytes(&self, state: &LogState, psegs: &[Pseg], now: u64) -> Vec<Gathered> {
         let (cache, sb) = (&self.store.cache, &self.store.shape);
         let most = self.store.device.geometry().max_request;
@@ -616,7 +620,7 @@ impl Writer for SegmentWriter {
             };
             let written = self.write_log(kind).await;
             if written == Err(full()) && occasion != Occasion::Demand {
-                // Whoever deletes something makes space; until then it is no use to try again at once.
+                // The log is full until something is deleted, so trying again at once is useless.
                 self.store.cache.runtime().sleep(RETRY).await;
             }
             written

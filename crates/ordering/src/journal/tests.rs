@@ -27,8 +27,8 @@ fn run<T>(work: impl AsyncFnOnce(&Runtime, State) -> T) -> T {
 }
 
 /// One operation stays under way for ever. A thousand others begin, end and become durable all the same. An
-/// operation that has freed blocks which the first had changed does not become durable. Would catch a commit
-/// that waits until no operation is under way, and one that keeps others from beginning.
+/// operation that shares changed bytes with the first one does not become durable. Would catch a commit that
+/// waits until no operation is under way, and one that keeps others from beginning.
 #[test]
 fn a_commit_waits_for_nobody_that_it_does_not_hang_on() {
     run(async |rt, state| {

@@ -1,4 +1,4 @@
-//! A DualFS that is mounted to be written.
+//! A DualFS mounted for writing.
 
 use ordo_block::Device;
 use ordo_dualfs::mount::{MountOptions as DualMount, mount as mount_pair};

@@ -39,9 +39,9 @@ struct Shown {
     image: String,
     format: &'static str,
     pair: String,
-    /// The half that is shown; "both" for the whole pair.
+    /// The device that is shown: "metadata", "data", or "both" for the whole pair.
     role: &'static str,
-    /// The image or device of the metadata, where it is not the image.
+    /// The image or device of the metadata, if it is another one than the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_device: Option<String>,
     generation: u64,
@@ -51,14 +51,14 @@ struct Shown {
     group_blocks: u32,
     groups: u32,
     data_at: Option<u64>,
-    /// The metadata log; not on a data device.
+    /// The metadata log; `None` on a data device.
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<Log>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     per_group: Vec<Group>,
 }
 
-/// A device of a pair, or both, as text or JSON.
+/// Shows one device of a pair, or both, as text or JSON.
 pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<String, SystemError> {
     let disk = &disks[0];
     let id = match disks.len() {
@@ -66,7 +66,7 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
             let found = read_identity(disk).await?;
             found.map_err(|error| DualError::Identity { device: "disk", error })?
         }
-        // Both must belong together.
+        // Two devices must belong together.
         _ => Pair::open(disks).await?.identity,
     };
     let log = match id.role {
@@ -76,7 +76,7 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
         }
         _ => None,
     };
-    // The groups are in the metadata log, but the reader wants both devices.
+    // The groups are in the metadata log, but the reader needs both devices.
     let is_whole = disks.len() > 1 || id.data_at > 0;
     let groups = match options.groups && is_whole {
         true => ordo_dualfs::mount::read(disks).await?.groups().await?,

@@ -137,7 +137,7 @@ impl Attaching<'_> {
         Ok(mounted)
     }
 
-    /// Mounts, and where a check is needed first, mounts again after it.
+    /// Mounts. If a check is needed first, runs it and mounts again.
     async fn attempt<T>(&self, mount: impl AsyncFn() -> Result<T, SystemError>) -> Tried<T> {
         let mut checked = false;
         loop {
@@ -156,7 +156,8 @@ impl Attaching<'_> {
         }
     }
 
-    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other.
+    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other
+    /// damage.
     async fn preen(&self) -> Result<(), SystemError> {
         self.notice("not unmounted cleanly: checking it");
         if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {
@@ -174,7 +175,7 @@ impl Attaching<'_> {
     }
 }
 
-/// The reason why a file system can only be read.
+/// The reason why a file system can only be read, for a person.
 fn reason(error: &MountError) -> String {
     match error {
         MountError::Unsupported(reason) => (*reason).to_owned(),

@@ -1,4 +1,4 @@
-//! An LFS that is mounted to be written.
+//! An LFS mounted for writing.
 
 use ordo_block::Device;
 use ordo_lfs::write::{LfsRules, LogFs, MountOptions as LogOptions, mount as mount_log};

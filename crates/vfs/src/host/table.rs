@@ -1,4 +1,4 @@
-//! The inodes that were found, and the descriptors of some of them.
+//! The table of the inodes that were found, with descriptors of some of them.
 
 use std::collections::BTreeMap;
 
