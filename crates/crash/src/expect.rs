@@ -53,7 +53,7 @@ impl DirExpected {
         self.least.iter().filter_map(move |(client, calls)| Some((*client, most(calls)?)))
     }
 
-    /// What follows from a name that does not exist: its client, and the number of that client's calls that
+    /// The consequence of a name that does not exist: its client, and the number of that client's calls that
     /// must at least be there.
     fn bound(expected: &NameExpected) -> Option<(usize, usize)> {
         Some((expected.client?, expected.candidates[0].call.map_or(0, |call| call + 1)))

@@ -64,9 +64,9 @@ pub struct Claim {
 pub struct Owner {
     /// The inode.
     pub ino: u64,
-    /// The logical block of the first one, where they are contents.
+    /// The logical block of the first of them, if they are contents.
     pub first: Option<u64>,
-    /// Whether they are packed, so that each stands for all logical blocks.
+    /// Whether the blocks are packed, so that each stands for all logical blocks.
     pub packed: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct DecoderState {
     pub journal: Journal,
     /// Blocks whose kind a pointer has shown in the present request.
     pub claims: Vec<Claim>,
-    /// Ranges of the present request that belong to files, besides blocks that are named as theirs.
+    /// Ranges of the present request that belong to files, besides blocks whose names give their file.
     pub shares: Vec<Share>,
     /// Names of files, from the directories that were seen.
     pub names: Names,
@@ -111,7 +111,7 @@ impl DecoderState {
         self.names.forget_news();
     }
 
-    /// Says that a range of the request belongs to one file.
+    /// Notes that a range of the request belongs to one file.
     pub(crate) fn own(&mut self, offset: u64, len: u64, ino: u64, file_block: Option<u64>) {
         if ino != 0 {
             self.shares.push(Share { offset, len, ino, file_block, bytes: len });
@@ -176,8 +176,8 @@ pub trait Decoder {
     /// device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
 
-    /// Whether blocks may be freed and used again before a pointer shows it, so that the owner of a block that is
-    /// written is known only when pointers were written after it: file systems whose journal is not on the device.
+    /// Whether blocks may be freed and used again long before a pointer shows it. Then the owner of a block is certain
+    /// only if pointers were written after it. This is so for a file system whose journal is on another device.
     fn pointers_come_late(&self) -> bool {
         false
     }

@@ -12,9 +12,9 @@
 //! - [`decoder`]: the trait that every other format implements; [`journal`]: transactions and checkpoints, as any
 //!   journal shows them.
 //! - [`names`]: paths of files, from the directories that were seen.
-//! - `graph`, `runs`, `ring`: code that decoders share: which node points to which, which file owns a block, and
-//!   which blocks a log has announced.
-//! - `outside`: decoders of devices that hold nothing but a log.
+//! - `graph`, `runs`, `ring`: code that decoders share: which node points to which, which file owns a block, which
+//!   blocks a log has announced.
+//! - `outside`: decoders of devices that hold only a log.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders of ext2 to ext4, ReiserFS, XFS, JFS, NTFS and btrfs.
 //! - `nilfs`, `f2fs`, `lfs`: decoders of log-structured file systems: NILFS2, F2FS, and LFS of NetBSD and Ordo.
 //! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and

@@ -6,7 +6,7 @@ use crate::decoder::Claim;
 use crate::kind::Class;
 use crate::stats::{Stats, TrafficCounts};
 
-/// Notes kept at most; beyond this, all guesses stay as they were counted.
+/// The most notes that are kept; beyond that, the oldest guesses stay as they were counted.
 const MOST: usize = 1 << 20;
 
 /// For each block, the kind and traffic under which its writes are counted.

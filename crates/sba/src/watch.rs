@@ -32,7 +32,7 @@ pub struct ClassifiedEvent<'a> {
     pub inodes: &'a [u64],
     /// Blocks whose owner or kind the request has shown, in blocks of the file system.
     pub claims: &'a [Claim],
-    /// Ranges of the request that belong to files, besides blocks that are named as theirs.
+    /// Ranges of the request that belong to files, besides blocks whose names give their file.
     pub shares: &'a [Share],
     /// Whether a pointer may reach the device long after the block that it leads to; see
     /// [`Decoder::pointers_come_late`].
@@ -81,7 +81,7 @@ struct State {
 pub struct Watch {
     state: RefCell<State>,
     listener: RefCell<Option<Listener>>,
-    /// The number of the present request, where it is not the tap's.
+    /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
 }
 
@@ -98,19 +98,19 @@ const PROBES: &[Probe] = &[
     crate::lfs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
-    // Log devices come last: a log has few marks of its own, so its probe might match by chance.
+    // Log devices come last: little in a log identifies it, so its probe might match by chance.
     crate::jfs::outside::probe,
     crate::xfs::outside::probe,
 ];
 
 impl Watch {
-    /// A watcher of a device that now holds the contents of `image`; `None` where no known file system is on it.
+    /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known file system.
     pub fn over(image: &dyn DiskImage) -> Option<Rc<Watch>> {
         Watch::first_of(PROBES, image)
     }
 
-    /// A watcher of a device with a log-structured file system in which no block has a place of its own (LFS); `None`
-    /// where there is none.
+    /// A watcher of a device with a log-structured file system whose blocks have no fixed places (LFS); `None` if there
+    /// is none.
     pub fn over_log(image: &dyn DiskImage) -> Option<Rc<Watch>> {
         Watch::first_of(&[crate::lfs::probe], image)
     }
@@ -151,8 +151,8 @@ impl Watch {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
-    /// Takes the number of each request from `now`, and not from the tap: a recording may count marks too, which no tap
-    /// shows, and one of its requests may be several at the tap.
+    /// Takes the number of each request from `now`, and not from the tap. A recording may also count marks, which no
+    /// tap shows, and one request of a recording may be several at the tap.
     pub fn number_by(&self, now: Rc<Cell<u64>>) {
         *self.number.borrow_mut() = Some(now);
     }
@@ -166,8 +166,8 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
     }
 
-    /// The traffic at the end of a trace. Blocks that nothing pointed to are counted by what they look like, and
-    /// [`Stats::unclaimed`] says how many.
+    /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
+    /// [`Stats::unclaimed`] is their number.
     pub fn finish(&self) -> Stats {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
@@ -197,8 +197,8 @@ impl Watch {
         self.state.borrow().decoder_state.names.path(ino)
     }
 
-    /// Ends the trace for [`Watch::path`]: names that were in doubt because their directory was not written again are
-    /// those of the files that have their inodes now.
+    /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not written again are
+    /// given to the files that have their inodes now.
     pub fn end_names(&self) {
         self.state.borrow_mut().decoder_state.names.end();
     }

@@ -1,8 +1,8 @@
 //! The known tree blocks, and the number of pointers to each.
 //!
-//! A block is in the forest as long as the current roots lead to it, and from the time that it is written to the
-//! superblock that makes its transaction current. Snapshots share blocks, so pointers are counted. A pointer names
-//! the transaction that wrote the block: a later block at the same address is another block.
+//! A block is in the forest from the time it is written until the current roots no longer lead to it. (A new block is
+//! kept until the superblock makes its transaction current.) Snapshots share blocks, so pointers are counted. A
+//! pointer names the transaction that wrote the block: a later block at the same address is another block.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +103,7 @@ impl Forest {
         }
     }
 
-    /// Takes in that a root leads to this block already, so that it need not wait for its transaction.
+    /// Notes that a root leads to this block already, so that the block need not wait for its transaction.
     pub(super) fn reached(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         if self.new.remove(&at) {
             self.let_go(at, gone);
@@ -132,8 +132,8 @@ mod tests {
         Body { below: below.into(), ..Body::default() }
     }
 
-    /// Two roots share a leaf. When one root goes, the leaf must stay; when both go, it must go. A block of a new
-    /// transaction stays until the transaction is current, and no longer where no root leads to it.
+    /// Two roots share a leaf. When one root goes, the leaf must stay; when both are gone, it must go. A block of a
+    /// new transaction stays until the transaction is current, and then goes if no root leads to it.
     #[test]
     fn what_is_shared_stays() {
         let mut forest = Forest::default();

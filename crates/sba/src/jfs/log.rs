@@ -8,7 +8,7 @@ use ordo_format::jfs::{LogPage, LogRecord, PAGE};
 
 /// Bytes for records in a page.
 const ROOM: u64 = (PAGE - 16) as u64;
-/// Pages kept, for records that end in a later page.
+/// The number of kept pages; a record may end in a later page.
 const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl JfsLog {
         Page::Records(records)
     }
 
-    /// The bytes of records from `from` to `to`, where all their pages are there.
+    /// The bytes of records from `from` to `to`, if all their pages were seen.
     fn bytes(&self, from: u64, to: u64, mut out: Vec<u8>) -> Option<Vec<u8>> {
         out.clear();
         let mut at = from;

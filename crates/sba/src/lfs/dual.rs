@@ -1,12 +1,12 @@
-//! DualFS: the metadata log is LFS's but for the tables of groups; the data device has contents of regular files and its
-//! identity, so that every block of it is known by its place.
+//! DualFS: its metadata log is an LFS with tables of groups added; its data device has contents of
+//! regular files and an identity, so every block there is known by its place.
 
 use ordo_format::dualfs::{IDENTITY_SIZE, Identity, ROLE_DATA};
 
 use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, cover};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
-/// The identity of a device of a pair, where the image is one.
+/// The identity of one device of a pair, if the image has one.
 pub(super) fn identity(image: &dyn DiskImage) -> Option<Identity> {
     let mut bytes = [0; IDENTITY_SIZE];
     image.read_at(0, &mut bytes).ok()?;
@@ -21,7 +21,8 @@ pub(super) fn table_class(identity: &Identity, block: u64) -> Class {
     }
 }
 
-/// The part of a data device at byte `at` of it, and how many bytes from there on are of the same kind.
+/// The part of a data device at byte `at`, and the number of bytes from there on that are of the same
+/// kind.
 pub(super) fn data_part(identity: &Identity, at: u64, end: u64) -> (Class, BlockMeaning, u64) {
     let shape = identity.shape();
     let bsize = u64::from(shape.bsize);
@@ -41,7 +42,7 @@ pub(super) fn data_part(identity: &Identity, at: u64, end: u64) -> (Class, Block
 pub(super) struct DataDisk(pub Identity);
 
 impl DataDisk {
-    /// The decoder, where the image is a data device.
+    /// The decoder of an image, if it is a data device.
     pub fn probe(identity: &Identity) -> Option<Box<dyn Decoder>> {
         let is_data = identity.role == ROLE_DATA;
         is_data.then(|| Box::new(DataDisk(identity.clone())) as Box<dyn Decoder>)

@@ -9,7 +9,7 @@ use super::log::{LfsPiece, Pseg};
 use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 
-/// The decoder of an image, where it holds an LFS.
+/// The decoder of an image, if it holds an LFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let identity = dual::identity(image);
     if let Some(data) = identity.as_ref().and_then(DataDisk::probe) {
@@ -60,7 +60,7 @@ impl Lfs {
                 found.push(pseg);
             }
         }
-        // The newest place of a block counts.
+        // The place that was written last counts.
         found.sort_by_key(|pseg| (pseg.head.serial, pseg.start));
         found.into_iter().for_each(|pseg| self.register(pseg, state));
         let blocks: Vec<(i64, i64)> = self

@@ -23,7 +23,7 @@ use tree::{Tree, node_entry};
 const ROOT: u64 = 0;
 /// The object of the root directory (`REISERFS_ROOT_OBJECTID`).
 const ROOT_OBJECT: u64 = 2;
-/// Inodes that are remembered at most.
+/// The most inodes that are remembered.
 const INODES_MAX: usize = 1 << 20;
 
 /// The announcement of a journal block by a descriptor.
@@ -54,7 +54,7 @@ pub(crate) struct Reiser {
     inodes: FxHashMap<u32, u64>,
 }
 
-/// The decoder of an image, where it holds ReiserFS.
+/// The decoder of an image, if it holds ReiserFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;

@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 use super::buffers::LoggedBuffer;
 use crate::decoder::DiskImage;
 
-/// Transactions that are open at once at most; `REGION_MAX` bounds the bytes of a continued region.
+/// The most transactions that are open at once. `REGION_MAX` bounds the bytes of a continued region.
 const OPEN_MAX: usize = 1024;
 const REGION_MAX: usize = 1 << 20;
 
-/// An event that a log record tells.
+/// An event that a log record reports.
 #[derive(Debug)]
 pub(super) enum LogOperation {
     /// An operation of a transaction, with its bytes.
@@ -49,10 +49,10 @@ pub(super) struct LoggedInode {
     pub(super) attributes: Option<Vec<u8>>,
 }
 
-/// Blocks in a log record at most, its headers included.
+/// The most blocks in a log record, its headers included.
 const RECORD_MAX: u64 = (256 << 10) / BLOCK as u64 + 8;
 
-/// Log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
+/// The most log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
 const EARLY_MAX: usize = 8;
 
 /// A transaction that is being read.
@@ -65,7 +65,7 @@ struct Open {
     wanted: usize,
 }
 
-/// A log record of which more is to come.
+/// A log record that is not complete yet.
 #[derive(Debug)]
 struct Pending {
     head: RecordHead,
@@ -130,7 +130,7 @@ fn newest(image: &dyn DiskImage, start: u64, blocks: u64) -> Option<u64> {
 }
 
 impl LoggedInode {
-    /// The bytes of its regions in the log.
+    /// The bytes of the inode's regions in the log.
     pub(super) fn bytes(&self) -> u64 {
         let fork = |fork: &Option<Vec<u8>>| fork.as_ref().map_or(0, Vec::len);
         (InodeItem::SIZE + self.core.len() + fork(&self.data) + fork(&self.attributes)) as u64
@@ -144,7 +144,7 @@ impl XfsLog {
     }
 
     /// Takes in a range of the log that is written from block `at` on. Returns its meaning and length. After block
-    /// `blocks` the log continues at its start; where its length is not known, a record that continues anywhere may
+    /// `blocks` the log continues at its start; if its length is not known, a record that continues anywhere may
     /// continue at block 0.
     pub(super) fn piece(
         &mut self,

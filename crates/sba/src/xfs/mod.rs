@@ -2,8 +2,8 @@
 //!
 //! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
 //! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
-//! In version 5 every block of metadata names its kind, its file system and its place; a block whose names agree is
-//! believed. The log holds records of changes, not copies of blocks.
+//! In version 5 every block of metadata names its kind, its file system and its place; a block in which all three
+//! agree is believed. The log holds records of changes, not copies of blocks.
 
 mod buffers;
 mod log;
@@ -41,7 +41,7 @@ pub(crate) struct Xfs {
     said: Vec<LogOperation>,
 }
 
-/// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
+/// The bit that marks the number of an inode with an inline directory, among numbers of directory blocks.
 const INLINE: u64 = 1 << 63;
 
 /// The use of a place.
@@ -142,7 +142,7 @@ impl Xfs {
             let Some(start) = self.g.in_group(group, block).filter(|_| block != 0) else {
                 continue;
             };
-            // A block that a tree claims stays the tree's, whatever an older list says.
+            // A block that a tree claims stays the tree's, even if an older list has it.
             if self
                 .graph
                 .runs
