@@ -76,7 +76,7 @@ pub struct ComparisonSetup {
     pub seed: u64,
     /// Whether to cut the power in the middle, and check the result.
     pub recovery: bool,
-    /// How the file system is aged before the workload. The ageing is not counted and takes no virtual time.
+    /// The ageing of the file system before the workload. It is not counted and takes no virtual time.
     pub ageing: Option<age::ChurnOptions>,
 }
 
@@ -134,9 +134,9 @@ impl ComparisonSetup {
                 copy_kib_ns: slower(faster.copy_kib_ns),
                 request_ns: slower(faster.request_ns),
             },
-            // Some of the 256 MB are the kernel's and the programs'.
+            // The kernel and the programs take a part of the 256 MB.
             memory: 224 << 20,
-            // Linux 2.4 makes a writer wait when 60 % of the memory for buffers are dirty.
+            // Linux 2.4 makes a writer wait when 60 % of the memory for buffers is dirty.
             dirty_max: 134 << 20,
             block_size: 4096,
             frag_size: 4096,
@@ -153,7 +153,7 @@ impl ComparisonSetup {
             0 => u64::MAX,
             bytes => bytes,
         };
-        // The sum includes a tenth for the reserve, and some space for inodes and indirect blocks.
+        // The needed size includes a tenth for the reserve, and some space for inodes and indirect blocks.
         let needs =
             self.beside_the_aged(workload.footprint() + workload.footprint() / 4 + (32 << 20));
         let least = self.beside_the_aged(workload.footprint());
@@ -169,7 +169,7 @@ impl ComparisonSetup {
         Ok(bytes)
     }
 
-    /// The size of a file system that has `bytes` of free space when it is aged.
+    /// The size of a file system on which `bytes` bytes are free after its ageing.
     fn beside_the_aged(&self, bytes: u64) -> u64 {
         let free = self.ageing.as_ref().map_or(1.0, |ageing| 1.0 - ageing.utilisation);
         (bytes as f64 / free) as u64

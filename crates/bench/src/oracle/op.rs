@@ -88,7 +88,7 @@ pub enum OracleOp {
         offset: u64,
         len: usize,
     },
-    /// Writes `len` bytes that are generated from `fill`, or zeros where it is 0.
+    /// Writes `len` bytes that are generated from `fill`, or zeros if it is 0.
     Write {
         object: OracleObject,
         offset: u64,
@@ -265,7 +265,7 @@ pub(super) async fn list<F: FileSystem>(
 }
 
 impl OracleOp {
-    /// The objects on which it works.
+    /// The objects on which the operation works.
     pub(super) fn objects(&self) -> Vec<OracleObject> {
         match self {
             OracleOp::Lookup { dir, .. }
@@ -294,7 +294,7 @@ impl OracleOp {
         }
     }
 
-    /// The entries that it changes when it succeeds.
+    /// The entries that the operation changes when it succeeds.
     pub(super) fn entries(&self) -> Vec<(OracleObject, &OracleName)> {
         match self {
             OracleOp::Make { dir, name, .. }

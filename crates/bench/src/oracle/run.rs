@@ -37,7 +37,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         if op.objects().iter().any(|o| self.world.get(*o).is_none()) {
             return Ok(());
         }
-        // While a failure is shrunk, the open may have been left out.
+        // The open may have been left out while a failure was shrunk.
         if matches!(op, OracleOp::Close { object } if self.world.get(*object).is_some_and(|t| t.opens == 0))
         {
             return Ok(());
@@ -91,8 +91,8 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         }
     }
 
-    /// Checks a subject that reports no space. That is right only if no other error applies, and nothing may
-    /// have changed.
+    /// Checks a subject that reports that it has no space. That is right only if no other error applies, and
+    /// nothing may have changed.
     async fn had_no_room(&mut self, op: &OracleOp) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
@@ -154,7 +154,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         }
         for (a, b) in a.iter().zip(b) {
             let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
-            // The `..` of a directory may stand for one that is gone from the run.
+            // The `..` of a removed directory may lead to one that is gone from the run.
             if mine != theirs {
                 let name = OracleName(a.name.clone());
                 return Err(format!("entry {name:?} must be {mine:?}, is {theirs:?}"));
@@ -393,8 +393,8 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
     }
 }
 
-/// Whether a listing with pauses saw what it had to: every entry that existed all the time exactly once, none
-/// that never existed, and twice only one that was removed and added again.
+/// Whether a listing with pauses returned what it must: every entry that existed all the time exactly once, no
+/// entry that never existed, and an entry twice only if it was removed and added again.
 fn listing_was_right(l: &Listing) -> Result<(), String> {
     for name in l.at_start.difference(&l.touched) {
         let times = l.seen.iter().filter(|n| *n == name).count();

@@ -98,7 +98,7 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// Why there is no figure that compares with the kernel's own file systems.
+/// The reason why there is no figure to compare with the kernel's own file systems.
 const KERNELS: &str =
     "a file system of the kernel: it does not run on the model of the paper's disk yet";
 

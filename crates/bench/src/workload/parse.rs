@@ -210,7 +210,8 @@ fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
 }
 
 fn generated(rest: &str) -> Result<SourceTree, ParseError> {
-    /// So many files are generated within a second or two, and fit into memory.
+    /// The most files of a generated tree: they are generated within a second or two, and fit into
+    /// memory.
     const FILES_MAX: u64 = 50_000;
     let mut out = Generated { seed: 1, files: Generated::FILES };
     for (key, value) in parameters(rest) {

@@ -27,7 +27,8 @@ const POSTMARK: &str = "postmark:files=150000,directories=150,transactions=20000
 const POSTMARK_OVER_EXT2: f64 = 1.6;
 /// Table 2: seconds of the disk in `read-meta` with one process and with four.
 const TABLE_2: [(&str, [f64; 2]); 2] = [("ffs-none", [47.86, 56.99]), ("dualfs", [5.46, 5.90])];
-/// Four processes of DualFS may cost so many percent more than one.
+/// The limit of the paper's claim: four processes of DualFS take at most this percentage more than
+/// one.
 const MORE_WITH_FOUR: f64 = 10.0;
 
 fn setup() -> ComparisonSetup {
@@ -43,7 +44,7 @@ fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
     row.phases.iter().find(|p| p.phase.name == name).expect("the workload has it")
 }
 
-/// A line of a table: its first cells, and a figure for each row.
+/// Adds a line to a table: its first cells, and a figure for each row.
 fn line(table: &mut String, first: &str, figures: impl Iterator<Item = f64>) {
     let _ = write!(table, "| {first} |");
     figures.for_each(|figure| {
@@ -136,7 +137,7 @@ fn table_2(out: &mut Section, one: &[ComparisonRow], four: &[ComparisonRow]) {
     );
 }
 
-/// The phases that DualFS does not win.
+/// The list of phases that DualFS does not win.
 fn losses(out: &mut Section, rows: &[ComparisonRow]) {
     let (dual, others) = rows.split_last().expect("DualFS is the last system");
     let mut lost = Vec::new();
@@ -160,7 +161,7 @@ fn losses(out: &mut Section, rows: &[ComparisonRow]) {
     ));
 }
 
-/// Section 4.2.
+/// PostMark, section 4.2.
 fn postmark(out: &mut Section) {
     let mut table = String::from(
         "| PostMark | transactions /s | DualFS over it | published | disk seconds | KB written |\n|---|---:|---:|---:|---:|---:|\n",
@@ -188,7 +189,7 @@ fn postmark(out: &mut Section) {
     out.say(table.trim_end());
 }
 
-/// Each mechanism of section 2.2 switched off.
+/// Each mechanism of section 2.2 switched off in turn.
 pub fn switches(out: &mut Section) {
     out.say(
         "The same trees and machine; each mechanism of section 2.2 switched off in turn. Seconds of the disk in phases that \
@@ -224,7 +225,7 @@ fn phases_by(out: &mut Section, first: &str, names: &[&str], rows: &[ComparisonR
     out.say(table.trim_end());
 }
 
-/// Metadata on a device of its own, of other models.
+/// The metadata device on disks of other models.
 pub fn pairs(out: &mut Section) {
     out.say(
         "The same trees by four processes; the metadata on a second device (`dualfs-2`), of the same model as the data's and \

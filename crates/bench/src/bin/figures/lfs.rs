@@ -1,4 +1,4 @@
-//! LFS beside FFS, and what its cleaner costs, in virtual time.
+//! LFS beside FFS, and the cost of its cleaner, in virtual time.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn cleaner(row: &ComparisonRow) -> &CleanerRow {
     row.cleaner.as_ref().expect("LFS has one")
 }
 
-/// Says what was published, and whether it is so here.
+/// Adds a published claim, the result here, and whether the claim holds.
 fn claim(out: &mut Section, what: &str, here: &str, holds: bool) {
     let verdict = if holds { "as published" } else { "NOT as published" };
     out.say(format_args!("Published: {what}. Here: {here}; {verdict}."));
@@ -204,7 +204,7 @@ fn live_in_cleaned(row: &ComparisonRow) -> f64 {
 const HEAD: &str = "| disk | full | writes | cleaner | written for each byte | MB/s | live in cleaned | passes |\n\
                     |---|---|---|---|---|---|---|---|\n";
 
-/// The cost of cleaning, by how full the log is, by policy and by pattern.
+/// The cost of cleaning, by fullness of the log, by policy and by pattern of writes.
 pub fn cleaning(out: &mut Section) {
     out.say(
         "Random overwrites of 8 KB in files of 64 KB, 16 MB of cache, a log of 256 segments of 1 MB. Full is the share of \
@@ -234,7 +234,7 @@ pub fn cleaning(out: &mut Section) {
     );
 }
 
-/// Adds a row. Bytes that are written for each byte.
+/// Adds a row: the bytes written for each byte of new contents.
 fn cost(table: &mut String, disk: &str, full: u64, hot: u64, policy: CleanerPolicy) -> f64 {
     let work = format!("overwrite:full={full},hot={hot},warm=30000,writes=30000");
     let found = row(lfs::LFS, &work, &small(disk, CLEANED, busy(policy)));
@@ -252,7 +252,7 @@ fn cost(table: &mut String, disk: &str, full: u64, hot: u64, policy: CleanerPoli
     amplified
 }
 
-/// The same with pauses, in which the cleaner may work.
+/// The cost of cleaning if pauses give the cleaner time.
 pub fn idle(out: &mut Section) {
     const WRITES: u64 = 20_000;
     const BURST: u64 = 512;

@@ -1,9 +1,9 @@
 //! `make bench`: measures the figures and writes them to pages.
 //!
 //! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
-//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than
-//! single times. Virtual time is exact; the model and the seed are named. With arguments, only the named
-//! sections are measured. What a section gave is kept in `target/figures`, with the commit that it was measured at; a
+//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than single
+//! times. Virtual time is exact; the model and the seed are named. With arguments, only the named sections are
+//! measured. The results of a section are kept in `target/figures`, with the commit at which they were measured; a
 //! page is written as soon as all its sections have been measured, now or earlier.
 
 mod aged;
@@ -179,16 +179,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder in which what a section gave is kept.
+/// The folder with the stored results of a section.
 fn kept(name: &str) -> PathBuf {
     root().join("target/figures").join(name)
 }
 
-/// The text of a section in its folder. Plots lie beside it.
+/// The file with the text of a section, in the section's folder. Plots are beside it.
 const TEXT: &str = "text.md";
 
 impl Section {
-    /// Reads what a section gave earlier.
+    /// Reads the results of a section that were measured earlier.
     fn kept(name: &str) -> Option<Section> {
         let text = std::fs::read_to_string(kept(name).join(TEXT)).ok()?;
         let mut plots = Vec::new();

@@ -1,4 +1,5 @@
-//! The processor time of one record of an ordering. The price in the processor model comes from here.
+//! The processor time of one record of an ordering. The processor model's price of a record comes from this
+//! measurement.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;

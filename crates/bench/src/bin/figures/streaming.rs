@@ -72,7 +72,7 @@ async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     in_parallel(rt, move |at| {
         let (disk, sink) = (disk.clone(), sink.clone());
         async move {
-            // The reader of the file gets a copy, so this one does too.
+            // The reader of the file copies the bytes, so this reader does too.
             let bytes = disk.read(at, REQUEST).await.expect("a healthy device");
             sink.borrow_mut().copy_from_slice(&bytes);
         }
