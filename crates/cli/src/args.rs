@@ -34,7 +34,7 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
-    /// Let files come and go until a file system has aged, and show how much of them stays in one piece.
+    /// Age a file system by creating and removing files, and show how much of them stays in one piece.
     Age(crate::commands::age::Age),
     /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(crate::commands::reproduce::Reproduce),
@@ -44,9 +44,9 @@ pub enum Command {
     Analyze(crate::commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and show it request by request.
     Trace(crate::commands::trace::TraceArgs),
-    /// Predict what a recorded trace would take if the file system or the disk were another.
+    /// Predict the time of a recorded workload for another file system or disk.
     Whatif(crate::commands::whatif::WhatIf),
-    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
+    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, the order of writes.
     Infer(crate::commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
@@ -120,7 +120,7 @@ pub struct Chosen {
     pub system: System,
     /// The system with its options, as they were given.
     pub name: String,
-    /// Options of its cleaner.
+    /// Options of the system's cleaner.
     pub cleaning: Option<Cleaning>,
     /// Options of DualFS.
     pub dual: Option<DualOptions>,
@@ -249,8 +249,8 @@ pub struct Compare {
     /// Do not cut the power in the middle of each run.
     #[arg(long)]
     pub no_recovery: bool,
-    /// Let files come and go first, as `ordo age` does, until the file system has aged. PROFILE is agrawal, douceur, meyer,
-    /// server or a file, with options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
+    /// Age the file system first, as `ordo age` does. PROFILE is agrawal, douceur, meyer, server or a file, with
+    /// options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "agrawal", value_parser = ageing)]
     pub aged: Option<age::ChurnOptions>,
     /// Show every measure, with writes by the kind of block, one column for each system.
@@ -278,8 +278,8 @@ Examples:
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
   ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there")]
 pub struct Bench {
-    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, overwrite, tpcb, each with its
-    /// parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb, each with
+    /// its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.
@@ -360,7 +360,7 @@ pub struct Mkfs {
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
-    /// Write no seals on the partial segments of an LFS, as NetBSD writes none.
+    /// Write no seals (checksums of Ordo's own) on the partial segments of an LFS; NetBSD writes none.
     #[arg(long)]
     pub no_crc: bool,
     /// Size of the file system [default: the whole image or device].
@@ -401,7 +401,7 @@ pub struct Mkfs {
     /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Overwrite a file system that is there.
+    /// Overwrite an existing file system.
     #[arg(long)]
     pub force: bool,
     /// Print the result as JSON.
@@ -420,7 +420,7 @@ Examples:
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
@@ -459,7 +459,7 @@ Examples:
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
@@ -469,8 +469,7 @@ pub struct Fsck {
     /// Repair everything.
     #[arg(short = 'y', conflicts_with = "preen")]
     pub yes: bool,
-    /// Preen: repair only if nothing is lost by it, otherwise write nothing. Skip an image that is marked
-    /// clean.
+    /// Preen: repair only if no data is lost by it, otherwise write nothing. Skip an image that is marked clean.
     #[arg(short = 'p')]
     pub preen: bool,
     /// Check an image even if it is marked clean.
@@ -479,7 +478,7 @@ pub struct Fsck {
     /// The image or device with the log, if the log is not in the same image.
     #[arg(long, short = 'J', value_name = "PATH")]
     pub journal: Option<PathBuf>,
-    /// Use the superblock at this sector of 512 bytes. A log is not replayed then.
+    /// Use the superblock at this sector of 512 bytes. The log is then not replayed.
     #[arg(short = 'b', value_name = "SECTOR")]
     pub superblock: Option<u64>,
     /// Print the report as JSON.
@@ -503,14 +502,14 @@ pub struct Ls {
     /// The file or directory to list.
     #[arg(default_value = "/")]
     pub path: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
-    /// List everything below it too.
+    /// List everything below the directory too.
     #[arg(short = 'R')]
     pub recursive: bool,
     /// Print JSON.
@@ -530,7 +529,7 @@ pub struct Cat {
     /// The paths of the files.
     #[arg(required = true)]
     pub paths: Vec<String>,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
@@ -552,8 +551,8 @@ pub struct Cp {
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
-    /// The metadata device of the destination if it is an image, otherwise of the source, where that is the data device of a
-    /// DualFS on two devices [default: searched beside the image].
+    /// The metadata device, if an image is the data device of a DualFS on two devices: that of the destination if it is
+    /// an image, otherwise that of the source [default: searched beside the image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
@@ -581,7 +580,7 @@ pub struct Import {
     /// The destination in the image, created if it does not exist.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
@@ -612,7 +611,7 @@ pub struct Export {
     /// The directory or file to copy.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,

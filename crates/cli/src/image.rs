@@ -23,8 +23,8 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
     executor.block_on(work(runtime))?
 }
 
-/// Opens something that may still be locked for a moment: the kernel ends the requests of a killed server after
-/// the process is gone. Tries for five seconds.
+/// Opens a file that may still be locked for a moment: after a server was killed, the kernel ends its requests
+/// some time later. Tries for five seconds.
 ///
 /// # Errors
 /// The error of opening it.

@@ -1,7 +1,7 @@
 //! File systems on two images or devices: finding the one that the user did not name.
 //!
-//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. Where only
-//! one half is named, the other is searched among its neighbours by the identifier that both have.
+//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. If
+//! only one of the two is named, the other is searched in the same directory, by the identifier that both have.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,16 +24,16 @@ pub struct Named<'a> {
     pub metadata: Option<&'a Path>,
 }
 
-/// The half that was not the image.
+/// The device of a pair that was not given as the image.
 pub struct Other {
-    /// Its path.
+    /// The device's path.
     pub path: PathBuf,
-    /// Whether it comes before the image where a format wants both.
+    /// Whether the device comes before the image in a format that takes both.
     pub is_first: bool,
 }
 
 impl<'a> Named<'a> {
-    /// An image, and the path of its metadata device where the user named one.
+    /// An image, and the path of its metadata device if the user gave one.
     pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> Named<'a> {
         Named { image, metadata: metadata.map(PathBuf::as_path) }
     }
@@ -48,10 +48,11 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The other device of the file system on `disk`, which is the image or a part of it; `None` where it has no other.
+    /// Finds the other device of the file system on `disk`, which is the image or a part of it; `None` if the file
+    /// system is on one device.
     ///
     /// # Errors
-    /// The format has no metadata device; the other half is not among the image's neighbours, or is there twice.
+    /// The format has no metadata device; the other device is not found beside the image, or is there twice.
     pub async fn other(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Other>> {
         let image = self.image.display();
         if let Some(path) = self.metadata {
@@ -93,7 +94,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The image and the other half, in the order of the format.
+    /// Opens the image and the other device, in the order of the format.
     ///
     /// # Errors
     /// One cannot be opened, or the other half is not found.

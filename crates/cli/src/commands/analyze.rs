@@ -35,7 +35,7 @@ pub(super) struct Input {
     start: Option<PathBuf>,
 }
 
-/// The results in the tables of a trace.
+/// The results that the tables of a trace have already.
 struct Counted {
     analysis: Analysis,
     files: Vec<FileTraffic>,
@@ -43,7 +43,7 @@ struct Counted {
 }
 
 impl Input {
-    /// The analysis in the tables of Ordo's own trace, where that is asked for and the tables allow it.
+    /// The analysis from the tables of Ordo's own trace, if the arguments and the tables allow it.
     fn counted(&self) -> Result<Option<Counted>> {
         let ([dir], None) = (&self.trace[..], &self.start) else { return Ok(None) };
         if !is_trace(dir) {
@@ -61,7 +61,7 @@ impl Input {
         Ok(opened)
     }
 
-    /// The same for a command that must know the file system.
+    /// Opens the trace for a command that must know the file system.
     pub(super) fn known(&self) -> Result<(Opened, Rc<Watch>)> {
         let opened = self.open()?;
         let Some(watch) = opened.watch.clone() else {
@@ -101,12 +101,12 @@ pub struct Analyze {
     /// Write an HTML page with plots, which needs no network.
     #[arg(long, conflicts_with_all = ["json", "expect"])]
     html: bool,
-    /// Report only broken expectations, each with its requests, and exit with 1 if there are any: the rules of
-    /// write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed
-    /// as they were.
+    /// Report only broken expectations, each with its requests, and exit with 1 if there are any. Expected
+    /// are: the rules of write-ahead logging; durability after an fsync, if marks show its return; changed
+    /// inodes of overwritten files.
     #[arg(long)]
     expect: bool,
-    /// Name every block again from the recorded contents, even if the tables of the trace could be counted.
+    /// Name every block anew from the recorded contents, even if the tables of the trace have the counts.
     #[arg(long)]
     again: bool,
     /// Write the output to this file.

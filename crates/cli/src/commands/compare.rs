@@ -62,7 +62,7 @@ impl Follow for Bar {
     }
 }
 
-/// The setup for the options.
+/// The setup that the options describe.
 ///
 /// # Errors
 /// A size is out of range.
@@ -128,7 +128,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A tree of this machine, if it has a useful one, and PostMark.
+/// The default workloads: a tree of this machine, if there is one of a useful size, and PostMark.
 fn default_workloads() -> Vec<Workload> {
     let useful = |tree: &SourceTree| {
         TREE_ENTRIES.contains(&tree.totals.entries) && tree.totals.bytes <= TREE_BYTES_MAX

@@ -28,7 +28,7 @@ enum Place {
 }
 
 impl Place {
-    /// `IMAGE:/path` is in an image; anything else is on the host.
+    /// Parses a path: `IMAGE:/path` is in an image; anything else is on the host.
     fn parse(text: &Path) -> Place {
         let bytes = text.as_os_str().as_bytes();
         match bytes.windows(2).position(|w| w == b":/").filter(|at| *at > 0) {
@@ -123,7 +123,8 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// The directory of a host path, and the name in it; no name if the path is a directory itself.
+/// Splits a host path into its directory and the name in it. There is no name if the path is itself
+/// a directory.
 fn host_target(path: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
     if path.is_dir() {
         return Ok((path.to_path_buf(), None));
@@ -169,7 +170,7 @@ async fn copy_from_all<G: FileSystem>(
                         image.display()
                     );
                 }
-                // The option is about the destination where both are images.
+                // If both are images, the option is about the destination.
                 let metadata = match to {
                     Place::Image { .. } => None,
                     Place::Host(_) => args.meta_device.as_ref(),
@@ -185,7 +186,7 @@ async fn copy_from_all<G: FileSystem>(
     Ok(done)
 }
 
-/// Copies one source into the directory `into`, or to the path itself where there is none.
+/// Copies one source into the directory `into`; if there is none, to the path itself.
 async fn copy_one<F: FileSystem, G: FileSystem>(
     args: &Cp,
     (from, what): (&F, Attr),
@@ -255,12 +256,12 @@ pub fn import(args: &Import) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// The space of a small file, and the share of other structures for it, in bytes.
+/// The space of a small file, with its share of other structures, in bytes.
 const FRAGMENT: u64 = 4096;
 
 async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
     let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
-    // The sum includes the reserve of a twelfth, inodes and group headers, and some free space.
+    // The size includes the reserve of a twelfth, inodes and group headers, and some free space.
     let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
     let inodes = totals.entries + totals.entries / 4 + 1000;
     let enough = bytes / (2 * FRAGMENT) >= inodes;

@@ -132,7 +132,8 @@ fn config(seed: u64, model: CrashModel, rules: &[StateRule], real_ages: bool) ->
     if real_ages { config.with_real_ages() } else { config }
 }
 
-/// The systems of the arguments, or all of Ordo's; an error where the arguments contradict each other.
+/// The systems of the arguments, or all of Ordo's. The error tells which arguments contradict each
+/// other.
 fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
     if args.cycles > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
@@ -193,7 +194,7 @@ struct Campaign<'a> {
     judged: u64,
     /// Whether a failure was saved.
     saved: bool,
-    /// The results of each crash cycle, where they are kept separately.
+    /// The results of each crash cycle, if they are kept separately.
     lived: Option<Vec<CycleResult>>,
 }
 

@@ -51,7 +51,7 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
             format.show(&disks, &options).await.context(both)
         }
         Err(error) if named.metadata.is_some() => Err(error),
-        // One half can be shown without the other.
+        // One device of a pair can be shown without the other.
         Err(error) => {
             let text = format.show(&[disk], &options).await.with_context(name)?;
             let _ = writeln!(std::io::stderr(), "ordo: {error:#}");

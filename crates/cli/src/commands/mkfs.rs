@@ -23,7 +23,7 @@ pub fn run(args: &Mkfs) -> Result<()> {
     put(None, &text)
 }
 
-/// Opens the device, if it has nothing that would be lost; `size`: of an image that is created.
+/// Opens the device, if no data would be lost. `size` is that of an image to create.
 async fn open(runtime: &Runtime, path: &Path, size: Option<u64>, args: &Mkfs) -> Result<Device> {
     let disk = match (path.exists(), size) {
         (true, _) => FileDisk::open(runtime, path, FileAccess::ReadWrite)?,
@@ -99,7 +99,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         let metadata = open_metadata(runtime, path, &disks[0], args).await?;
         disks.insert(0, metadata);
         if created {
-            // Its size is that of the image.
+            // The size of the metadata device is that of its image.
             options.metadata = None;
         }
     }

@@ -207,7 +207,7 @@ fn export(args: &Export) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A watcher, and a function that gets the other requests: flushes and discards.
+/// A watcher, with a function that gets the other requests: flushes and discards.
 struct Beside<'w, F> {
     watch: &'w Watch,
     other: F,
@@ -244,7 +244,7 @@ fn show_all(args: &Show) -> Result<()> {
         let request = Issued { id: present.get(), ..*request };
         note(&failed, show_other(&mut *out.borrow_mut(), &request, as_json));
     };
-    // Requests have the numbers that the tables give them.
+    // Requests get the numbers that the trace's tables have.
     watch.number_by(number.clone());
     ordo_trace::replay_numbered(&opened.trace, &Beside { watch: &watch, other }, &number);
     out.borrow_mut().flush()?;

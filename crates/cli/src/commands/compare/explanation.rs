@@ -177,7 +177,7 @@ fn costs(sync: &ComparisonRow, none: &ComparisonRow) -> String {
     text
 }
 
-/// The difference from the published figures, where the same was measured.
+/// The difference from the published figures, if the same was measured.
 fn against_the_paper(
     workload: &Workload,
     sync: &ComparisonRow,
@@ -255,7 +255,7 @@ fn meaning(kind: &str) -> String {
     text.to_string()
 }
 
-/// `EntryUnallocated` as `entry unallocated`.
+/// The kind of a finding in words: `EntryUnallocated` becomes `entry unallocated`.
 fn words(kind: &str) -> String {
     let mut out = String::new();
     for c in kind.chars() {

@@ -30,7 +30,7 @@ pub(super) struct What<'a> {
 /// A failure that was found.
 pub(super) struct Found<'a> {
     pub what: What<'a>,
-    /// The ends of the crash cycles before.
+    /// The ends of the crash cycles before this one.
     pub before: Vec<String>,
     pub run: Arc<Run>,
     pub budget: &'a Budget,
@@ -70,7 +70,8 @@ impl Found<'_> {
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
-        // The effect of earlier crash cycles is in the run, and nowhere else.
+        // The effect of earlier crash cycles cannot be made again from the seed, so the run itself
+        // is saved.
         let recorded = match subject.repeats() && config.disks.is_none() {
             true => None,
             false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),

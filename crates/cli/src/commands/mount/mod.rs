@@ -96,7 +96,7 @@ pub struct Mount {
     pub quiet: bool,
 }
 
-/// An environment variable that tells a process that another one, in the foreground, waits for its mount.
+/// An environment variable that is set for a process whose mount another one, in the foreground, awaits.
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {

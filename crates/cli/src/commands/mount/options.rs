@@ -63,11 +63,11 @@ pub struct Wanted {
     pub write_back: bool,
     pub names_only: bool,
     pub use_reserve: bool,
-    /// The cleaner of a log: the segments that it chooses, and when it works.
+    /// The policy of a log's cleaner, and when it works.
     pub cleaning: Cleaning,
     /// The mechanisms of a DualFS.
     pub dual: DualOptions,
-    /// The last option that only a log with a cleaner takes, and the last one that only a DualFS takes.
+    /// The last option that only a log's cleaner has, and the last one that only a DualFS has.
     for_cleaners: Option<String>,
     for_pairs: Option<String>,
     pub force: bool,
@@ -75,7 +75,7 @@ pub struct Wanted {
     pub remount: bool,
     /// Use requests over io_uring, if the kernel offers them.
     pub io_uring: bool,
-    /// The seconds after which the kernel gives up a server that does not answer; 0: never.
+    /// The seconds after which the kernel gives up on a server that does not answer; 0: never.
     pub timeout: u16,
     /// The options of the kernel.
     pub flags: Vec<String>,
@@ -134,7 +134,7 @@ impl Wanted {
             "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
                 self.flags.push(word.into());
             }
-            // Options of mount(8) itself, and options that always hold.
+            // Options that mount(8) handles itself, and options that are always on.
             "defaults"
             | "auto"
             | "noauto"

@@ -98,7 +98,7 @@ pub async fn mount_and_serve(
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 
-/// A whole image or device beside the one that is mounted.
+/// Opens a whole image or device beside the one that is mounted.
 fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
     let disk = FileDisk::open(runtime, path, access)?;
     let bytes = disk.geometry().bytes;
@@ -199,7 +199,7 @@ impl Plan<'_> {
             read_only,
             access_times: self.wanted.access_times,
             names_memory: Some(memory / 2),
-            // The kernel keeps contents in its own cache.
+            // The kernel has a cache of file contents itself.
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,
             cleaning: self.wanted.cleaning,
@@ -210,7 +210,7 @@ impl Plan<'_> {
         }
     }
 
-    /// An error with the next step, where that concerns this image.
+    /// Adds the next step to an error, if it concerns this image.
     fn advised(&self, error: SystemError) -> anyhow::Error {
         match error {
             SystemError::NeedsCheck => anyhow!(

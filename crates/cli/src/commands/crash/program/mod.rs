@@ -27,11 +27,11 @@ use super::{BROKEN, write_whole};
 use crate::args::Crash;
 use crate::text::put;
 
-/// The exit status if no promise was found broken, and some states could not be judged.
+/// The exit status if no broken promise was found, but some states could not be judged.
 const NOT_JUDGED: u8 = 3;
-/// The default of the most states of a program.
+/// The default for the most states of a program.
 const STATES: usize = 1000;
-/// The default number of states that are judged at once. Most of a state's time is waiting.
+/// The default number of states that are judged at once. Judging is mostly waiting.
 const STANDS: usize = 4;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
