@@ -224,7 +224,7 @@ Workloads:
   postmark[:small|:large]            many short-lived small files
   tree:PATH                          a directory copied in, compared, removed
   tree:seed=N[,files=N]              the same with a tree generated from a seed
-  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system that stays so full
+  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system kept this full
   tpcb                               transactions like TPC-B's
 
 Examples:
@@ -445,7 +445,7 @@ check failed, 16 wrong usage. Without -y or -p nothing is written.
 A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an
 image can be mounted without a check. A check then clears inodes without a name instead of moving
 them to lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the
-bitmaps: it reads only inodes that they call used.
+bitmaps: it reads only inodes that they mark as used.
 
 The log of a journal (ordo info shows it) is replayed first if the image was not unmounted
 cleanly; without -y or -p it is replayed in memory only.

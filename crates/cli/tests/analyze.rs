@@ -60,7 +60,7 @@ fn what_cannot_be_used_is_said() {
     fs::write(&zeros, vec![0; 1 << 20]).unwrap();
     let (code, _, errors) = ordo(&["analyze", path, "--start", zeros.to_str().unwrap()]);
     assert_eq!(code, 1);
-    assert!(errors.contains("no file system that is known"), "{errors}");
+    assert!(errors.contains("no known file system"), "{errors}");
     let (code, _, errors) = ordo(&["analyze", start, "--start", start]);
     assert_eq!(code, 1);
     assert!(errors.contains("not a log of dm-log-writes"), "{errors}");

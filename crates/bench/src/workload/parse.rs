@@ -29,7 +29,7 @@ netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
     a news server: articles that are there, come in and go (default 520000 in 7000 directories)
 overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PERCENT][,burst=N]
         [,pause=MILLISECONDS]
-    random overwrites on a file system that stays so full; hot=90: nine of ten in a tenth of the files
+    random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
 tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
     transactions like TPC-B's: random pages, a history, a log with fsync
 Sizes take k, m or g: 64k, 4m.";

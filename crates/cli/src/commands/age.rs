@@ -26,7 +26,7 @@ use crate::text::put;
 #[command(after_help = "Examples:
   ordo age                                    every system, in memory: how much of the files stays in one piece
   ordo age --fs ffs-none,lfs --util 90%       two of them, nearly full
-  ordo age disk.img --profile meyer           an image of `ordo mkfs`; what is in it stays
+  ordo age disk.img --profile meyer           an image of `ordo mkfs`; its files stay
   ordo age /mnt/test --overwrites 2           whatever is mounted there, in a new directory
 
 Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]

@@ -67,7 +67,7 @@ impl Input {
         let Some(watch) = opened.watch.clone() else {
             let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
             bail!(
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
+                "{what}: no known file system (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
                  the device as it was before the trace"
             );
         };

@@ -15,7 +15,7 @@ const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 /// Take down mounts, loop devices and FUSE connections of recordings that were killed.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-What a living recording uses stays. Needs root.
+Devices of running recordings are left alone. Needs root.
 
 Example:
   ordo trace cleanup --dry-run")]

@@ -143,7 +143,7 @@ fn import(args: &Import) -> Result<()> {
         Some(watch) => (rows::with_shares(trace, watch), watch.system()),
         None => {
             eprintln!(
-                "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
+                "ordo: no known file system: blocks have no names; --start takes the device as it was before"
             );
             ((rows::unnamed(trace), Vec::new()), "none")
         }
@@ -196,7 +196,7 @@ fn export(args: &Export) -> Result<()> {
             let left = done.reads + done.unfinished;
             if left > 0 {
                 eprintln!(
-                    "ordo: such a log has no place for reads ({}) and what failed ({})",
+                    "ordo: this form has no place for reads ({}) and failed requests ({})",
                     done.reads, done.unfinished
                 );
             }

@@ -234,7 +234,7 @@ fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> String {
     if listed.is_empty() {
         return format!("{head} and {after}: nothing but leaks and wrong counts.");
     }
-    format!("{head} and {after}. What could have spread: {}.", listed.join(", "))
+    format!("{head} and {after}. Damage that could have spread: {}.", listed.join(", "))
 }
 
 /// The meaning of a finding, for readers who do not know the checker.
