@@ -39,9 +39,9 @@ pub struct StoredCall {
     pub process: u64,
     /// The call's name.
     pub name: String,
-    /// Its file, from the root of the file system.
+    /// The file, from the root of the file system.
     pub path: Option<String>,
-    /// Its second file.
+    /// The second file.
     pub other_path: Option<String>,
     /// The inode of its file.
     pub inode: Option<u64>,
@@ -267,7 +267,7 @@ pub(crate) fn pair_columns(all: &[(u64, Wait)]) -> Vec<Column> {
     ]
 }
 
-/// Reads the system calls of a trace; empty where it has none.
+/// Reads the system calls of a trace; empty if it has none.
 ///
 /// # Errors
 /// A file is damaged, or a row makes no sense.

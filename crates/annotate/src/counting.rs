@@ -19,8 +19,8 @@ use crate::reading::Reading;
 use crate::store::{BLOCKS, DEVICE_MAX, REQUESTS, StoreError, op_of};
 use crate::table::NO_CODE;
 
-/// The findings of the watcher that named a trace's blocks. `None` where the trace lacks the tables for this and must
-/// be named again.
+/// The findings of the watcher that named a trace's blocks. `None` if the trace lacks the tables for this and must be
+/// named again.
 ///
 /// # Errors
 /// A file is missing, damaged, or of another trace, or a row makes no sense.

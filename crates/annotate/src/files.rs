@@ -44,7 +44,7 @@ const NUMBERS: [&str; 8] = [
 pub struct FileTraffic {
     /// The inode; `None` on the line of what belongs to no file, or to one that is not known.
     pub inode: Option<u64>,
-    /// The path, where it is known.
+    /// The path, if it is known.
     pub path: Option<Arc<str>>,
     /// Contents written at their place.
     pub data: Amount,
@@ -151,7 +151,7 @@ pub(crate) fn columns(all: &[FileTraffic]) -> Vec<Column> {
     columns
 }
 
-/// Reads the table of a trace's files; empty where the trace has none.
+/// Reads the table of a trace's files; empty if the trace has none.
 ///
 /// # Errors
 /// The file is damaged.

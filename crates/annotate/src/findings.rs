@@ -96,7 +96,7 @@ impl Closing {
         ]
     }
 
-    /// Reads this part of a trace; `None` where the trace has none.
+    /// Reads this part of a trace; `None` if the trace has none.
     pub(crate) fn read(dir: &Path) -> Result<Option<Closing>, StoreError> {
         if !dir.join(RECOUNTED).exists() {
             return Ok(None);

@@ -18,7 +18,7 @@ use crate::store::{self, StoreError};
 pub struct Opened {
     /// The requests.
     pub trace: Trace,
-    /// A watcher that knows the file system; `None` where it is not known.
+    /// A watcher that knows the file system; `None` if it is not known.
     pub watch: Option<Rc<Watch>>,
     /// The known pieces of the device before the trace.
     pub start: Pieces,

@@ -29,7 +29,7 @@ enum Waits {
 /// A file in the present life of its inode.
 #[derive(Debug, Default)]
 struct Open {
-    /// Its rows and shares, which get its last path.
+    /// The rows and shares, which get its last path.
     waiting: Vec<Waits>,
     /// The last path that is known.
     path: Option<Arc<str>>,
@@ -159,7 +159,7 @@ impl Collector {
         self.look_up(ino, told);
     }
 
-    /// Takes note of the present path of an open file, or of the inode whose name is missing for one.
+    /// Notes the present path of an open file, or of the inode whose name is missing for one.
     fn look_up(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
         if let Some(path) = told.path(ino) {

@@ -112,7 +112,7 @@ pub enum StoreError {
     Another {
         /// The file.
         path: PathBuf,
-        /// Its number of rows.
+        /// The number of rows.
         rows: u64,
         /// The CRC-32C of its footer.
         sum: u32,

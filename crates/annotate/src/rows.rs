@@ -15,21 +15,21 @@ use crate::owners::Collector;
 pub struct BlockRow {
     /// The request's number.
     pub request: u64,
-    /// Its offset on the device, in bytes.
+    /// The offset on the device, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Its kind.
+    /// The kind.
     pub kind: Class,
     /// The inode of the file to which it belongs.
     pub ino: Option<u64>,
-    /// Its logical block in the file.
+    /// The logical block in the file.
     pub file_block: Option<u64>,
     /// The first inode in it.
     pub first_inode: Option<u64>,
     /// The number of inodes in it.
     pub inodes: Option<u64>,
-    /// Its name in this format, where it has one, for instance "block bitmap of group".
+    /// The name in this format, if it has one, for instance "block bitmap of group".
     pub piece: Option<&'static str>,
     /// The number that goes with the name.
     pub number: Option<u64>,
@@ -43,11 +43,11 @@ pub struct BlockRow {
     pub guess: bool,
     /// The reason why it has no name.
     pub reason: Option<Reason>,
-    /// Its file's path, where names were seen.
+    /// The file's path, if names were seen.
     pub path: Option<Arc<str>>,
-    /// Its kind by all that the trace shows, later pointers too.
+    /// The kind by all that the trace shows, later pointers too.
     pub final_kind: Class,
-    /// How its inode is known; `None` where it is not.
+    /// How its inode is known; `None` if it is not.
     pub known: Option<Known>,
 }
 
@@ -84,7 +84,7 @@ pub struct FileShare {
     pub ino: u64,
     /// The file's part in bytes.
     pub bytes: u64,
-    /// The file's path, where names were seen.
+    /// The file's path, if names were seen.
     pub path: Option<Arc<str>>,
 }
 

@@ -53,7 +53,7 @@ pub struct Parts<'a> {
     pub start: &'a Pieces,
     /// The file system's name.
     pub system: &'a str,
-    /// The results of the watcher that named the blocks; `None` where there was none.
+    /// The results of the watcher that named the blocks; `None` if there was none.
     pub found: Option<&'a WatchFindings>,
 }
 

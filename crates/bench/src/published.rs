@@ -57,7 +57,7 @@ pub struct Guarantees {
     pub recoverable: bool,
 }
 
-/// The paper's guarantees of a system; `None` where the paper has none.
+/// The paper's guarantees of a system; `None` if the paper has none.
 pub fn guarantees(system: &str) -> Option<Guarantees> {
     let journal = |durable| Guarantees {
         durable,

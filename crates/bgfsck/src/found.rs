@@ -113,7 +113,7 @@ pub(crate) async fn gather(
     Ok(Found { rounds, left })
 }
 
-/// Adds the steps for a finding. Returns false where there are none.
+/// Adds the steps for a finding. Returns false if there are none.
 fn steps_of(
     sb: &Superblock,
     finding: &Finding,

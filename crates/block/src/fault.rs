@@ -33,9 +33,9 @@ const TEAR: usize = 512;
 pub struct FaultAttempt<'a> {
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 for a flush.
+    /// The offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 for a flush.
+    /// The length in bytes; 0 for a flush.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -197,7 +197,7 @@ impl Faults {
         drop(all);
     }
 
-    /// The failure of a request; `None` where no rule matches.
+    /// The failure of a request; `None` if no rule matches.
     fn judge(&self, attempt: &FaultAttempt<'_>) -> Option<Failure> {
         let mut rules = self.0.borrow_mut();
         let mut failure = None;

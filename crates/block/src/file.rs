@@ -63,7 +63,7 @@ pub enum OpenError {
     TooSmall {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: u64,
     },
 }
@@ -248,8 +248,8 @@ impl FileDisk {
     }
 }
 
-/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` where there
-/// is none, or where it cannot be opened by its name: it may be removed, or in another mount namespace.
+/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` if there is
+/// none, or where it cannot be opened by its name: it may be removed, or in another mount namespace.
 ///
 /// # Errors
 /// Another process has the image open, and one of the two writes.
@@ -324,8 +324,7 @@ fn logical_block(file: &File) -> u64 {
     if code == 0 { u64::try_from(bytes).unwrap_or(SECTOR).max(SECTOR) } else { SECTOR }
 }
 
-/// The alignment at which direct I/O on the file works, found by trying; `None` where it does not work for the whole
-/// file.
+/// The alignment at which direct I/O on the file works, found by trying; `None` if it does not work for the whole file.
 fn direct_unit(file: &File, device: bool, bytes: u64) -> Option<u64> {
     let mut unit = if device { logical_block(file) } else { SECTOR };
     while unit <= 4096 && bytes >= 2 * unit {

@@ -87,8 +87,8 @@ impl<D: BlockDevice> ReadAround<D> {
         false
     }
 
-    /// Reads a region and keeps it. `None` where the read fails or a write to the region is under way.
-    /// The wanted range is then read alone.
+    /// Reads a region and keeps it. `None` if the read fails or a write to the region is under way. The wanted range
+    /// is then read alone.
     async fn fetch(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let start = region * REGION;
         let end = (start + REGION).min(self.inner.geometry().bytes);

@@ -142,7 +142,7 @@ impl<D: BlockDevice> SnapshotDevice<D> {
 }
 
 impl State {
-    /// Whether a piece has been copied; `None` where its copy has not begun.
+    /// Whether a piece has been copied; `None` if its copy has not begun.
     fn copied(&self, piece: u64) -> Option<bool> {
         self.copies.borrow().get(&piece).map(|copied| matches!(copied, Copied::Here(_)))
     }

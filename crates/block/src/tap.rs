@@ -11,13 +11,13 @@ use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 /// A request when it is sent to the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Issued<'a> {
-    /// Its number, in order of issue, from 0.
+    /// The number, in order of issue, from 0.
     pub id: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 for a flush.
+    /// The offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 for a flush.
+    /// The length in bytes; 0 for a flush.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -32,15 +32,15 @@ pub struct Issued<'a> {
 /// A request when it completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed<'a> {
-    /// Its number, in order of issue.
+    /// The number, in order of issue.
     pub id: u64,
-    /// Its number in order of completion, from 0.
+    /// The number in order of completion, from 0.
     pub order: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -216,13 +216,13 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 /// A request as a [`Recorder`] keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number, in order of issue.
+    /// The number, in order of issue.
     pub id: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -232,14 +232,14 @@ pub struct Record {
     pub issued: Time,
     /// The epoch of issue.
     pub issue_epoch: u64,
-    /// Its completion; `None` where it was cut off.
+    /// The completion; `None` if it was cut off.
     pub end: Option<RecordEnd>,
 }
 
 /// The end of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordEnd {
-    /// Its number in order of completion.
+    /// The number in order of completion.
     pub order: u64,
     /// The time of completion.
     pub at: Time,

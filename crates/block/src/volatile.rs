@@ -35,13 +35,13 @@ pub const TEAR: usize = 512;
 /// A completed write that a crash may lose.
 #[derive(Debug)]
 pub struct PendingWrite {
-    /// Its number, in order of completion, from 0.
+    /// The number, in order of completion, from 0.
     pub id: u64,
     /// The number of flushes that had completed before it, including those that lied.
     pub epoch: u64,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its data.
+    /// The data.
     pub data: IoBuf,
     /// Whether it was written through (FUA): it then survives, and overwrites earlier writes.
     pub durable: bool,

@@ -53,7 +53,7 @@ impl Epochs {
         buf.volatile_since.set(self.current.get());
     }
 
-    /// The epoch since which writes may be lost; 0 where none may be.
+    /// The epoch since which writes may be lost; 0 if none may be.
     pub(crate) fn unflushed(&self) -> u64 {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
     }

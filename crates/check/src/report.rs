@@ -277,7 +277,7 @@ pub enum CheckError {
     /// The given superblock is unusable.
     #[error("superblock at byte {at}: {error}")]
     Superblock {
-        /// Its place in bytes.
+        /// The place in bytes.
         at: u64,
         /// The fault.
         error: SuperblockError,

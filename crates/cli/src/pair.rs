@@ -20,7 +20,7 @@ use crate::image::when_free;
 pub struct Named<'a> {
     /// The image.
     pub image: &'a Path,
-    /// Its metadata device, if it was named.
+    /// The metadata device, if it was named.
     pub metadata: Option<&'a Path>,
 }
 

@@ -39,7 +39,7 @@ pub fn digest(bytes: &[u8]) -> String {
 /// The program that explores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Its version, for people.
+    /// The version, for people.
     pub version: String,
     /// The SHA-256 of the executable file, as `sha256sum` prints it.
     pub digest: String,

@@ -43,7 +43,7 @@ pub struct InodeMetadata {
 /// A file, directory or link that existed at some time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
-    /// Its inode number.
+    /// The inode number.
     pub ino: Ino,
     /// The type.
     pub file_type: FileType,

@@ -45,7 +45,7 @@ impl Default for Search {
 pub struct Sought {
     /// The number of states judged, the one that breaks a promise included.
     pub states: u64,
-    /// The run with that state, and the promise; `None` where no promise was broken.
+    /// The run with that state, and the promise; `None` if no promise was broken.
     pub found: Option<MutantFound>,
 }
 

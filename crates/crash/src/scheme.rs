@@ -147,7 +147,7 @@ pub struct Promise {
     pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.
     pub ordered: bool,
-    /// Each place of a file has contents that were written there, or zeros where none were.
+    /// Each place of a file has contents that were written there, or zeros if none were.
     pub no_stale: bool,
 }
 

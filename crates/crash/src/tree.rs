@@ -58,7 +58,7 @@ const READ_MAX: u64 = 4 << 20;
 
 /// The contents of a file, without holes.
 pub(crate) struct Contents {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The runs of data, in order: the first byte's offset and the bytes.
     pub runs: Vec<(u64, Vec<u8>)>,

@@ -173,7 +173,7 @@ impl Identity {
         }
     }
 
-    /// Encodes the identity with its checksum. Panics where there are fewer than 512 bytes.
+    /// Encodes the identity with its checksum. Panics if there are fewer than 512 bytes.
     pub fn seal(&self, bytes: &mut [u8]) {
         self.encode(bytes, LE);
         let check = crate::check_hash(&[&bytes[..CHECK_AT]]);
@@ -239,7 +239,7 @@ pub enum PairError {
     Older {
         /// The older device's role.
         role: &'static str,
-        /// Its generation.
+        /// The generation.
         have: u64,
         /// The other's.
         want: u64,

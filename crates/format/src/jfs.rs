@@ -213,7 +213,7 @@ pub const LOG_MAGIC: u32 = 0x8765_4321;
 pub struct Geometry {
     /// Blocks of the aggregate.
     pub blocks: u64,
-    /// The log's first block and number of blocks; zeros where it is on another device.
+    /// The log's first block and number of blocks; zeros if it is on another device.
     pub log: (u64, u64),
     /// The first block and number of blocks of fsck's workspace.
     pub fsck: (u64, u64),
@@ -224,8 +224,8 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or one
-    /// that Linux would not mount.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or one that
+    /// Linux would not mount.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -248,7 +248,7 @@ impl Superblock {
     }
 }
 
-/// The entries of a node of an extent tree; the boolean is false where they are children.
+/// The entries of a node of an extent tree; the boolean is false if they are children.
 pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
     if node.len() < ExtentNode::SIZE {
         return None;

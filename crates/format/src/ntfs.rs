@@ -237,7 +237,7 @@ pub struct Geometry {
 }
 
 impl Boot {
-    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` where it is not NTFS's.
+    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` if it is not NTFS's.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Boot::SIZE {
             return None;
@@ -270,8 +270,8 @@ impl Boot {
     }
 }
 
-/// The bytes of a structure with its fixups applied: the end of each sector is put back. `None` where the structure
-/// is torn, or has no valid fixups.
+/// The bytes of a structure with its fixups applied: the end of each sector is put back. `None` if the structure is
+/// torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < STRIDE {
         return None;
@@ -340,20 +340,20 @@ pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
 /// An attribute of a file record.
 #[derive(Clone, Debug)]
 pub struct Attribute<'a> {
-    /// Its head.
+    /// The head.
     pub head: AttributeHead,
     /// All of its bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
-    /// Its name, in UTF-16.
+    /// The name, in UTF-16.
     pub fn name(&self) -> &'a [u8] {
         let from = usize::from(self.head.name_at);
         self.bytes.get(from..from + 2 * usize::from(self.head.name_len)).unwrap_or_default()
     }
 
-    /// Its contents, where it is resident (in the record).
+    /// The contents, where it is resident (in the record).
     pub fn inside(&self) -> Option<&'a [u8]> {
         if self.head.outside != 0 || self.bytes.len() < AttributeHead::SIZE + 8 {
             return None;
@@ -393,7 +393,7 @@ pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
 }
 
 impl FileName {
-    /// Decodes a name, with its characters as UTF-8. `None` where it makes no sense.
+    /// Decodes a name, with its characters as UTF-8. `None` if it makes no sense.
     pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
         if bytes.len() < FileName::SIZE {
             return None;
@@ -421,8 +421,7 @@ pub struct LogShape {
 }
 
 impl LogShape {
-    /// Decodes a restart page whose fixups were applied. `None` where it makes no sense, or is newer than what is
-    /// known.
+    /// Decodes a restart page whose fixups were applied. `None` if it makes no sense, or is newer than what is known.
     pub fn read(page: &[u8]) -> Option<LogShape> {
         if page.len() < RestartPage::SIZE || !matches!(&page[..4], b"RSTR" | b"CHKD") {
             return None;
@@ -453,7 +452,7 @@ impl LogShape {
 }
 
 impl Action {
-    /// Decodes the action in a record's data, with its clusters. `None` where it makes no sense.
+    /// Decodes the action in a record's data, with its clusters. `None` if it makes no sense.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;

@@ -93,7 +93,7 @@ impl Superblock {
         }
     }
 
-    /// The inode in these bytes. Panics where there are fewer than [`inode_size`](Self::inode_size).
+    /// The inode in these bytes. Panics if there are fewer than [`inode_size`](Self::inode_size).
     pub fn inode(&self, raw: &[u8], endian: Endian) -> Dinode {
         match self.is_ufs1() {
             true => {

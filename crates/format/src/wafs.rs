@@ -149,12 +149,12 @@ impl WafsSuper {
 }
 
 impl SectorHead {
-    /// The head of a sector; `None` where its magic number or checksum is wrong.
+    /// The head of a sector; `None` if its magic number or checksum is wrong.
     pub fn read(sector: &[u8]) -> Option<SectorHead> {
         SectorHead::read_unchecked(sector).filter(|head| head.check == checksum(sector, 4))
     }
 
-    /// The head of a sector; `None` where its magic number is wrong or its length impossible. The checksum is not
+    /// The head of a sector; `None` if its magic number is wrong or its length impossible. The checksum is not
     /// verified.
     pub fn read_unchecked(sector: &[u8]) -> Option<SectorHead> {
         let head = SectorHead::decode(sector, LE);
@@ -175,7 +175,7 @@ impl SectorHead {
     }
 }
 
-/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false where it is more than one bit.
+/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false if it is more than one bit.
 fn mend(bytes: &mut [u8], field: usize) -> bool {
     let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
     let bit = match found.count_ones() {

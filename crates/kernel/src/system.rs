@@ -22,13 +22,13 @@ pub struct KernelSystem {
     pub kind: &'static str,
     /// Additional arguments for mkfs.
     pub(crate) mkfs: &'static [&'static str],
-    /// Its mount options.
+    /// The mount options.
     pub(crate) options: &'static str,
     /// The size of its device in bytes.
     pub(crate) bytes: u64,
-    /// Its own check, which changes nothing.
+    /// The own check, which changes nothing.
     pub(crate) check: &'static [&'static str],
-    /// Its own repair, where that must come before a mount.
+    /// The own repair, where that must come before a mount.
     pub(crate) repair: Option<&'static [&'static str]>,
     /// Whether the kernel refuses two mounted copies of it, or takes them for one.
     alone: bool,

@@ -72,7 +72,7 @@ pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
 /// A file system to make, and how to mount it.
 #[derive(Clone, Debug)]
 pub struct LiveSystem {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,

@@ -61,7 +61,7 @@ impl WatchedTraffic {
     }
 }
 
-/// The place where a watcher puts its results; it stays empty where no file system was recognised.
+/// The place where a watcher puts its results; it stays empty if no file system was recognised.
 pub type Into = Arc<Mutex<Option<WatchedTraffic>>>;
 
 /// Takes the results of a watcher.

@@ -43,7 +43,7 @@ impl Log {
         &self.0
     }
 
-    /// Appends a record in memory. Returns its beginning and end; `None` where there is no space.
+    /// Appends a record in memory. Returns its beginning and end; `None` if there is no space.
     pub fn append(&self, record: &[u8]) -> Option<(Lsn, Lsn)> {
         self.0.append(record).ok().map(|at| (at.lsn, at.end))
     }

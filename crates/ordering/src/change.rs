@@ -216,8 +216,8 @@ pub struct Change<'a> {
     pub buf: &'a BufRef,
     /// The byte ranges that changed. The buffer has the new bytes.
     pub ranges: &'a [Range<usize>],
-    /// The old bytes of the ranges, one after another; empty where the ordering does not want them. For a
-    /// change of a directory entry, the range is the chunk of 512 bytes around the entry.
+    /// The old bytes of the ranges, one after another; empty if the ordering does not want them. For a change
+    /// of a directory entry, the range is the chunk of 512 bytes around the entry.
     pub old: &'a [u8],
     /// The meaning of the change.
     pub what: What<'a>,

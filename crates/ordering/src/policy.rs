@@ -144,7 +144,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         Some(step)
     }
 
-    /// The signal that deferred frees have become ready; `None` where an ordering never defers.
+    /// The signal that deferred frees have become ready; `None` if an ordering never defers.
     fn ready(&self) -> Option<Rc<Notify>> {
         None
     }

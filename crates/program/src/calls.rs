@@ -25,13 +25,13 @@ pub struct Syscall {
     pub ended: i64,
     /// The call's name.
     pub name: String,
-    /// Its file, as a path below the directory; for a rename, the old name.
+    /// The file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
     /// A second path: the new name.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
-    /// The offset in the file, in bytes, where it is known.
+    /// The offset in the file, in bytes, if it is known.
     pub offset: Option<u64>,
     /// The number of bytes.
     pub len: u64,

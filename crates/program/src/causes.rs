@@ -113,7 +113,7 @@ pub struct Cause {
 #[derive(Clone, Debug, Default)]
 struct File {
     size: u64,
-    /// Its size when it was last durable; `None` where it never was.
+    /// The size when it was last durable; `None` if it never was.
     durable: Option<u64>,
     /// The last write since then, as the index of the call.
     written: Option<usize>,

@@ -27,7 +27,7 @@ pub struct WriteTold {
     pub fate: Fate,
     /// The description of the write.
     pub what: String,
-    /// Its file, where it wrote contents of one.
+    /// The file, where it wrote contents of one.
     pub path: Option<String>,
     /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,

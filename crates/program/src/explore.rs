@@ -300,7 +300,7 @@ impl<'a> Bench<'a> {
         Ok(looked.transpose()?.and_then(Result::ok))
     }
 
-    /// Writes a state to a file; `None` where there is no such state.
+    /// Writes a state to a file; `None` if there is no such state.
     pub fn write(&self, file: &std::fs::File, pick: &Pick) -> Option<std::io::Result<()>> {
         self.space.with(pick, |state| self.start.write(file, state.sectors(0)))
     }

@@ -67,7 +67,7 @@ pub struct RecordingPlan {
 pub struct Meaning {
     /// The kind of block.
     pub class: Class,
-    /// The file, as a path below the program's directory, where it is known.
+    /// The file, as a path below the program's directory, if it is known.
     pub path: Option<String>,
     /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
@@ -88,7 +88,7 @@ pub struct Recorded {
     pub meanings: Vec<Meaning>,
     /// The program's marks.
     pub marks: Vec<Mark>,
-    /// Its system calls, in the run's clock.
+    /// The system calls, in the run's clock.
     pub calls: Vec<Syscall>,
     /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
@@ -96,7 +96,7 @@ pub struct Recorded {
     pub began: usize,
     /// The number of events before it ended.
     pub ended: usize,
-    /// Its exit status; `None` where a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub status: Option<i32>,
     /// The number of writes that were made to fail.
     pub failed: usize,

@@ -120,7 +120,7 @@ impl DeviceSetup {
 /// A recording of a device.
 #[derive(Debug)]
 pub struct Recording {
-    /// The device's contents at the beginning of the trace; empty where they were not to be kept.
+    /// The device's contents at the beginning of the trace; empty if they were not to be kept.
     pub start: Vec<u8>,
     /// Every request since then, or the last ones.
     pub trace: Trace,
@@ -345,7 +345,7 @@ impl Core {
         }
     }
 
-    /// The recording; `None` where recording never began.
+    /// The recording; `None` if recording never began.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
         if let Some(observer) = self.observer.take() {

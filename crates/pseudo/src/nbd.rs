@@ -291,7 +291,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Serves the handshake phase, until the client has chosen. Returns false where the client goes away.
+    /// Serves the handshake phase, until the client has chosen. Returns false if the client goes away.
     async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
         let bytes = self.core.tap.geometry().bytes;
         loop {

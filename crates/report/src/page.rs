@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 pub struct Timeline<'a> {
     /// The run's name.
     pub title: &'a str,
-    /// Its length in seconds.
+    /// The length in seconds.
     pub seconds: f64,
     /// For each request its lane, its beginning and its end in seconds.
     pub spans: Vec<(&'static str, f64, f64)>,

@@ -37,7 +37,7 @@ pub enum Schedule {
 pub struct WaitingFor {
     /// The name given to the lock or signal, such as "mutex of an inode".
     pub what: &'static str,
-    /// The object's number, such as an inode number or block address; 0 where there is only one.
+    /// The object's number, such as an inode number or block address; 0 if there is only one.
     pub id: u64,
 }
 
@@ -261,7 +261,7 @@ impl Inner {
         }
     }
 
-    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false where there is neither.
+    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false if there is neither.
     fn advance(&self) -> bool {
         let next = self.timers.borrow_mut().next();
         match &self.clock {

@@ -182,8 +182,8 @@ pub trait Decoder {
         false
     }
 
-    /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` where the watcher counts, by
-    /// the decoder's claims.
+    /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` if the watcher counts, by the
+    /// decoder's claims.
     fn counted(&self) -> Option<Stats> {
         None
     }

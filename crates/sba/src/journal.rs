@@ -14,7 +14,7 @@ const MOST: usize = 1 << 20;
 pub struct Moment {
     /// The request's number.
     pub request: u64,
-    /// The time at which it was issued, in nanoseconds; 0 where the trace has no times.
+    /// The time at which it was issued, in nanoseconds; 0 if the trace has no times.
     pub nanos: u64,
     /// The number of flushes that had been issued before it.
     pub epoch: u64,

@@ -196,7 +196,7 @@ pub enum BlockMeaning {
     Only(&'static str),
     /// Part of a journal.
     Journal {
-        /// The transaction, where it is known.
+        /// The transaction, if it is known.
         transaction: Option<u64>,
         /// For a copy: its fixed location in bytes, and the kind of block there.
         home: Option<(u64, Class)>,

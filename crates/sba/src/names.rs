@@ -260,7 +260,7 @@ impl Names {
         self.news.clear();
     }
 
-    /// The path of a file by its last name, from `/`; `None` where a name on the way was not seen.
+    /// The path of a file by its last name, from `/`; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         if self.all.is_empty() {
             return None;

@@ -41,7 +41,7 @@ pub struct ClassifiedEvent<'a> {
 }
 
 impl ClassifiedEvent<'_> {
-    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
+    /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
     }
@@ -192,7 +192,7 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or_else(Vec::new, |d| d.contents(ino))
     }
 
-    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
+    /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.state.borrow().decoder_state.names.path(ino)
     }

@@ -11,7 +11,7 @@ use crate::traffic::Role;
 /// The place of a journal on its device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSpan {
-    /// Its first byte.
+    /// The first byte.
     pub first: u64,
     /// The byte behind its last one.
     pub end: u64,
@@ -22,7 +22,7 @@ pub struct JournalSpan {
 }
 
 impl JournalSpan {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         self.end - self.first
     }
@@ -90,7 +90,7 @@ pub fn transactions(plan: &Plan) -> BTreeMap<u64, JournalTransaction> {
 }
 
 /// Gives every write of the journal a new place, one behind the other from the first one's place, and from the log's
-/// start again at its end, where that is known. To be called after their lengths have changed.
+/// start again at its end, if that is known. To be called after their lengths have changed.
 pub fn relay(plan: &mut Plan, span: &JournalSpan) {
     let writes: Vec<usize> = plan
         .in_order()

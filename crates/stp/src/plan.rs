@@ -11,13 +11,13 @@ pub struct PlanStep {
     pub disk: usize,
     /// The kind of request.
     pub op: RequestOp,
-    /// Its first byte on the disk.
+    /// The first byte on the disk.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// Whether the write is durable when completed (force unit access).
     pub fua: bool,
-    /// Its role.
+    /// The role.
     pub role: Role,
     /// The transaction to which it belongs, for a write to a journal.
     pub transaction: Option<u64>,
@@ -25,7 +25,7 @@ pub struct PlanStep {
     pub copies: Vec<Logged>,
     /// Whether it writes what the journal holds at its fixed location.
     pub checkpoint: bool,
-    /// Its number in the trace; `None` for a request that a change adds.
+    /// The number in the trace; `None` for a request that a change adds.
     pub number: Option<u64>,
     /// The time that it took in the trace, in nanoseconds.
     pub took: Option<u64>,
@@ -33,7 +33,7 @@ pub struct PlanStep {
     pub text: Option<String>,
     /// The time before which it is not issued, in nanoseconds on the recorder's clock.
     pub not_before: u64,
-    /// Its rank in the order of issue, from which a change sees which transaction a write belongs to. Ranks of the
+    /// The rank in the order of issue, from which a change sees which transaction a write belongs to. Ranks of the
     /// trace's requests are multiples of [`RANK`].
     pub order: u64,
 }
@@ -122,7 +122,7 @@ impl Plan {
         &self.after[index]
     }
 
-    /// The think time after `step` of a step that waits for it, in nanoseconds; zero where it does not wait.
+    /// The think time after `step` of a step that waits for it, in nanoseconds; zero if it does not wait.
     pub fn think(&self, index: usize, step: usize) -> u64 {
         let after = self.after[index].iter().find(|after| after.step == step);
         after.map_or(0, |after| after.think)

@@ -29,7 +29,7 @@ pub enum PlayDisk {
 }
 
 impl PlayDisk {
-    /// Whether completed writes may be lost in a power failure; `None` where nothing is known of the disk.
+    /// Whether completed writes may be lost in a power failure; `None` if nothing is known of the disk.
     pub fn volatile_cache(&self) -> Option<bool> {
         match self {
             PlayDisk::Model(model) => Some(model.volatile_cache()),
@@ -38,7 +38,7 @@ impl PlayDisk {
         }
     }
 
-    /// Its model, where it has one.
+    /// The model, if it has one.
     pub fn model(&self) -> Option<&'static Model> {
         match self {
             PlayDisk::Model(model) => Some(model),

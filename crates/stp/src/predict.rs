@@ -28,7 +28,7 @@ pub struct Input<'a> {
     pub system: &'a str,
     /// The size of the device in bytes.
     pub bytes: u64,
-    /// The disk on which the trace was recorded; `None` where it is not known.
+    /// The disk on which the trace was recorded; `None` if it is not known.
     pub disk: Option<&'static Model>,
 }
 
@@ -69,7 +69,7 @@ impl PredictedOutcome {
 pub struct Unchanged {
     /// Seconds in the trace.
     pub measured: f64,
-    /// Its playback.
+    /// The playback.
     pub predicted: PredictedOutcome,
     /// `predicted / measured - 1`.
     pub error: f64,

@@ -46,7 +46,7 @@ pub enum RealError {
     TooSmall {
         /// The device or the file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: u64,
         /// The size of the trace's device in bytes.
         needs: u64,
@@ -125,7 +125,7 @@ impl Real {
         Ok(Real(Rc::new(Inner { path: path.into(), device, executor })))
     }
 
-    /// Its path.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0.path
     }

@@ -66,9 +66,9 @@ impl Role {
 /// A block that a journal holds a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Its fixed location, in bytes.
+    /// The fixed location, in bytes.
     pub home: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The recorded request that has its contents, and the place there in bytes.
     pub source: (u64, u64),
@@ -79,21 +79,21 @@ pub struct Logged {
 /// A request of a trace. Times are nanoseconds on the recorder's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenTraffic {
-    /// Its number in the trace.
+    /// The number in the trace.
     pub number: u64,
     /// The kind of request.
     pub op: RequestOp,
-    /// Its flags.
+    /// The flags.
     pub flags: Flags,
-    /// Its first byte on the device.
+    /// The first byte on the device.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The time of its issue.
     pub issued: u64,
     /// The time of its completion.
     pub completed: u64,
-    /// Its role.
+    /// The role.
     pub role: Role,
     /// The transaction to which it belongs, for a write to a journal.
     pub transaction: Option<u64>,

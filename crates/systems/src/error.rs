@@ -19,7 +19,7 @@ pub enum SystemError {
     Cannot {
         /// The format, with its article: "an LFS".
         what: &'static str,
-        /// Its abilities, in words.
+        /// The abilities, in words.
         can: String,
         /// The ability that was asked for, in words.
         wanted: &'static str,

@@ -17,7 +17,7 @@ pub struct FreebsdFsck {
 /// The output and result of a run.
 #[derive(Clone, Debug)]
 pub struct FsckOutput {
-    /// The exit status; -1 where a signal ended it.
+    /// The exit status; -1 if a signal ended it.
     pub code: i32,
     /// Standard output and error.
     pub text: String,

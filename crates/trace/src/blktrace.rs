@@ -45,7 +45,7 @@ pub enum BlktraceError {
         file: usize,
         /// The byte in the file.
         byte: usize,
-        /// Its first sector.
+        /// The first sector.
         sector: u64,
     },
     /// The requests are of more than one device.

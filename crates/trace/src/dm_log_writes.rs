@@ -46,7 +46,7 @@ pub enum ImportError {
         entry: u64,
         /// The entry's byte in the log.
         byte: usize,
-        /// Its flags.
+        /// The flags.
         flags: u64,
     },
     /// An entry's sectors lie beyond any device.
@@ -58,7 +58,7 @@ pub enum ImportError {
         entry: u64,
         /// The entry's byte in the log.
         byte: usize,
-        /// Its first sector.
+        /// The first sector.
         sector: u64,
         /// The number of sectors.
         sectors: u64,
@@ -199,19 +199,19 @@ pub enum ExportError {
     /// The contents of a write were not kept, and the format requires them.
     #[error("request {request}, a write at byte {offset}: its contents were not recorded")]
     NoContents {
-        /// Its number.
+        /// The number.
         request: usize,
-        /// Its offset in bytes.
+        /// The offset in bytes.
         offset: u64,
     },
     /// A request does not consist of whole sectors.
     #[error("request {request} at byte {offset}, {len} bytes: not whole sectors of {sector} bytes")]
     Misaligned {
-        /// Its number.
+        /// The number.
         request: usize,
-        /// Its offset in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// Its length in bytes.
+        /// The length in bytes.
         len: u64,
         /// The trace's sector size in bytes.
         sector: u32,
@@ -219,7 +219,7 @@ pub enum ExportError {
     /// A mark's text does not fit into a sector.
     #[error("request {request}: a mark of {len} bytes, more than a sector has room for")]
     Mark {
-        /// Its number.
+        /// The number.
         request: usize,
         /// The text's length.
         len: usize,

@@ -38,7 +38,7 @@ impl Trace {
         self.timed
     }
 
-    /// The name of the disk model whose time requests took, where there was one.
+    /// The name of the disk model whose time requests took, if there was one.
     pub fn disk(&self) -> Option<&str> {
         self.disk.as_deref()
     }
@@ -72,7 +72,7 @@ impl Trace {
         all.into_iter().map(|(_, r)| r).collect()
     }
 
-    /// Appends a request. Panics where its span, if any, is not within this trace's contents.
+    /// Appends a request. Panics if its span, if any, is not within this trace's contents.
     pub fn push(&mut self, request: TraceRequest) {
         if let Some(span) = request.data {
             let end = span.start.checked_add(span.len);

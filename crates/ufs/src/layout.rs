@@ -81,7 +81,7 @@ pub struct NewInode<X> {
 /// The initial contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill<'a> {
-    /// The block's contents from before, or zeros where it is new.
+    /// The block's contents from before, or zeros if it is new.
     Keep,
     /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,

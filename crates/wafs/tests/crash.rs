@@ -31,7 +31,7 @@ async fn all(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// All records; `None` where a scan from any record on gives others, some kept by mounting and the rest read.
+/// All records; `None` if a scan from any record on gives others, some kept by mounting and the rest read.
 async fn all_and_scanned(log: &Wafs, rng: &mut Pcg64Mcg) -> Option<Vec<Vec<u8>>> {
     let there = all(log).await;
     let skip = rng.random_range(0..=there.len());

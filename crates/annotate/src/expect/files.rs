@@ -24,7 +24,7 @@ pub struct Fsync {
 }
 
 impl Fsync {
-    /// Parses a mark; `None` where it is not an fsync's.
+    /// Parses a mark; `None` if it is not an fsync's.
     pub fn read(mark: &[u8]) -> Option<Fsync> {
         let text = std::str::from_utf8(mark).ok()?;
         let mut words = text.trim_end_matches(['\0', '\n']).split_whitespace();

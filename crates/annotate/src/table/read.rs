@@ -30,7 +30,7 @@ pub(crate) struct Table {
     bytes: u64,
     meta: ParquetMetaData,
     seal: Seal,
-    /// The check sums by group and column; `None` where the file has none.
+    /// The check sums by group and column; `None` if the file has none.
     sums: Option<Vec<u32>>,
 }
 

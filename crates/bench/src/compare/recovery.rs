@@ -40,7 +40,7 @@ pub struct RecoveryTime {
     /// Inodes in use after the repair.
     pub files: u64,
     /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
-    /// where no change is lost.
+    /// if no change is lost.
     pub oldest_lost_seconds: Option<f64>,
     /// The change that was lost, in words.
     pub oldest_lost: Option<String>,

@@ -45,7 +45,7 @@ pub struct ReproductionRow {
 }
 
 impl ReproductionRow {
-    /// The measured value over the published one; `None` where that has no meaning.
+    /// The measured value over the published one; `None` if that has no meaning.
     pub fn ratio(&self) -> Option<f64> {
         (self.published != 0.0).then(|| self.measured / self.published)
     }

@@ -75,7 +75,7 @@ impl Phase {
         self.end_seconds - self.start_seconds
     }
 
-    /// Operations a second; `None` where the phase took no time.
+    /// Operations a second; `None` if the phase took no time.
     pub fn rate(&self) -> Option<f64> {
         (self.seconds() > 0.0).then(|| self.operations as f64 / self.seconds())
     }

@@ -22,7 +22,7 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Loop(PathBuf);
 
 impl Loop {
-    /// A loop device on a file, with sectors of so many bytes; `None` where the host allows none.
+    /// A loop device on a file, with sectors of so many bytes; `None` if the host allows none.
     fn attach(file: &Path, sector: u32) -> Option<Loop> {
         let size = sector.to_string();
         let out = Command::new("losetup")

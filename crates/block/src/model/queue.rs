@@ -202,7 +202,7 @@ impl Queue {
         key
     }
 
-    /// Starts the next request. Ready with the end of its service, or with `None` where the disk is gone.
+    /// Starts the next request. Ready with the end of its service, or with `None` if the disk is gone.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
         if self.closed {
             return Poll::Ready(None);

@@ -34,7 +34,7 @@ pub struct HddSpec {
     pub segments: usize,
     /// Bytes of one segment, which is also the distance of read-ahead.
     pub segment_bytes: u64,
-    /// Bytes of the write cache; 0 where it is off.
+    /// Bytes of the write cache; 0 if it is off.
     pub write_cache_bytes: u64,
     /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later ones wait, first
     /// come, first served.

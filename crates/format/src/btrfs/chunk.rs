@@ -76,7 +76,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` where it makes no
+    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` if it makes no
     /// sense.
     pub fn read(start: u64, bytes: &[u8]) -> Option<(Chunk, usize)> {
         if bytes.len() < ChunkHead::SIZE {

@@ -93,7 +93,7 @@ pub struct Geometry {
 /// A pointer to a tree block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer {
-    /// Its logical address.
+    /// The logical address.
     pub address: u64,
     /// The transaction that wrote it.
     pub generation: u64,
@@ -102,8 +102,8 @@ pub struct Pointer {
 }
 
 impl Superblock {
-    /// Reads the superblock at byte `place` of a device. `None` where there is none, its checksum is wrong, or it has
-    /// a feature that is not known.
+    /// Reads the superblock at byte `place` of a device. `None` if there is none, its checksum is wrong, or it has a
+    /// feature that is not known.
     pub fn read(bytes: &[u8], place: u64) -> Option<Superblock> {
         if bytes.len() < Superblock::SIZE {
             return None;

@@ -113,7 +113,7 @@ pub struct Geometry {
     pub payload: u64,
     /// The root directory's inode.
     pub root: u32,
-    /// The inodes of quota files, 0 where there is none.
+    /// The inodes of quota files, 0 if there is none.
     pub quotas: [u32; 3],
     /// The feature bits.
     pub features: u32,
@@ -122,7 +122,7 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// The geometry that a superblock gives; `None` where a value is impossible.
+    /// The geometry that a superblock gives; `None` if a value is impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         if sb.magic != MAGIC || sb.log_blocksize != BLOCK_SHIFT || sb.log_blocks_per_seg != 9 {

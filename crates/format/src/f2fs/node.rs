@@ -101,7 +101,7 @@ pub enum Role {
 }
 
 impl Footer {
-    /// Decodes the footer of a block; `None` where it cannot be a node's.
+    /// Decodes the footer of a block; `None` if it cannot be a node's.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Footer> {
         let footer = Footer::decode(block.get(BLOCK - Footer::SIZE..BLOCK)?, LE);
         let most = g.nat_blocks() * maps::NAT_ENTRIES as u64;
@@ -160,7 +160,7 @@ pub struct File {
 }
 
 impl File {
-    /// Reads an inode; `None` where its fields need more space than there is.
+    /// Reads an inode; `None` if its fields need more space than there is.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<File> {
         let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
         let more = InodeExtra::decode(block.get(ADDRESSES_AT..)?.get(..InodeExtra::SIZE)?, LE);

@@ -18,7 +18,7 @@ pub struct IndirectPath {
     pub offsets: [usize; NIADDR],
 }
 
-/// The indirect path to the block `lbn`, where an indirect block holds `nindir` pointers. `None` where no file can
+/// The indirect path to the block `lbn`, where an indirect block holds `nindir` pointers. `None` if no file can
 /// have the block.
 ///
 /// ```

@@ -102,7 +102,7 @@ on_disk! {
 }
 
 impl Segsum {
-    /// Reads a head. Panics where there are too few bytes.
+    /// Reads a head. Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> Segsum {
         match width {
             Width::Lfs64 => Segsum::decode(bytes, LE),
@@ -126,7 +126,7 @@ impl Segsum {
         }
     }
 
-    /// Writes a head. Panics where there are too few bytes.
+    /// Writes a head. Panics if there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -178,20 +178,20 @@ pub struct Summary {
 pub enum PsegBlock {
     /// An inode block.
     Inodes {
-        /// Its address, in fragments.
+        /// The address, in fragments.
         addr: i64,
     },
     /// A data block or an indirect block of a file.
     File {
-        /// Its address, in fragments.
+        /// The address, in fragments.
         addr: i64,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u32,
-        /// Its file.
+        /// The file.
         ino: u64,
         /// The version of its inode.
         version: u32,
-        /// Its logical block number.
+        /// The logical block number.
         lbn: i64,
     },
 }
@@ -243,7 +243,7 @@ pub enum SummaryError {
     EmptyFinfo {
         /// The FINFO's index.
         index: usize,
-        /// Its inode number.
+        /// The inode number.
         ino: u64,
     },
     /// The last block's length is impossible.
@@ -253,7 +253,7 @@ pub enum SummaryError {
         index: usize,
         /// The last block.
         lbn: i64,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u32,
     },
     /// No file can have a block with this number.
@@ -267,7 +267,7 @@ pub enum SummaryError {
     /// An inode block does not begin at the end of the block before it.
     #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
     InodeBlock {
-        /// Its address in the summary.
+        /// The address in the summary.
         stored: i64,
         /// The end of the block before it.
         expected: i64,
@@ -275,7 +275,7 @@ pub enum SummaryError {
     /// The partial segment extends beyond its segment.
     #[error("it ends at {end}, beyond its segment, which ends at {limit}")]
     SegmentEnd {
-        /// Its end, in fragments.
+        /// The end, in fragments.
         end: i64,
         /// The segment's end, in fragments.
         limit: i64,

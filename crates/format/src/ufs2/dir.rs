@@ -141,11 +141,11 @@ impl EntryError {
 /// A directory entry, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its first byte in the bytes that were given.
+    /// The first byte in the bytes that were given.
     pub at: usize,
     /// The inode number; 0 for free space.
     pub ino: u32,
-    /// Its length in bytes, free space after the name included.
+    /// The length in bytes, free space after the name included.
     pub reclen: u16,
     /// The type: a `DT_` constant.
     pub kind: u8,
@@ -301,7 +301,7 @@ fn decode(bytes: &[u8], at: usize, reclen: u16, endian: Endian) -> Result<Entry<
 }
 
 /// Writes an entry to the start of `bytes`: header, name, and NULs up to the bytes that the name needs. Free space
-/// after that stays as it is. Panics where the name does not fit or is too long.
+/// after that stays as it is. Panics if the name does not fit or is too long.
 pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind: u8, name: &[u8]) {
     assert!(name.len() <= MAX_NAME, "names have at most 255 bytes");
     let needs = entry_size(name.len());

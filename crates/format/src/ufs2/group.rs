@@ -73,9 +73,9 @@ pub enum GroupError {
         cg: u32,
         /// The field.
         field: GroupField,
-        /// Its byte in the header.
+        /// The byte in the header.
         byte: usize,
-        /// Its value.
+        /// The value.
         value: u32,
         /// The condition that it must meet.
         want: &'static str,
@@ -153,9 +153,9 @@ pub struct GroupLayout {
     /// The bitmap of fragments: a set bit is free.
     pub frags: Range<usize>,
     /// The counts of free clusters, a u32 for each length. The entry at index 0 is not used, and may share its bytes
-    /// with the end of the fragment bitmap. Empty where no clusters are kept.
+    /// with the end of the fragment bitmap. Empty if no clusters are kept.
     pub cluster_sum: Range<usize>,
-    /// The bitmap of whole blocks: a set bit is free. Empty where no clusters are kept.
+    /// The bitmap of whole blocks: a set bit is free. Empty if no clusters are kept.
     pub clusters: Range<usize>,
     /// The byte after the last bitmap.
     pub end: usize,

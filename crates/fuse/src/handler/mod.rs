@@ -201,8 +201,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and
-    /// its result; `None` where the message is not a request.
+    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and its
+    /// result; `None` if the message is not a request.
     pub async fn message(&self, message: &[u8], reply: &mut [u8]) -> Option<(u64, Answer)> {
         match Request::parse(message) {
             Ok(request) => Some((request.unique, self.request(&request, reply).await)),

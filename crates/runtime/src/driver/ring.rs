@@ -187,7 +187,7 @@ impl Ring {
         }
     }
 
-    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false where the
+    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false if the
     /// ring fails.
     pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
         while table.borrow().under_way > table.borrow().commands {

@@ -59,7 +59,7 @@ impl BtrfsExtent {
 
 /// The ownership of an address.
 pub(super) struct Owned {
-    /// The file part that uses it; `None` where no file uses that part of the extent.
+    /// The file part that uses it; `None` if no file uses that part of the extent.
     pub(super) by: Option<BtrfsExtent>,
     /// The kind of the extent, from any of its owners.
     pub(super) class: Class,

@@ -121,7 +121,7 @@ impl Lfs {
         LfsPlace::LfsLog(piece, end - addr)
     }
 
-    /// The kind of a file's block, where it is known.
+    /// The kind of a file's block, if it is known.
     fn class_of(&self, ino: u64, lbn: i64) -> Option<Class> {
         let tables = i64::from(self.sb.cleansz) + i64::from(self.sb.segtabsz);
         let groups = tables..tables + self.sb.group_table_blocks().cast_signed();

@@ -92,7 +92,7 @@ impl Nilfs {
         }
     }
 
-    /// The kind of a file's blocks, where it is known.
+    /// The kind of a file's blocks, if it is known.
     fn class_of(&self, file: u64, holds: Holds) -> Option<Class> {
         Some(match (file, holds) {
             (_, Holds::Node(_)) => Class::Indirect,

@@ -284,7 +284,7 @@ impl Xfs {
         }
     }
 
-    /// The file to which the block that contains a sector belongs; 0 where there is none.
+    /// The file to which the block that contains a sector belongs; 0 if there is none.
     fn owner_at(&self, sector: u64) -> u64 {
         let linear = sector >> (self.g.block_shift - 9);
         self.graph.runs.at(linear).map_or(0, |run| run.ino)

@@ -83,7 +83,7 @@ fn sequential(plan: &Plan, transaction: &JournalTransaction, last: &mut Option<u
 /// A block of data that is in the journal and not yet at its fixed location.
 #[derive(Clone, Copy)]
 struct Pending {
-    /// Its length in bytes.
+    /// The length in bytes.
     len: u64,
     /// The commit after which it may be written.
     commit: usize,

@@ -262,7 +262,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
     }
 }
 
-/// All extended attributes, or none where the file system has none.
+/// All extended attributes, or none if the file system has none.
 async fn xattrs_of<F: FileSystem>(fs: &F, ino: Ino) -> FsResult<BTreeMap<Vec<u8>, Vec<u8>>> {
     let names = match fs.listxattr(ino).await {
         Err(e) if matches!(e.errno, Errno::NotSupported | Errno::NotPermitted) => Vec::new(),
