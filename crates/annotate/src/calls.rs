@@ -27,8 +27,8 @@ pub struct Wait {
     pub request: u64,
     /// The kind of its first block, or `flush`.
     pub kind: &'static str,
-    /// The part of the call's time that counts for it: each moment counts for the request under way that was issued
-    /// first.
+    /// The part of the call's time for which this request accounts: each moment counts for the request under way that
+    /// was issued first.
     pub ns: u64,
 }
 
@@ -75,8 +75,8 @@ impl StoredCall {
     }
 }
 
-/// Fills in inodes: a file has every name that its calls show, and the inode that the rows give to these names, where
-/// it is only one.
+/// Fills in inodes. A file has every name that its calls show, and the inode that the rows give to these names, if
+/// there is only one.
 pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     let mut inodes: FxHashMap<&str, Option<u64>> = FxHashMap::default();
     for row in rows {
@@ -183,7 +183,7 @@ fn wait(request: u64, at: &mut u64, until: u64, trace: &Trace, rows: &[BlockRow]
     Wait { request, kind, ns }
 }
 
-/// The time of the calls of one name, by what they waited for.
+/// The time of the calls of one name, by the requests for which they waited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Waited {
     /// The call's name.
@@ -192,7 +192,7 @@ pub struct Waited {
     pub calls: u64,
     /// Their time in nanoseconds.
     pub ns: u64,
-    /// The part of it in which they waited for requests, by the kind of the first block, or `flush`.
+    /// The part of that time in which they waited for requests, by the kind of the first block, or `flush`.
     pub by_kind: BTreeMap<&'static str, u64>,
     /// The rest.
     pub elsewhere_ns: u64,

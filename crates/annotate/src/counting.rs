@@ -69,7 +69,7 @@ enum Piece {
     Transactions(Box<GatheredTransactions>),
 }
 
-/// Does so many pieces of work on all processors. Returns their results in order, or the first failure.
+/// Does `count` pieces of work on all processors. Returns their results in order, or the first failure.
 fn on_all<T: Send>(
     pieces: usize,
     work: impl Fn(usize) -> Result<T, StoreError> + Sync,
@@ -104,7 +104,7 @@ struct Request {
     how: u8,
 }
 
-/// The request's blocks are counted as written. `READ`: as read. Neither is set where it has no blocks.
+/// The request's blocks are counted as written. `READ`: as read. A request without blocks has neither flag.
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 /// The request counts as one write for each piece of [`ZEROS`] bytes.

@@ -20,7 +20,7 @@ pub(crate) const TRANSACTIONS: &str = "transactions.parquet";
 /// The file with guesses that were settled, and with the seals of the other files. It is written last.
 pub(crate) const RECOUNTED: &str = "recounted.parquet";
 
-/// The header of [`RECOUNTED`], besides what every file has.
+/// The header of [`RECOUNTED`], beside the fields that every file's header has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
     pub(crate) system: String,
@@ -49,7 +49,7 @@ impl Closing {
         }
     }
 
-    /// The key-value pairs of the file, the check sum over all of them last.
+    /// The key-value pairs of the file. The last one is the checksum over all others.
     pub(crate) fn says(&self) -> Vec<(&'static str, String)> {
         let lines = |out: &mut String, line: std::fmt::Arguments<'_>| {
             let _ = out.write_fmt(line);

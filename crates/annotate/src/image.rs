@@ -6,7 +6,7 @@ use std::io;
 
 use ordo_sba::decoder::DiskImage;
 
-/// The size of a piece, in bytes; pieces lie at multiples of it and are kept whole.
+/// The size of a piece, in bytes. Pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;
 
 /// A device of which some pieces are known. A piece of zeros counts as known, but takes no space.

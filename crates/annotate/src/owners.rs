@@ -1,4 +1,4 @@
-//! Rows of blocks with their owners, those too that a later pointer or a later name shows.
+//! Rows of blocks with their owners, including owners that only a later pointer or name shows.
 //!
 //! Most file data are written before the inode that points to them, and most inodes before the directory that names
 //! them. A [`Collector`] keeps the rows that lack an owner by their block, and fills them in when a request shows it. It
@@ -29,11 +29,11 @@ enum Waits {
 /// A file in the present life of its inode.
 #[derive(Debug, Default)]
 struct Open {
-    /// The rows and shares, which get its last path.
+    /// The rows and shares of the file, which get its last path.
     waiting: Vec<Waits>,
     /// The last path that is known.
     path: Option<Arc<str>>,
-    /// The inode whose name is missing for a path, where it is noted in [`Collector::awaited`].
+    /// The inode whose name is missing for a path, if it is listed in [`Collector::awaited`].
     awaits: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ struct Open {
 pub struct Collector {
     rows: Vec<BlockRow>,
     shares: Vec<FileShare>,
-    /// For each row, the write of the same block before it.
+    /// For each row, the previous write of the same block.
     before: Vec<u32>,
     /// The last write of each block, and the last copy of it in a journal.
     last: FxHashMap<u64, u32>,
@@ -50,7 +50,8 @@ pub struct Collector {
     open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
     awaited: FxHashMap<u64, Vec<u64>>,
-    /// Rows whose owner a late pointer may still change: for each inode, those with its blocks since it was written last.
+    /// Rows whose owner a late pointer may still change: for each inode, the rows with its blocks since it was last
+    /// written.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
 }
 
@@ -60,7 +61,7 @@ fn key(block: u64, is_copy: bool) -> u64 {
 }
 
 impl Collector {
-    /// Takes in the request with the number `request`.
+    /// Adds the request with the number `request`.
     pub fn told(&mut self, request: u64, told: &ClassifiedEvent<'_>) {
         for news in told.news() {
             if let News::Ended { ino, path } = news {
@@ -132,7 +133,7 @@ impl Collector {
         self.before[row] = self.last.insert(key, row as u32).unwrap_or(NONE);
     }
 
-    /// Gives a range of the request to a file: its rows where it is the only one, and otherwise a share of them.
+    /// Gives a range of the request to a file: the whole rows if it is their only owner, otherwise a share of them.
     fn share(&mut self, request: u64, first: usize, share: &Share, told: &ClassifiedEvent<'_>) {
         let end = share.offset + share.len;
         if share.bytes == share.len {
@@ -159,11 +160,11 @@ impl Collector {
         self.look_up(ino, told);
     }
 
-    /// Notes the present path of an open file, or of the inode whose name is missing for one.
+    /// Notes the present path of an open file. If there is none, notes the inode whose name is missing.
     fn look_up(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
         if let Some(path) = told.path(ino) {
-            // Where pointers come late, a directory may name the next file in an inode before the inode is written.
+            // If pointers come late, a directory may name the next file in an inode before the inode is written.
             if !told.pointers_come_late || file.path.is_none() {
                 file.path = Some(path);
             }
@@ -192,7 +193,7 @@ impl Collector {
         }
     }
 
-    /// Takes in that an inode has a name now: it, and files below it, may have a path.
+    /// Notes that an inode has got a name: it, and files below it, may have a path now.
     fn named(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
         for waiting in self.awaited.remove(&ino).unwrap_or_default() {
             if let Some(file) = self.open.get_mut(&waiting) {
@@ -203,7 +204,7 @@ impl Collector {
         self.look_up(ino, told);
     }
 
-    /// Takes in that a pointer shows to whom blocks belong.
+    /// Notes that a pointer shows the owner of blocks.
     fn settle(&mut self, claim: &Claim, told: &ClassifiedEvent<'_>) {
         let end = claim.block.saturating_add(claim.blocks);
         let mut rows: Vec<(u64, u32)> = Vec::new();
@@ -224,7 +225,7 @@ impl Collector {
     }
 
     fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &ClassifiedEvent<'_>) {
-        // Where pointers come late, kept contents of a map may be another file's.
+        // If pointers come late, kept contents of a map may belong to another file.
         let is_doubtful = claim.is_old && told.pointers_come_late;
         let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });
         while row != NONE {
@@ -241,7 +242,7 @@ impl Collector {
             let Some(owner) = claim.owner else { break };
             match (this.ino, this.known) {
                 (None, _) => {}
-                // Whoever owned the block may have lost it before the write.
+                // An earlier owner may have lost the block before this write.
                 (Some(ino), Some(Known::Pointer))
                     if told.pointers_come_late && ino != owner.ino && this.home.is_none() =>
                 {

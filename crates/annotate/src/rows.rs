@@ -25,13 +25,13 @@ pub struct BlockRow {
     pub ino: Option<u64>,
     /// The logical block in the file.
     pub file_block: Option<u64>,
-    /// The first inode in it.
+    /// The first inode in the block.
     pub first_inode: Option<u64>,
-    /// The number of inodes in it.
+    /// The number of inodes in the block.
     pub inodes: Option<u64>,
     /// The name in this format, if it has one, for instance "block bitmap of group".
     pub piece: Option<&'static str>,
-    /// The number that goes with the name.
+    /// The number that belongs to the name.
     pub number: Option<u64>,
     /// The transaction to which it belongs.
     pub transaction: Option<u64>,
@@ -39,7 +39,8 @@ pub struct BlockRow {
     pub home: Option<(u64, Class)>,
     /// The newest transaction that logged this block: this write checkpoints the block for it.
     pub completes: Option<u64>,
-    /// Whether nothing pointed to it when it was written, so that its kind is a guess from its contents.
+    /// Whether no pointer led to the block when it was written, so that its kind is a guess from its
+    /// contents.
     pub guess: bool,
     /// The reason why it has no name.
     pub reason: Option<Reason>,
@@ -47,23 +48,23 @@ pub struct BlockRow {
     pub path: Option<Arc<str>>,
     /// The kind by all that the trace shows, later pointers too.
     pub final_kind: Class,
-    /// How its inode is known; `None` if it is not.
+    /// The way in which the inode is known; `None` if it is not.
     pub known: Option<Known>,
 }
 
-/// How the owner of a block is known.
+/// The way in which the owner of a block is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// A pointer led to the block when it was written.
     Pointer,
-    /// A pointer that was written later leads to it, and this was the last write before.
+    /// A pointer that was written later leads to the block, and this was the last write before that.
     Later,
     /// Another file may have owned the block at the time of this write.
     Guess,
 }
 
 impl Known {
-    /// The word for it in a table.
+    /// The word for this in a table.
     pub fn key(self) -> &'static str {
         match self {
             Known::Pointer => "pointer",
@@ -208,7 +209,7 @@ pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<File
     rows.take().finish(watch)
 }
 
-/// The rows of a trace whose file system is not known.
+/// The rows of a trace with an unknown file system.
 pub fn unnamed(trace: &Trace) -> Vec<BlockRow> {
     let mut rows = Vec::new();
     for (request, r) in trace.requests().iter().enumerate() {

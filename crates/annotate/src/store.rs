@@ -25,7 +25,7 @@ pub use crate::reading::StoreError;
 /// The version of the schema. Readers refuse a newer one; columns are added without a new version.
 pub const VERSION: u32 = 1;
 
-/// Bytes of contents that a trace may have at most when it is read. Equal contents are stored once, so a small file
+/// The most bytes of contents that a trace may have when it is read. Equal contents are stored once, so a small file
 /// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
@@ -114,7 +114,7 @@ impl<'a> Dedup<'a> {
     }
 }
 
-/// Writes a trace to the directory `dir`, which is created; files of a trace in it are replaced.
+/// Writes a trace to the directory `dir`, which is created. Files of an older trace in it are replaced.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -217,7 +217,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Writes a file; `whole` says whether a row belongs in the same group as the row before it.
+    /// Writes a file. `whole` tells whether a row belongs in the same group as the row before it.
     fn put(
         &mut self,
         file: &'static str,
@@ -235,7 +235,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Writes the system calls. A trace without any has no file of them, and loses an older one.
+    /// Writes the system calls. If there are none, the file of an older trace is removed.
     fn put_calls(&mut self, all: &[StoredCall]) -> Result<(), StoreError> {
         if all.is_empty() {
             return Ok(());
@@ -265,7 +265,7 @@ impl Files<'_> {
     }
 }
 
-/// For each block the number of its contents, where they were kept.
+/// For each block, the number of its contents, if they were kept.
 fn numbers<'a>(parts: &Parts<'a>, dedup: &mut Dedup<'a>) -> Vec<Option<u64>> {
     let requests = parts.trace.requests();
     let number = |row: &BlockRow| {

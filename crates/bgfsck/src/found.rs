@@ -5,7 +5,7 @@ use ordo_check::{Finding, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::{Dinode, Group, Superblock, bitmap};
 
-/// One thing to free or correct. Inodes are as they were at the mount.
+/// One resource to free or to correct. Inodes are as they were at the mount.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Fragments of one block to which no pointer leads.
@@ -37,7 +37,7 @@ pub(crate) struct Found {
 
 /// The facts about each group at the mount.
 pub(crate) struct Groups {
-    /// The bitmap of free fragments, whose contents no check reads.
+    /// The bitmap of free fragments; no check reads their contents.
     pub free: Vec<Box<[u8]>>,
     /// The number of directories in each group, according to the mount.
     pub directories: Vec<i32>,

@@ -5,8 +5,8 @@
 //!
 //! Layers, lowest first:
 //! - [`ordo_block::snapshot`]: the snapshot, which copies old contents before they are overwritten.
-//! - `paced`: reads of it, spaced so that others get their share of the disk.
-//! - `found`: the independent checker's findings on it, as steps.
+//! - `paced`: reads of the snapshot, spaced so that others get their share of the disk.
+//! - `found`: the independent checker's findings on the snapshot, as steps.
 //! - `steps`: each step, done by the live file system as an operation of its own.
 //! - [`Background`]: the task.
 //!
@@ -68,7 +68,7 @@ pub type CheckedFs<P> = FastFs<P>;
 /// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The share of time in which it has a request under way or works: above 0, at most 1.
+    /// The share of time in which the check may have a request under way or work: above 0, at most 1.
     pub share: f64,
 }
 

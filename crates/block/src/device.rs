@@ -1,6 +1,6 @@
 //! One type for every device. Code above this crate is compiled once, and not once for each stack of wrappers.
 //!
-//! An operation on a [`Device`] is ready or boxed. Where a device answers at once ([`BlockDevice::immediate`]), the
+//! An operation on a [`Device`] is ready or boxed. If a device answers at once ([`BlockDevice::immediate`]), the
 //! operation's future lives on the stack, is polled once, and allocates nothing. Any other device boxes its future,
 //! which costs little beside a request that takes time.
 
@@ -172,8 +172,8 @@ mod tests {
     use crate::tap::Tap;
     use crate::volatile::VolatileCache;
 
-    /// A device that takes a millisecond for each operation, whatever [`BlockDevice::immediate`] says, and counts its
-    /// operations.
+    /// A device that takes a millisecond for each operation, even if [`BlockDevice::immediate`] is true, and counts
+    /// its operations.
     struct Late {
         runtime: Runtime,
         says_immediate: bool,

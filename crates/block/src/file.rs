@@ -1,9 +1,9 @@
 //! A disk in an image file, or on a block device.
 //!
-//! O_DIRECT is used where the file supports it, at whatever alignment it needs. A request that is not aligned so
-//! reads, modifies and writes the blocks around it, while no other request runs. Two processes cannot have the same
-//! image open if one of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device
-//! the image behind it. An image that somebody cuts off meanwhile fails every request from then on.
+//! O_DIRECT is used where the file supports it, at whatever alignment it needs. An unaligned request reads, modifies
+//! and writes the blocks around it, while no other request runs. Two processes cannot have the same image open if one
+//! of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device the image behind
+//! it. If an open image is truncated by another program, every request fails from then on.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -249,7 +249,7 @@ impl FileDisk {
 }
 
 /// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` if there is
-/// none, or where it cannot be opened by its name: it may be removed, or in another mount namespace.
+/// none, or if it cannot be opened by its name: it may have been removed, or be in another mount namespace.
 ///
 /// # Errors
 /// Another process has the image open, and one of the two writes.
@@ -545,7 +545,7 @@ mod tests {
         }
     }
 
-    /// An image has one writer, or readers: the second process must be told why it may not open the image.
+    /// An image has one writer, or several readers. A second process must get the reason why it may not open the image.
     #[test]
     fn an_image_is_locked() {
         let executor = Executor::simulated(1);
@@ -564,8 +564,8 @@ mod tests {
         assert_eq!(open(FileAccess::ReadWrite).unwrap().geometry().bytes, 1 << 20);
     }
 
-    /// Somebody cuts an image off while it is used. A read must not give zeros for what is gone, and a write must not
-    /// hide it by making the image long again.
+    /// Another program truncates an image while it is used. A read must not return zeros for the missing part, and a
+    /// write must not hide the loss by extending the image again.
     #[test]
     fn an_image_that_was_cut_off_fails() {
         let dir = tempfile::tempdir().unwrap();

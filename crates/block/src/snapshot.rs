@@ -29,7 +29,7 @@ enum Copied {
     Here(Box<[u8]>),
 }
 
-/// A function that says which bytes nobody will read through the snapshot.
+/// A function that tells whether a range will not be read through the snapshot.
 type Spare = Box<dyn Fn(Range<u64>) -> bool>;
 
 struct State {
@@ -264,7 +264,7 @@ impl<D: BlockDevice> BlockDevice for SnapshotDevice<D> {
     }
 
     fn immediate(&self) -> bool {
-        // A write waits only for a copy that another write has begun. Where reads complete at once, no such copy is
+        // A write waits only for a copy that another write has begun. If reads complete at once, no such copy is
         // under way.
         self.device.immediate()
     }

@@ -57,11 +57,12 @@ pub struct Completed<'a> {
     pub result: Result<(), BlockError>,
 }
 
-/// A watcher of a device. A request whose task is dropped, or that a crash cuts off, is issued and never completed.
+/// A watcher of a device. A request whose task is dropped, or which a crash interrupts, is issued and never
+/// completed.
 pub trait TapSink {
-    /// Takes in a request that is about to be sent.
+    /// A request is about to be sent.
     fn issued(&self, request: &Issued<'_>);
-    /// Takes in a completed request.
+    /// A request has completed.
     fn completed(&self, request: &Completed<'_>);
 }
 
@@ -226,13 +227,13 @@ pub struct Record {
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
-    /// The data that was written or read, where contents are kept.
+    /// The data that was written or read, if contents are kept.
     pub data: Option<Rc<[u8]>>,
     /// The time of issue.
     pub issued: Time,
     /// The epoch of issue.
     pub issue_epoch: u64,
-    /// The completion; `None` if it was cut off.
+    /// The request's completion; `None` if it was interrupted.
     pub end: Option<RecordEnd>,
 }
 
@@ -260,7 +261,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of every request; `contents` says whether it keeps their data.
+    /// A recorder of every request. `contents`: it keeps their data.
     pub fn new(contents: bool) -> Rc<Recorder> {
         let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
         Rc::new(Recorder { contents, most, records, first })
@@ -272,7 +273,7 @@ impl Recorder {
         Rc::new(Recorder { contents, most, records, first })
     }
 
-    /// Takes the records so far. Requests still under way appear as cut off.
+    /// Takes the records so far. Requests still under way appear as interrupted.
     pub fn take(&self) -> Vec<Record> {
         self.records.take().into()
     }

@@ -2,8 +2,8 @@
 //!
 //! A completed write stays in the cache until a flush, or until the cache is full and the oldest writes go to the
 //! device beneath. Reads see the newest data. At a crash the caller decides the fate of each write in the cache:
-//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` says what disks
-//! may do.
+//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` has the rules for
+//! disks.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
@@ -37,7 +37,7 @@ pub const TEAR: usize = 512;
 pub struct PendingWrite {
     /// The number, in order of completion, from 0.
     pub id: u64,
-    /// The number of flushes that had completed before it, including those that lied.
+    /// The number of flushes that had completed before the write, including flushes without effect.
     pub epoch: u64,
     /// The offset in bytes.
     pub offset: u64,
@@ -245,7 +245,7 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
         image
     }
 
-    /// The disk after a crash at this moment that loses what `loss` allows, chosen by `seed`.
+    /// The disk after a crash now, with a loss that `loss` allows and `seed` chooses.
     pub fn crash_image_seeded(&self, loss: Loss, seed: u64) -> RamDisk {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let losable = self.state.borrow().pending.iter().filter(|w| !w.durable).count();
@@ -334,7 +334,7 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
     }
 
     fn immediate(&self) -> bool {
-        // The lock is held only during operations of the device beneath. Where those complete at once, it is always
+        // The lock is held only during operations of the device beneath. If those complete at once, it is always
         // free.
         self.inner.immediate()
     }
@@ -402,7 +402,7 @@ mod tests {
         ) {
             let disk = VolatileCache::with_capacity(
                 RamDisk::new((SECTORS * TEAR) as u64), capacity * TEAR);
-            // For each sector, what it may hold after a crash: durable first, newest last.
+            // For each sector, the contents that it may have after a crash: durable first, newest last.
             let mut may: Vec<Vec<u8>> = vec![vec![0]; SECTORS];
             run(async {
                 for op in &ops {

@@ -206,8 +206,8 @@ impl<'a> Request<'a> {
         Ok(Request::of(opcode, header, fields, rest))
     }
 
-    /// A request whose parts lie apart: its header, a buffer as large as any structure, and names or data. `None` if
-    /// its kind is not known here. Panics if a part is too small.
+    /// A request in separate parts: its header, a buffer as large as any structure, and names or data. `None` if its
+    /// kind is not known here. Panics if a part is too small.
     pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let opcode = Opcode::from_number(get_u32(header, 4))?;
         Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
@@ -313,7 +313,7 @@ impl<'a> Out<'a> {
         &mut self.buf[self.len..end]
     }
 
-    /// Takes in bytes that were filled in [`space`](Self::space).
+    /// Adds `n` bytes that were filled in [`space`](Self::space).
     pub fn advance(&mut self, n: usize) {
         self.len += n;
     }

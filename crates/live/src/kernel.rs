@@ -59,7 +59,8 @@ pub enum LiveError {
 /// # Errors
 /// The program is not installed, or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
-    // A signal that a terminal sends to all processes must not end the unmount of what it stops.
+    // The program runs in a session of its own: a signal that a terminal sends to all processes must not end an
+    // unmount.
     let out = Command::new(program).args(args).process_group(0).output();
     let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
     if out.status.success() {

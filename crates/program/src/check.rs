@@ -21,7 +21,7 @@ const SAID_MAX: u64 = 16 << 10;
 pub enum CheckAnswer {
     /// Exit status 0: everything promised is there.
     Kept,
-    /// Exit status 1: a promise is broken; the output says which.
+    /// Exit status 1: a promise is broken; the output names it.
     Broken(String),
     /// Another exit status, or a signal: the check itself failed. The text is that status and the output.
     Failed(String),
@@ -43,7 +43,7 @@ pub struct Check {
     pub command: String,
     /// The time after which the command is stopped.
     pub timeout: Duration,
-    /// The directory of the user who gave the command: `$ORDO_ORIGIN`.
+    /// The working directory of the user who ran the command: `$ORDO_ORIGIN`.
     pub origin: std::path::PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Check {
         let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
         std::fs::write(&acked, Promises::lines(&promises.acked)).map_err(&wrong)?;
         std::fs::write(&pending, Promises::lines(&promises.pending)).map_err(&wrong)?;
-        // The output goes to a file and not to a pipe, which a server left running would hold open.
+        // The output goes to a file: a server that the check leaves running would hold a pipe open.
         let mut output = tempfile::tempfile().map_err(&wrong)?;
         let to = |file: &File| file.try_clone().map(Stdio::from).map_err(&wrong);
         let mut command = Command::new("sh");

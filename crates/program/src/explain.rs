@@ -13,7 +13,7 @@ use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
 use crate::tree::FileTree;
 
-/// The number of differences, writes and calls in an explanation at most.
+/// The most differences, writes and calls in an explanation.
 const TOLD_MAX: usize = 12;
 /// The number of states that are judged to make one small.
 const SHRINK_MAX: usize = 60;
@@ -27,7 +27,7 @@ pub struct WriteTold {
     pub fate: Fate,
     /// The description of the write.
     pub what: String,
-    /// The file, where it wrote contents of one.
+    /// The file, if the write has contents of one.
     pub path: Option<String>,
     /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
@@ -139,7 +139,7 @@ fn small(bench: &Bench<'_>, stand: &Stand, finding: &JobFinding) -> Result<Pick,
             }
         }
     };
-    // Often no write needs to be lost: what is missing was never sent.
+    // Often no write needs to be lost: the missing data were never sent.
     let pick = match bench.space.everything(finding.pick.frontier) {
         Some(whole) if fails(&whole) => whole,
         _ => bench.space.shrink(&finding.pick, &mut fails),
@@ -151,7 +151,7 @@ fn millis(at: u64, began: u64) -> f64 {
     (at as f64 - began as f64) / 1e6
 }
 
-/// The moment of the next event after so many.
+/// The time of the next event after the first `events`.
 fn event_time(recorded: &Recorded, events: usize) -> u64 {
     let last = recorded.times.last().copied().unwrap_or(0);
     recorded.times.get(events).copied().unwrap_or(last + 1)

@@ -35,7 +35,7 @@ pub const WORK: &str = "work";
 const NEIGHBOUR: &str = ".neighbour";
 /// The interval at which the end of the command is checked.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The time for the kernel to write what it writes by itself after a commit.
+/// The time that the kernel gets for its own writes after a commit.
 const SETTLE: Duration = Duration::from_millis(30);
 
 /// The command to run, and how.
@@ -56,7 +56,7 @@ pub struct RecordingPlan {
     pub fail: Vec<ordo_live::WriteRule>,
     /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
-    /// The model of what the disk may lose.
+    /// The fault model of the disk.
     pub model: CrashModel,
     /// The user's directory: `$ORDO_ORIGIN`.
     pub origin: PathBuf,
@@ -394,7 +394,7 @@ fn meanings(
 }
 
 fn meaning(write: &ordo_crash::record::Write, rows: &[BlockRow], at: u64) -> Meaning {
-    // States are chosen, and failures told, by what was known of a block when it was written.
+    // The choice of states, and the report of failures, use only what was known of a block when it was written.
     let is_known = |row: &&BlockRow| {
         row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
     };

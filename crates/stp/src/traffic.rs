@@ -144,7 +144,7 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
     }
 }
 
-/// The requests of a trace in order of issue, with the roles that its rows give them. A request that was cut off is
+/// The requests of a trace in order of issue, with the roles that its rows give them. An interrupted request is
 /// left out; `rows` are in the order of requests.
 ///
 /// # Errors

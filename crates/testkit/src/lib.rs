@@ -1,8 +1,8 @@
 //! Shared code of tests: skipping with a message, external programs as judges, real input.
 //!
-//! A test that needs something that a machine may lack asks for it here. Where it is missing, the test prints
-//! `SKIPPED` on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead,
-//! so a machine that has everything cannot skip by mistake.
+//! A test that needs something that a machine may lack asks for it here. If it is missing, the test prints `SKIPPED`
+//! on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead, so a
+//! machine that has everything cannot skip by mistake.
 //!
 //! ```
 //! if let Some(listing) = ordo_testkit::judge("ls", &["/"]) {

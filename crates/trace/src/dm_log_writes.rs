@@ -39,7 +39,7 @@ pub enum ImportError {
         /// The value found.
         found: u32,
     },
-    /// A flag is not known here, so the bytes after the entry cannot be told.
+    /// A flag is not known here, so the layout of the bytes after the entry is unknown.
     #[error("byte {byte}: entry {entry} has the flags {flags:#x}, of which some are not known")]
     Flags {
         /// The entry's number, from 0.
@@ -236,7 +236,7 @@ pub struct Exported {
     pub entries: u64,
     /// Reads left out.
     pub reads: u64,
-    /// Requests left out because they were cut off or failed.
+    /// Requests left out because they were interrupted or failed.
     pub unfinished: u64,
 }
 

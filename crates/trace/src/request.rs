@@ -109,6 +109,6 @@ pub struct TraceRequest {
     pub epoch: u64,
     /// The completion; `None` if it was cut off.
     pub end: Option<RequestEnd>,
-    /// The contents, or a mark's text, where they were kept.
+    /// The contents, or a mark's text, if they were kept.
     pub data: Option<RequestSpan>,
 }

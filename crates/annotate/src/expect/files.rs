@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::Broken;
 use crate::rows::{self, BlockRow};
 
-/// An fsync that has returned. A mark in a trace tells of it: `fsync INODE FIRST BYTES`.
+/// An fsync that has returned, from a mark in the trace: `fsync INODE FIRST BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fsync {
     /// The file's inode.
@@ -55,7 +55,7 @@ pub(super) struct Played {
     block_shift: u32,
 }
 
-/// Replays a trace to a watcher that has seen nothing of it.
+/// Replays a trace to a watcher that has seen none of it.
 pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
     let played = Rc::new(RefCell::new(Played { block_shift: 12, ..Played::default() }));
     let number = Rc::new(Cell::new(0));

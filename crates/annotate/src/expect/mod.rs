@@ -30,8 +30,8 @@ pub enum Broken {
         /// The write of its commit.
         commit: u64,
     },
-    /// A block was written at its fixed location before its transaction was committed. After a crash nothing can undo
-    /// that write.
+    /// A block was written at its fixed location before its transaction was committed. After a crash this write
+    /// cannot be rolled back.
     HomeBeforeCommit {
         /// The transaction.
         transaction: u64,

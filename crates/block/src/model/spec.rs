@@ -25,8 +25,8 @@ pub struct HddSpec {
     pub cylinder_switch_ms: f64,
     /// The time to handle one command before anything moves, in microseconds.
     pub overhead_us: f64,
-    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. Where
-    /// it does not, two adjacent writes lose a revolution between them.
+    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. If
+    /// not, two adjacent writes lose a revolution between them.
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,

@@ -198,7 +198,7 @@ impl<F: FileSystem> Handler<F> {
     }
 }
 
-/// Replies with a value, or, where the caller gave no space, with its length.
+/// Replies with a value; if the caller gave no space, with its length.
 fn sized(value: &[u8], capacity: u32, out: &mut Out<'_>) -> Handled {
     if capacity == 0 {
         out.u32(value.len() as u32);

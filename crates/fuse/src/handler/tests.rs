@@ -106,7 +106,7 @@ fn listing_with_attributes_is_looking_up() {
 }
 
 /// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy when the caller
-/// was not root. Where the kernel did not ask for it, it must be told, or else it shows the old mode.
+/// was not root. If the kernel did not ask for the removal, it must be told of it; otherwise it shows the old mode.
 #[test]
 fn set_id_bits_go() {
     for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
@@ -138,9 +138,9 @@ fn set_id_bits_go() {
     }
 }
 
-/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags set in
-/// one way are there in the other way, and flags that UFS cannot store are refused. On the wire the structure has 28
-/// bytes.
+/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags that
+/// were set in one way are seen in the other way, and flags that UFS cannot store are refused. In the message the
+/// structure has 28 bytes.
 #[test]
 fn flags_of_files() {
     const GET: (u32, u32) = (0x8008_6601, 0x801c_581f);

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs the futures, `width` of them at a time. It calls `each` with each one's number and output, in the order in
-/// which they end. At the first error it stops, and drops the futures under way.
+/// Runs the futures, `width` of them at a time. `each` is called with each future's number and output, in the
+/// order in which they end. The first error stops everything, and drops the futures under way.
 ///
 /// # Errors
 /// The first error that `each` returns.
