@@ -185,7 +185,7 @@ macro_rules! on_disk {
                 },)+
             ];
 
-            /// Decodes the first [`Self::SIZE`] bytes, whatever their values. Panics if there are fewer.
+            /// Decodes the first [`Self::SIZE`] bytes, which may have any values. Panics if there are fewer.
             pub fn decode(bytes: &[u8], endian: $crate::Endian) -> $name {
                 let bytes = &bytes[..$size];
                 $name { $($field: <$type as $crate::OnDisk>::get(bytes, $offset, endian),)+ }

@@ -1,11 +1,11 @@
 //! DualFS: data and metadata apart. `docs/formats/dualfs.md`.
 //!
 //! The metadata device has a log on the structures of LFS64 ([`crate::lfs`]), whose superblocks have a magic number of
-//! their own. The data device has the contents of regular files in groups of blocks, and nothing else.
+//! their own. The data device has the contents of regular files in groups of blocks, and an identity.
 //!
 //! Layers, lowest first:
 //! - [`Identity`]: the first sector of both devices: which pair they belong to, and which of the two each is.
-//! - [`DataShape`]: the data device's blocks and groups, and where the IFILE's tables have them.
+//! - [`DataShape`]: the data device's blocks and groups, and the places of its tables in the IFILE.
 //! - [`GroupDescriptor`]: how many blocks of a group are free, and how many inodes it has.
 //! - [`check_pair`]: whether two devices belong together and were mounted together last.
 //!
@@ -111,7 +111,7 @@ pub enum IdentityError {
         /// The value found.
         value: u32,
     },
-    /// The groups are not those that the blocks make.
+    /// The number of groups does not agree with the number of blocks.
     #[error("byte 56: {value} groups, but the blocks make {right}")]
     Groups {
         /// The value found.
@@ -340,7 +340,7 @@ impl DataShape {
         group as usize * GroupDescriptor::SIZE
     }
 
-    /// The byte in the tables that has a block's bit, and the bit's mask. A bit is 1 where the block is in use.
+    /// The byte in the tables with a block's bit, and the bit's mask. A bit is 1 if the block is in use.
     pub fn bit_at(&self, block: u64) -> (usize, u8) {
         let first = self.descriptor_blocks() as usize * self.bsize as usize;
         (first + (block / 8) as usize, 1 << (block % 8))
@@ -386,8 +386,8 @@ mod tests {
     /// A change, and the error that it makes.
     type Case = (fn(&mut Identity), IdentityError);
 
-    /// A right identity is read; each kind of damage has its own error. Would catch a value that is computed with before
-    /// it is looked at.
+    /// A valid identity is read; each kind of damage has its own error. Would catch a value that is used in a
+    /// computation before it is checked.
     #[test]
     fn each_damage_has_its_error() {
         use IdentityError as E;
@@ -411,8 +411,8 @@ mod tests {
         }
     }
 
-    /// Devices belong together by role, identifier, shape and generation; a mount that was cut off between its writes
-    /// leaves a pair that is still one. Would catch an older copy that is taken for the pair's own.
+    /// Devices belong together by role, identifier, shape and generation; a mount that was interrupted between its two
+    /// writes leaves a valid pair. Would catch an older copy that is taken for the pair's own.
     #[test]
     fn devices_that_do_not_belong_together_are_refused() {
         let (meta, data) = (identity(ROLE_METADATA), identity(ROLE_DATA));

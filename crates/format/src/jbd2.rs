@@ -168,7 +168,7 @@ impl JournalSuper {
         Some((sb, shape))
     }
 
-    /// Whether the superblock's own checksum, if it has one, is right.
+    /// Whether the superblock's own checksum is right, or it has none.
     pub fn checksum_is_right(bytes: &[u8], shape: &Shape) -> bool {
         shape.checksums < 2
             || BIG.get_u32(bytes, 252)
@@ -277,7 +277,7 @@ impl Shape {
 
     /// Whether a copy has the checksum in its tag. Returns true if tags have none.
     pub fn copy_is_right(&self, sequence: u32, tag: &Tag, copy: &[u8]) -> bool {
-        // The checksum covers the copy as it is in the journal, where an escaped one begins with zeros.
+        // The checksum covers the copy as it is in the journal: an escaped copy begins with zeros.
         let right = || self.crc(&[&sequence.to_be_bytes(), copy]);
         match self.checksums {
             3 => right() == tag.checksum,
@@ -302,7 +302,7 @@ pub mod fast {
     pub const CREATE: u16 = 3;
     /// A new name of a file, laid out as for [`CREATE`] (`EXT4_FC_TAG_LINK`).
     pub const LINK: u16 = 4;
-    /// A name that is gone, laid out as for [`CREATE`] (`EXT4_FC_TAG_UNLINK`).
+    /// A name that was removed, laid out as for [`CREATE`] (`EXT4_FC_TAG_UNLINK`).
     pub const UNLINK: u16 = 5;
     /// An inode as it is on disk, after its number (`EXT4_FC_TAG_INODE`).
     pub const INODE: u16 = 6;

@@ -248,7 +248,7 @@ impl Superblock {
     }
 }
 
-/// The entries of a node of an extent tree; the boolean is false if they are children.
+/// The entries of a node of an extent tree. The boolean is false if they are children.
 pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
     if node.len() < ExtentNode::SIZE {
         return None;
@@ -269,8 +269,8 @@ impl Extent {
     }
 }
 
-/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf` says which kind of
-/// page is wanted.
+/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf`: the page of a
+/// leaf is wanted, otherwise that of an inner node.
 fn name_slots(page: &[u8], root: bool, leaf: bool) -> impl Iterator<Item = &[u8]> {
     const LEAF: u8 = 2;
     const INNER: u8 = 4;
@@ -296,7 +296,7 @@ pub fn name_children(page: &[u8], root: bool) -> impl Iterator<Item = Pxd> {
     name_slots(page, root, false).map(|raw| <Pxd as crate::OnDisk>::get(raw, 0, LE))
 }
 
-/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode where that is a leaf.
+/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode if that is a leaf.
 /// `indexed` is [`Geometry::indexed`].
 pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, u32)) {
     let first = if indexed { 22 } else { 26 };

@@ -14,9 +14,9 @@ use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// The unit of all of them, in bytes.
+/// The size of a sector, in which all these tables count, in bytes.
 pub const SECTOR: u64 = 512;
-/// The most entries of a GPT that are looked at.
+/// The most entries of a GPT that are read.
 const GPT_MAX: u32 = 1024;
 
 /// A range of a disk, in bytes, with its type and name.
@@ -176,8 +176,8 @@ pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
         return None;
     }
     let field = |i: usize, at: usize| u64::from(LE.get_u32(entries, 16 * i + at));
-    // Offsets count from the start of the disk or of the slice. The raw partition's offset tells which, so it is
-    // subtracted.
+    // Offsets count from the start of the disk or of the slice. The raw partition's offset shows from which, so it
+    // is subtracted.
     let base = if count > RAW { field(RAW, 4) } else { 0 };
     let mut out = Vec::new();
     for (i, letter) in (0..count).zip('a'..='z') {

@@ -461,7 +461,7 @@ pub struct Name<'a> {
     pub name: &'a [u8],
 }
 
-/// The names in a directory block, up to the first entry that makes no sense. The second value says whether entries
+/// The names in a directory block, up to the first entry that makes no sense. The second value is true if entries
 /// fill the block exactly, each with a valid name.
 pub fn names(block: &[u8]) -> (Vec<Name<'_>>, bool) {
     let (mut at, mut all, mut sound) = (0, Vec::new(), true);

@@ -5,7 +5,7 @@ use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, whatever the disk's
+/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, on disks of any
 /// sector size.
 pub const STRIDE: usize = 512;
 
@@ -181,7 +181,8 @@ crate::on_disk! {
 
 /// Operations of log records.
 pub mod action {
-    /// As the undo operation: the record is itself the rollback of an earlier one (a compensation log record).
+    /// A value of the undo operation: the record is itself the rollback of an earlier one (a compensation log
+    /// record).
     pub const UNDONE: u16 = 1;
     /// The transaction is committed.
     pub const COMMIT: u16 = 26;
@@ -270,7 +271,7 @@ impl Boot {
     }
 }
 
-/// The bytes of a structure with its fixups applied: the end of each sector is put back. `None` if the structure is
+/// The bytes of a structure with its fixups applied: the end of each sector is restored. `None` if the structure is
 /// torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < STRIDE {
@@ -353,7 +354,7 @@ impl<'a> Attribute<'a> {
         self.bytes.get(from..from + 2 * usize::from(self.head.name_len)).unwrap_or_default()
     }
 
-    /// The contents, where it is resident (in the record).
+    /// The contents, if the attribute is resident (in the record).
     pub fn inside(&self) -> Option<&'a [u8]> {
         if self.head.outside != 0 || self.bytes.len() < AttributeHead::SIZE + 8 {
             return None;
@@ -363,7 +364,7 @@ impl<'a> Attribute<'a> {
         self.bytes.get(usize::from(at)..)?.get(..len)
     }
 
-    /// The runs of its contents, where it is non-resident (in clusters).
+    /// The runs of the contents, if the attribute is non-resident (in clusters).
     pub fn outside(&self) -> Option<Vec<Run>> {
         let raw = self.bytes.get(AttributeHead::SIZE..)?;
         if self.head.outside != 1 || raw.len() < Outside::SIZE {

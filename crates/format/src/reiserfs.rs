@@ -92,7 +92,7 @@ crate::on_disk! {
 
 crate::on_disk! {
     /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
-    /// follow: in the descriptor those of the first copies, in the commit block those of the rest.
+    /// follow: in the descriptor the numbers of the first copies, in the commit block those of the rest.
     pub struct TransactionHead: 12 {
         0 j_trans_id => /** the transaction */ id: u32,
         4 j_len => /** copies in it */ len: u32,

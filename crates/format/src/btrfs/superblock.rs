@@ -148,7 +148,7 @@ impl Superblock {
             .collect()
     }
 
-    /// The system chunks, which hold the chunk tree; those after one that makes no sense are left out.
+    /// The system chunks, which hold the chunk tree. If one makes no sense, it and those after it are left out.
     pub fn system_chunks(&self) -> Vec<Chunk> {
         let size = (self.sys_chunk_array_size as usize).min(self.sys_chunk_array.len());
         let mut rest = &self.sys_chunk_array[..size];

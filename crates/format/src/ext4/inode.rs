@@ -116,7 +116,7 @@ const SYSTEM: u8 = 7;
 /// The length of an attribute's entry without its name (`struct ext4_xattr_entry`).
 const ATTRIBUTE: usize = 16;
 
-/// The rest of contents that are inside a raw inode: the value of its attribute `system.data`. `None` if the inode has
+/// The rest of the inline contents in a raw inode: the value of its attribute `system.data`. `None` if the inode has
 /// none, or it makes no sense.
 ///
 /// The fields read of an entry (`struct ext4_xattr_entry`) are `e_name_len`, `e_name_index`, `e_value_offs`,

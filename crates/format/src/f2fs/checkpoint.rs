@@ -62,7 +62,7 @@ crate::on_disk! {
 pub enum PackPart {
     /// The first block.
     First,
-    /// The bitmaps, where they do not fit into the first block.
+    /// The bitmaps, if they do not fit into the first block.
     Bitmaps,
     /// Orphans: files without names that are still open.
     Orphans,

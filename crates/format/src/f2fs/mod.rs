@@ -27,7 +27,7 @@ pub mod feature {
     pub const EXTRA_ATTR: u32 = 8;
     /// Inodes have checksums.
     pub const INODE_CHECKSUM: u32 = 32;
-    /// An inode says how much space it reserves for attributes.
+    /// The inode itself gives the size of the space that it reserves for attributes.
     pub const FLEXIBLE_INLINE_XATTR: u32 = 64;
     /// The superblock has a checksum.
     pub const SUPERBLOCK_CHECKSUM: u32 = 2048;

@@ -78,7 +78,7 @@ pub enum DirFault {
     /// The directory's contents are not whole chunks.
     #[error("the last chunk has {have} bytes of 512")]
     PartialChunk {
-        /// The bytes that are there.
+        /// The number of bytes that exist.
         have: usize,
     },
     /// The entry length is too small, no multiple of 4, or beyond the chunk.

@@ -155,8 +155,8 @@ impl LfsInode32 {
     }
 }
 
-/// The byte of the inode `ino` in a block of inodes. Where there are several versions, it is that of the last one,
-/// which is the newest.
+/// The byte of the inode `ino` in a block of inodes. If the block has several versions of it, the last one is
+/// meant, which is the newest.
 pub fn find(width: Width, block: &[u8], ino: u64) -> Option<usize> {
     let size = width.inode_size();
     let number = |at: usize| match width {

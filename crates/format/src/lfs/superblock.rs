@@ -1,7 +1,7 @@
 //! The superblock: the file system's parameters and the last checkpoint.
 //!
 //! The first superblock is behind the label ([`LABEL_BYTES`]); up to nine more are at the starts of segments.
-//! Checkpoints write the first two in turn. The others keep what `mkfs` wrote.
+//! Checkpoints write the first two in turn. The others stay as `mkfs` wrote them.
 
 use std::ops::{Deref, DerefMut};
 

@@ -266,7 +266,7 @@ impl Group {
         }
     }
 
-    /// Verifies the check-hash of an encoded header with its bitmaps, where the file system keeps one.
+    /// Verifies the check-hash of an encoded header with its bitmaps, if the file system keeps one.
     ///
     /// # Errors
     /// [`GroupError::CheckHash`]; [`GroupError::TooShort`] for fewer than `cgsize` bytes.
@@ -290,8 +290,8 @@ impl Group {
         }
     }
 
-    /// Stores the right check-hash in an encoded header with its bitmaps, where the file system keeps one. `bytes`
-    /// holds at least `cgsize` bytes.
+    /// Stores the right check-hash in an encoded header with its bitmaps, if the file system keeps one. `bytes` holds
+    /// at least `cgsize` bytes.
     pub fn seal(bytes: &mut [u8], endian: Endian, sb: &Superblock) {
         if sb.keeps_hash(CK_CYLGRP) {
             let hash = hash_without(&bytes[..sb.cgsize as usize], CKHASH_OFFSET);

@@ -20,7 +20,7 @@ macro_rules! field_errors {
                 /// The value found, read as little-endian.
                 found: u32,
             },
-            /// The superblock is UFS1's where UFS2's is wanted.
+            /// The superblock is UFS1's, and UFS2's is wanted.
             Ufs1 {
                 /// The byte order.
                 endian: Endian,
@@ -59,7 +59,7 @@ macro_rules! field_errors {
                 }
             }
 
-            /// The field that the error is about, if there is one.
+            /// The field with the error, if the error is about one.
             pub fn field(&self) -> Option<&'static str> {
                 match self {
                     $(SuperblockError::$variant { .. } => Some(stringify!($field)),)+
