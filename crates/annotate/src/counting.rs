@@ -32,14 +32,14 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     let transactions = closing.open(dir, TRANSACTIONS)?;
     let first = requests.table.groups();
     let pieces = on_all(first + transactions.table.groups(), |i| match i.checked_sub(first) {
-        None => Ok(Piece::Requests(Requests::read(&requests, i)?)),
-        Some(group) => Ok(Piece::Transactions(gather(&transactions, group)?.into())),
+        None => Ok(GroupRange::Requests(Requests::read(&requests, i)?)),
+        Some(group) => Ok(GroupRange::Transactions(gather(&transactions, group)?.into())),
     })?;
     let (mut all, mut gathered) = (Vec::with_capacity(first), GatheredTransactions::default());
     for piece in pieces {
         match piece {
-            Piece::Requests(group) => all.push(group),
-            Piece::Transactions(some) => gathered.join(*some),
+            GroupRange::Requests(group) => all.push(group),
+            GroupRange::Transactions(some) => gathered.join(*some),
         }
     }
     if all.iter().map(|group| group.bytes).sum::<u128>() > u128::from(u64::MAX) {
@@ -64,7 +64,7 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     Ok(Some(Analysis::with(closing.system, stats, closing.orphan_blocks, gathered.finish())))
 }
 
-enum Piece {
+enum GroupRange {
     Requests(Requests),
     Transactions(Box<GatheredTransactions>),
 }

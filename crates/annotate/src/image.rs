@@ -98,7 +98,7 @@ mod tests {
     /// Every range that was read through a learning image must read the same from the learned pieces, zeros included;
     /// a read past the end must fail in both.
     #[test]
-    fn what_was_read_is_known() {
+    fn bytes_that_were_read_are_kept() {
         let device: Vec<u8> = (0..20_000u32).map(|i| if i < 8192 { 0 } else { i as u8 }).collect();
         let device = &device[..];
         let learning = Learning::new(&device);

@@ -14,7 +14,7 @@ use ordo_sba::decoder::{Claim, Share};
 use ordo_sba::names::News;
 use ordo_sba::{ClassifiedEvent, Watch};
 
-use crate::rows::{BlockRow, FileShare, Known, of_told};
+use crate::rows::{BlockRow, FileShare, Known, of_event};
 
 /// No row before this one.
 const NONE: u32 = u32::MAX;
@@ -62,43 +62,43 @@ fn key(block: u64, is_copy: bool) -> u64 {
 
 impl Collector {
     /// Adds the request with the number `request`.
-    pub fn told(&mut self, request: u64, told: &ClassifiedEvent<'_>) {
-        for news in told.news() {
+    pub fn event(&mut self, request: u64, event: &ClassifiedEvent<'_>) {
+        for news in event.news() {
             if let News::Ended { ino, path } = news {
-                self.close(*ino, path.as_ref().filter(|_| !told.pointers_come_late));
+                self.close(*ino, path.as_ref().filter(|_| !event.pointers_come_late));
                 // Some of these blocks may be the next file's in the same inode.
                 for row in self.unconfirmed.remove(ino).unwrap_or_default() {
                     self.rows[row as usize].known = Some(Known::Guess);
                 }
             }
         }
-        for ino in told.inodes {
+        for ino in event.inodes {
             self.unconfirmed.remove(ino);
         }
         let first = self.rows.len();
-        of_told(request, told, &mut self.rows);
+        of_event(request, event, &mut self.rows);
         self.before.resize(self.rows.len(), NONE);
-        for share in told.shares {
-            self.share(request, first, share, told);
+        for share in event.shares {
+            self.share(request, first, share, event);
         }
-        let is_write = told.named.op == Operation::Write;
+        let is_write = event.named.op == Operation::Write;
         for row in first..self.rows.len() {
             if is_write {
-                self.note(row, told.block_shift);
+                self.note(row, event.block_shift);
             }
             if let Some(ino) = self.rows[row].ino {
-                self.name(Waits::Row(row as u32), told);
-                if told.pointers_come_late && is_write {
+                self.name(Waits::Row(row as u32), event);
+                if event.pointers_come_late && is_write {
                     self.unconfirmed.entry(ino).or_default().push(row as u32);
                 }
             }
         }
-        for claim in told.claims {
-            self.settle(claim, told);
+        for claim in event.claims {
+            self.settle(claim, event);
         }
-        for news in told.news() {
+        for news in event.news() {
             if let News::Named(ino) = news {
-                self.named(*ino, told);
+                self.named(*ino, event);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Collector {
     }
 
     /// Gives a range of the request to a file: the whole rows if it is their only owner, otherwise a share of them.
-    fn share(&mut self, request: u64, first: usize, share: &Share, told: &ClassifiedEvent<'_>) {
+    fn share(&mut self, request: u64, first: usize, share: &Share, event: &ClassifiedEvent<'_>) {
         let end = share.offset + share.len;
         if share.bytes == share.len {
             let rows = self.rows[first..].iter_mut();
@@ -147,28 +147,28 @@ impl Collector {
         }
         let Share { offset, ino, bytes, .. } = *share;
         self.shares.push(FileShare { request, offset, ino, bytes, path: None });
-        self.name(Waits::Share(self.shares.len() as u32 - 1), told);
+        self.name(Waits::Share(self.shares.len() as u32 - 1), event);
     }
 
     /// Lets a row or share with an inode wait for the last path of its file.
-    fn name(&mut self, what: Waits, told: &ClassifiedEvent<'_>) {
+    fn name(&mut self, what: Waits, event: &ClassifiedEvent<'_>) {
         let ino = match what {
             Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
             Waits::Share(share) => self.shares[share as usize].ino,
         };
         self.open.entry(ino).or_default().waiting.push(what);
-        self.look_up(ino, told);
+        self.look_up(ino, event);
     }
 
     /// Notes the present path of an open file. If there is none, notes the inode whose name is missing.
-    fn look_up(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
+    fn look_up(&mut self, ino: u64, event: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
-        if let Some(path) = told.path(ino) {
+        if let Some(path) = event.path(ino) {
             // If pointers come late, a directory may name the next file in an inode before the inode is written.
-            if !told.pointers_come_late || file.path.is_none() {
+            if !event.pointers_come_late || file.path.is_none() {
                 file.path = Some(path);
             }
-        } else if let Some(missing) = told.missing(ino)
+        } else if let Some(missing) = event.missing(ino)
             && file.awaits.replace(missing) != Some(missing)
         {
             self.awaited.entry(missing).or_default().push(ino);
@@ -194,18 +194,18 @@ impl Collector {
     }
 
     /// Notes that an inode has got a name: it, and files below it, may have a path now.
-    fn named(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
+    fn named(&mut self, ino: u64, event: &ClassifiedEvent<'_>) {
         for waiting in self.awaited.remove(&ino).unwrap_or_default() {
             if let Some(file) = self.open.get_mut(&waiting) {
                 file.awaits = None;
             }
-            self.look_up(waiting, told);
+            self.look_up(waiting, event);
         }
-        self.look_up(ino, told);
+        self.look_up(ino, event);
     }
 
     /// Notes that a pointer shows the owner of blocks.
-    fn settle(&mut self, claim: &Claim, told: &ClassifiedEvent<'_>) {
+    fn settle(&mut self, claim: &Claim, event: &ClassifiedEvent<'_>) {
         let end = claim.block.saturating_add(claim.blocks);
         let mut rows: Vec<(u64, u32)> = Vec::new();
         if claim.blocks.saturating_mul(2) <= self.last.len() as u64 {
@@ -220,13 +220,13 @@ impl Collector {
             rows.sort_unstable();
         }
         for (block, row) in rows {
-            self.settle_one(claim, block, row, told);
+            self.settle_one(claim, block, row, event);
         }
     }
 
-    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &ClassifiedEvent<'_>) {
+    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, event: &ClassifiedEvent<'_>) {
         // If pointers come late, kept contents of a map may belong to another file.
-        let is_doubtful = claim.is_old && told.pointers_come_late;
+        let is_doubtful = claim.is_old && event.pointers_come_late;
         let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });
         while row != NONE {
             let this = &mut self.rows[row as usize];
@@ -244,7 +244,7 @@ impl Collector {
                 (None, _) => {}
                 // An earlier owner may have lost the block before this write.
                 (Some(ino), Some(Known::Pointer))
-                    if told.pointers_come_late && ino != owner.ino && this.home.is_none() =>
+                    if event.pointers_come_late && ino != owner.ino && this.home.is_none() =>
                 {
                     known = Known::Guess;
                 }
@@ -255,9 +255,9 @@ impl Collector {
             this.file_block = owner.first.map(|first| first.saturating_add(within));
             this.known = Some(known);
             this.path = None;
-            self.name(Waits::Row(row), told);
+            self.name(Waits::Row(row), event);
             // The pointer may be in a block that was another file's until now.
-            if told.pointers_come_late && !told.inodes.contains(&owner.ino) {
+            if event.pointers_come_late && !event.inodes.contains(&owner.ino) {
                 self.unconfirmed.entry(owner.ino).or_default().push(row);
             }
             // Writes of the same block before the last one may have been another file's.

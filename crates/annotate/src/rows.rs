@@ -165,25 +165,25 @@ impl BlockRow {
 }
 
 /// Appends the rows of the request with the number `request`.
-pub fn of_told(request: u64, told: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow>) {
-    let size = 1u64 << told.block_shift;
+pub fn of_event(request: u64, event: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow>) {
+    let size = 1u64 << event.block_shift;
     let first_row = rows.len();
-    for part in &told.named.parts {
+    for part in &event.named.parts {
         let end = part.offset + part.len;
         let (mut at, mut nth) = (part.offset, 0);
         while at < end {
             let next = ((at / size + 1) * size).min(end);
             let mut row = BlockRow::of(request, part, (at, next - at), nth);
             if let Some(ino) = row.ino {
-                row.path = told.path(ino);
+                row.path = event.path(ino);
                 row.known = Some(Known::Pointer);
             }
             rows.push(row);
             (at, nth) = (next, nth + 1);
         }
     }
-    for (home, id) in told.checkpoints {
-        let byte = home << told.home_shift;
+    for (home, id) in event.checkpoints {
+        let byte = home << event.home_shift;
         let rows = &mut rows[first_row..];
         let at = rows.partition_point(|row| row.offset + row.len <= byte);
         if let Some(row) = rows.get_mut(at) {
@@ -202,7 +202,7 @@ pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<File
     let rows = Rc::new(RefCell::new(Collector::default()));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (rows.clone(), number.clone());
-    watch.listen(move |told| into.borrow_mut().told(request.get(), told));
+    watch.listen(move |event| into.borrow_mut().event(request.get(), event));
     watch.number_by(number.clone());
     ordo_trace::replay_numbered(trace, watch, &number);
     watch.listen(|_| {});

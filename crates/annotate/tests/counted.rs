@@ -332,7 +332,7 @@ fn without_findings_there_is_nothing_to_count() {
 
 /// Blocks that do not add up to the watcher's findings: the trace is stored without counts.
 #[test]
-fn what_cannot_be_counted_just_so_is_named_again() {
+fn traces_without_complete_tables_are_named_again() {
     let dir = tempfile::tempdir().unwrap();
     let trace = made(50, 1);
     let watch = Watch::with(Box::new(Numbers));

@@ -208,7 +208,7 @@ fn every_kind_of_request_comes_back() {
 
 /// Text and Perfetto: every request appears, in the order of its times.
 #[test]
-fn it_is_shown_to_other_programs() {
+fn a_stored_trace_is_read_by_other_programs() {
     let trace = mixed();
     let blocks = rows::unnamed(&trace);
     let mut out = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) enum Step {
 /// show a name too many. So the steps come in rounds, and each round must be on disk before the next. The first
 /// rounds are second names, and directories without a name, outer ones before inner ones. Then come all others.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct StepsFound {
     pub rounds: Vec<Vec<Step>>,
     pub left: u64,
 }
@@ -45,14 +45,14 @@ pub(crate) struct Groups {
 
 /// Reads the headers of all groups.
 pub(crate) async fn groups(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<Groups, BlockError> {
-    let len = (sb.cgsize as usize).next_multiple_of(view.geometry().sector as usize);
+    let len = (sb.cgsize as usize).next_multiple_of(snapshot.geometry().sector as usize);
     let mut groups = Groups { free: Vec::new(), directories: Vec::new() };
     for cg in 0..sb.ncg {
-        let bytes = view.read(sb.byte_of(sb.cg_header(cg)), len).await?;
+        let bytes = snapshot.read(sb.byte_of(sb.cg_header(cg)), len).await?;
         let Ok(group) = Group::parse(&bytes, endian, sb, cg) else {
             // The checker reports the damage later.
             groups.free.push(vec![0; (sb.fpg as usize).div_ceil(8)].into());
@@ -69,12 +69,12 @@ pub(crate) async fn groups(
 
 /// Turns a report into steps.
 pub(crate) async fn gather(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
     report: &Report,
     directories: &[i32],
-) -> Result<Found, BlockError> {
+) -> Result<StepsFound, BlockError> {
     let depth = report.cleared_directories.iter().map(|(_, depth)| depth + 1).max();
     let mut rounds = vec![Vec::new(); depth.unwrap_or(1) as usize];
     for (cg, (there, believed)) in report.directories.iter().zip(directories).enumerate() {
@@ -92,7 +92,7 @@ pub(crate) async fn gather(
     }
     for (ino, depth) in &report.cleared_directories {
         let ino = (*ino).into();
-        let then = inode(view, sb, endian, ino).await?;
+        let then = inode(snapshot, sb, endian, ino).await?;
         rounds[*depth as usize].push(Step::Unnamed { ino, then });
     }
     let (mut rest, mut left) = (Vec::new(), report.suppressed);
@@ -102,7 +102,7 @@ pub(crate) async fn gather(
             | Finding::BlockCount { ino, .. }
             | Finding::EndsInHole { ino, .. }
             | Finding::UnreferencedInode { ino, .. }
-            | Finding::UnlinkedInode { ino } => Some(inode(view, sb, endian, (*ino).into()).await?),
+            | Finding::UnlinkedInode { ino } => Some(inode(snapshot, sb, endian, (*ino).into()).await?),
             _ => None,
         };
         if !steps_of(sb, finding, then, &mut rest) && !follows(report, finding) {
@@ -110,7 +110,7 @@ pub(crate) async fn gather(
         }
     }
     rounds.push(rest);
-    Ok(Found { rounds, left })
+    Ok(StepsFound { rounds, left })
 }
 
 /// Adds the steps for a finding. Returns false if there are none.
@@ -183,16 +183,16 @@ fn follows(report: &Report, finding: &Finding) -> bool {
 }
 
 async fn inode(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
     ino: u64,
 ) -> Result<Box<Dinode>, BlockError> {
     let (addr, within) = sb.inode_block(ino);
     let at = sb.byte_of(addr) + within as u64;
-    let sector = u64::from(view.geometry().sector);
+    let sector = u64::from(snapshot.geometry().sector);
     let start = at / sector * sector;
     let len = (at + Dinode::SIZE as u64 - start).next_multiple_of(sector);
-    let bytes = view.read(start, len as usize).await?;
+    let bytes = snapshot.read(start, len as usize).await?;
     Ok(Box::new(Dinode::decode(&bytes[(at - start) as usize..], endian)))
 }

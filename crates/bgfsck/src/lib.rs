@@ -58,7 +58,7 @@ use ordo_runtime::{Join, Runtime};
 use ordo_vfs::FsError;
 use serde::Serialize;
 
-use found::Found;
+use found::StepsFound;
 use paced::Paced;
 use steps::Taken;
 
@@ -261,12 +261,12 @@ impl<P: OrderingPolicy> Run<P> {
     }
 
     /// Runs the checker on the state at the mount.
-    async fn look(&self) -> Result<(Report, Found), BackgroundError> {
+    async fn look(&self) -> Result<(Report, StepsFound), BackgroundError> {
         let sb = self.fs.layout().superblock();
         let endian = self.fs.layout().endian();
-        let view =
+        let snapshot =
             Paced::new(&self.runtime, self.disk.snapshot(), self.pace, self.stop.clone()).erase();
-        let found::Groups { free, directories } = found::groups(&view, sb, endian).await?;
+        let found::Groups { free, directories } = found::groups(&snapshot, sb, endian).await?;
         let frag = sb.fshift;
         let base = sb.fpg as u64;
         self.disk.spare(move |bytes| {
@@ -277,13 +277,13 @@ impl<P: OrderingPolicy> Run<P> {
             })
         });
         let options = FsckOptions { trust_bitmaps: true, copies: false, ..FsckOptions::default() };
-        let report = Checker::new(view.clone(), options).run().await?;
-        let found = found::gather(&view, sb, endian, &report, &directories).await?;
+        let report = Checker::new(snapshot.clone(), options).run().await?;
+        let found = found::gather(&snapshot, sb, endian, &report, &directories).await?;
         Ok((report, found))
     }
 
     /// Does all steps, one after the other, at their pace.
-    async fn reclaim(&self, found: &Found) -> Result<Reclaimed, BackgroundError> {
+    async fn reclaim(&self, found: &StepsFound) -> Result<Reclaimed, BackgroundError> {
         let mut reclaimed = Reclaimed { left: found.left, ..Reclaimed::default() };
         let mut unsynced = false;
         for round in &found.rounds {

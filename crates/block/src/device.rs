@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Late says that it answers at once")]
-    fn who_says_at_once_and_waits_is_found_out() {
+    fn a_device_that_claims_to_be_immediate_and_waits_is_caught() {
         let executor = Executor::simulated(1);
         let device = Late::new(&executor.runtime(), true).erase();
         drop(executor.block_on(device.flush()));

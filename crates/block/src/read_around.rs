@@ -254,7 +254,7 @@ mod tests {
     /// A region in memory is dropped when it is written. A region that is read during a write, or just before one, is
     /// not kept. Without either rule a later read would give the old contents.
     #[test]
-    fn what_is_written_is_read() {
+    fn reads_return_the_newest_writes() {
         with_disk(&Faults::new(), async |disk, runtime| {
             first(&disk, 0).await;
             first(&disk, 4096).await;

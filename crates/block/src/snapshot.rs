@@ -286,7 +286,7 @@ mod tests {
         /// snapshot always shows all of the first contents; the device shows the writes. Catches a copy that is made
         /// too late, is torn, or is of the wrong piece.
         #[test]
-        fn the_view_never_changes(
+        fn a_snapshot_never_changes(
             writes in prop::collection::vec((0u64..SECTORS, 1usize..20, any::<u8>()), 1..40),
             reads in prop::collection::vec((0u64..SECTORS, 1usize..20), 1..40),
             seed in 0u64..1000,
@@ -364,7 +364,7 @@ mod tests {
 
     /// A snapshot refuses writes.
     #[test]
-    fn a_view_is_read_only() {
+    fn a_snapshot_is_read_only() {
         let executor = Executor::simulated(1);
         let snapshot = SnapshotDevice::new(RamDisk::new(1 << 16), 0).snapshot();
         let write = snapshot.write(0, IoBuf::from_slice(&[1; 512]), WriteFlags::empty());

@@ -70,7 +70,7 @@ pub enum Loss {
 }
 
 /// The newest data of a range.
-struct Piece {
+struct CachedPiece {
     end: u64,
     write: Rc<PendingWrite>,
 }
@@ -81,7 +81,7 @@ struct State {
     pending: VecDeque<Rc<PendingWrite>>,
     bytes: usize,
     /// The newest data by start; the ranges do not overlap.
-    newest: BTreeMap<u64, Piece>,
+    newest: BTreeMap<u64, CachedPiece>,
     next_id: u64,
     epoch: u64,
 }
@@ -174,7 +174,7 @@ impl State {
         if let Some((s, old_end)) = before.filter(|(_, e)| *e > start) {
             let piece = self.newest.get_mut(&s).expect("just found");
             piece.end = start;
-            let rest = Piece { end: old_end, write: piece.write.clone() };
+            let rest = CachedPiece { end: old_end, write: piece.write.clone() };
             if old_end > end {
                 self.newest.insert(end, rest);
             }
@@ -186,7 +186,7 @@ impl State {
                 self.newest.insert(end, piece);
             }
         }
-        self.newest.insert(start, Piece { end, write: write.clone() });
+        self.newest.insert(start, CachedPiece { end, write: write.clone() });
     }
 
     fn remove_oldest(&mut self) {

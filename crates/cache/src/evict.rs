@@ -65,7 +65,7 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// Removes a drop-behind buffer that stayed in memory only until its write ended, or until it was durable.
-    pub(crate) fn passed(&self, buf: &BufRef) {
+    pub(crate) fn remove_drop_behind(&self, buf: &BufRef) {
         if buf.drop_behind.get() && !buf.is_dirty() && !self.drop_if_idle(buf) {
             self.shared.lingering.borrow_mut().push(buf.key());
         }

@@ -44,7 +44,7 @@ impl Default for Epochs {
 }
 
 /// The most bytes of drop-behind buffers that may wait for a flush.
-const PASSING_MAX: usize = 32 << 20;
+const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
 
 impl Epochs {
     /// Notes that a write has completed without being durable by itself.
@@ -147,7 +147,7 @@ impl<G: WriteGate> Cache<G> {
                 buf.written().await;
             }
             if !buf.is_dirty() || buf.is_writing() {
-                self.passed(&buf);
+                self.remove_drop_behind(&buf);
                 continue;
             }
             let cluster = self.neighbours(&buf);
@@ -226,7 +226,7 @@ impl<G: WriteGate> Cache<G> {
         }
         for (buf, version) in wave {
             self.shared.gate.write_done(&buf, version, result);
-            self.passed(&buf);
+            self.remove_drop_behind(&buf);
         }
         self.shared.flushed.notify_all();
         result
@@ -339,9 +339,9 @@ impl<G: WriteGate> Cache<G> {
         let all_whole = parts.iter().all(|p| p.whole);
         drop(claim);
         for BufferWrite { buf, .. } in parts {
-            self.passed(&buf);
+            self.remove_drop_behind(&buf);
         }
-        if self.shared.unflushed_drop_behind.get() > PASSING_MAX {
+        if self.shared.unflushed_drop_behind.get() > DROP_BEHIND_UNFLUSHED_MAX {
             self.shared.unflushed_drop_behind.set(0);
             let cache = self.clone();
             // The cache keeps a failure.

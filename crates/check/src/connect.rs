@@ -8,7 +8,7 @@ use crate::{CheckPhase, Finding};
 
 /// The state of the walk up from a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WalkState {
     Unknown,
     /// The directory is on the walk under way.
     Current,
@@ -70,22 +70,22 @@ impl Run<'_> {
 
     /// The topmost directories outside the root. The boolean tells whether a loop was cut there.
     async fn find_heads(&mut self) -> Result<Vec<(usize, bool)>, BlockError> {
-        let mut ways = vec![Way::Unknown; self.dirs.len()];
+        let mut ways = vec![WalkState::Unknown; self.dirs.len()];
         let mut heads = Vec::new();
         for start in 0..self.dirs.len() {
             let mut path = Vec::new();
             let mut at = start;
             loop {
                 match ways[at] {
-                    Way::Ends => break,
-                    Way::Current => {
+                    WalkState::Ends => break,
+                    WalkState::Current => {
                         let from = path.iter().position(|idx| *idx == at).expect("on the path");
                         heads.push((self.break_loop(&path[from..]).await?, true));
                         break;
                     }
-                    Way::Unknown => {}
+                    WalkState::Unknown => {}
                 }
-                ways[at] = Way::Current;
+                ways[at] = WalkState::Current;
                 path.push(at);
                 match self.dirs[at].parent {
                     Some(parent) => at = self.dir_of[&parent],
@@ -96,7 +96,7 @@ impl Run<'_> {
                     }
                 }
             }
-            path.iter().for_each(|idx| ways[*idx] = Way::Ends);
+            path.iter().for_each(|idx| ways[*idx] = WalkState::Ends);
         }
         heads.sort_by_key(|(idx, _)| self.dirs[*idx].ino);
         Ok(heads)

@@ -16,7 +16,7 @@ use crate::{CheckPhase, CheckProgress, Finding, FsckOptions, Report, Slot};
 pub(crate) const ROOT: u32 = ROOT_INO as u32;
 
 /// A name, and the directory that contains it.
-pub(crate) type Place = (u32, Box<[u8]>);
+pub(crate) type NameInDirectory = (u32, Box<[u8]>);
 
 /// The facts about an inode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,7 +119,7 @@ pub(crate) struct Run<'d> {
     /// Inodes whose names the check changed. Their link counts are corrected without a finding.
     pub relinked: FxHashSet<u32>,
     /// Inodes whose paths are wanted, with a directory and name for each.
-    pub wanted: BTreeMap<u32, Option<Place>>,
+    pub wanted: BTreeMap<u32, Option<NameInDirectory>>,
     /// Fragments that the check allocated or freed. Their bits in bitmaps are corrected without a finding.
     pub moved_frags: FxHashSet<u64>,
     /// Inodes that the check allocated or freed. Their bits in bitmaps are corrected without a finding.

@@ -305,28 +305,28 @@ pub struct Bench {
 
 /// The kind of file system that `ordo mkfs` makes.
 #[derive(Clone, Copy)]
-pub enum Made {
+pub enum MkfsTarget {
     /// A format, by its name.
     Format(&'static dyn Format),
     /// The format of a system, marked so that a mount uses that system by default.
     System(System),
 }
 
-impl std::fmt::Debug for Made {
+impl std::fmt::Debug for MkfsTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Made::Format(format) => format.name(),
-            Made::System(system) => system.name(),
+            MkfsTarget::Format(format) => format.name(),
+            MkfsTarget::System(system) => system.name(),
         })
     }
 }
 
-fn made(text: &str) -> Result<Made, String> {
+fn made(text: &str) -> Result<MkfsTarget, String> {
     let formats = ordo_systems::FORMATS;
     if let Some(format) = formats.iter().find(|format| format.name() == text) {
-        return Ok(Made::Format(*format));
+        return Ok(MkfsTarget::Format(*format));
     }
-    System::by_name(text).map(Made::System).ok_or_else(|| {
+    System::by_name(text).map(MkfsTarget::System).ok_or_else(|| {
         let formats = formats.iter().map(|format| format.name());
         let all: Vec<_> = formats.chain(System::all().iter().map(System::name)).collect();
         format!("nothing is called '{text}'; there are {}", all.join(", "))
@@ -348,7 +348,7 @@ pub struct Mkfs {
     pub image: PathBuf,
     /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
-    pub fs: Made,
+    pub fs: MkfsTarget,
     /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
     /// or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]

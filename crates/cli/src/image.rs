@@ -11,7 +11,7 @@ use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_systems::{Format, MountOptions, Mounted, format_of};
 use ordo_vfs::AnyFs;
 
-use crate::pair::{self, Named, erased};
+use crate::pair::{self, NamedImage, erased};
 
 /// Does a command's work in real time.
 ///
@@ -47,7 +47,7 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
 ///
 /// # Errors
 /// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
-pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
+pub async fn open(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
     let disks = erased(named.open(runtime, FileAccess::ReadWrite).await?, false);
     let name = || named.words();
     let format = format_of(pair::image(&disks)).await.with_context(name)?;
@@ -59,7 +59,7 @@ pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
 ///
 /// # Errors
 /// The image cannot be opened, or its file system cannot be mounted.
-pub async fn open_to_read(runtime: &Runtime, named: Named<'_>) -> Result<AnyFs> {
+pub async fn open_to_read(runtime: &Runtime, named: NamedImage<'_>) -> Result<AnyFs> {
     let disks = erased(named.open(runtime, FileAccess::ReadOnly).await?, true);
     let name = || named.words();
     let format = format_of(pair::image(&disks)).await.with_context(name)?;

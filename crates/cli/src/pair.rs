@@ -17,7 +17,7 @@ use crate::image::when_free;
 
 /// The image or device that a user named, and the metadata device with it.
 #[derive(Clone, Copy)]
-pub struct Named<'a> {
+pub struct NamedImage<'a> {
     /// The image.
     pub image: &'a Path,
     /// The metadata device, if it was named.
@@ -32,10 +32,10 @@ pub struct Other {
     pub is_first: bool,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedImage<'a> {
     /// An image, and the path of its metadata device if the user gave one.
-    pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> Named<'a> {
-        Named { image, metadata: metadata.map(PathBuf::as_path) }
+    pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> NamedImage<'a> {
+        NamedImage { image, metadata: metadata.map(PathBuf::as_path) }
     }
 
     /// The image's path, and the metadata device's, for messages.

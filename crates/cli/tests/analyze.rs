@@ -52,7 +52,7 @@ fn a_trace_is_analyzed_and_shown() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said() {
+fn traces_without_a_known_file_system_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let Some((start, log)) = input(&folder) else { return };
     let (start, path) = (start.to_str().unwrap(), log.to_str().unwrap());

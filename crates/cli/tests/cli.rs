@@ -113,7 +113,7 @@ fn with_names_in_its_log() -> Vec<u8> {
 /// A command that reads an image sees the log's changes, says so, and changes neither; one that writes does not
 /// start before the log is replayed. Would catch a listing that lacks durable names.
 #[test]
-fn what_the_log_holds_is_read_too() {
+fn commands_read_files_that_are_only_in_the_log() {
     let temp = tempfile::tempdir().unwrap();
     let (image, out) = (temp.path().join("a.img"), temp.path().join("out"));
     let crashed = with_names_in_its_log();

@@ -80,7 +80,7 @@ fn a_mounted_image_is_taken() {
 /// file that was synced and not removed must be there, whole. Fault model: the process is gone at once;
 /// everything that it had sent to the image stays.
 #[test]
-fn what_was_synced_survives_kill_9() {
+fn synced_files_survive_kill_9() {
     if !can_mount() {
         return;
     }

@@ -119,7 +119,7 @@ fn a_signal_ends_a_recording_in_order() {
 
 /// A recording that is killed leaves its mounts; `cleanup` finds and ends them, and then there is nothing to do.
 #[test]
-fn what_a_killed_recording_leaves_is_taken_down() {
+fn mounts_of_a_killed_recording_are_taken_down() {
     if !records() {
         return;
     }

@@ -123,7 +123,7 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
     assert!(number(&interval[0]) <= number(&row["predicted_seconds"]), "{json}");
     assert!(number(&row["predicted_seconds"]) <= number(&interval[1]), "{json}");
     assert_eq!(json["journal_bytes"], 16 << 20, "{json}");
-    what_cannot_be_predicted_is_said(&trace, folder.path());
+    changes_without_a_meaning_are_refused(&trace, folder.path());
     a_trace_is_played_in_a_file(&trace, folder.path());
 }
 
@@ -162,7 +162,7 @@ fn a_trace_is_played_in_a_file(trace: &Path, folder: &Path) {
 }
 
 /// On the same trace: a table within 100 columns, a page, and each refusal with its reason.
-fn what_cannot_be_predicted_is_said(trace: &Path, folder: &Path) {
+fn changes_without_a_meaning_are_refused(trace: &Path, folder: &Path) {
     let trace = trace.to_str().unwrap();
     let base = ["whatif", trace];
     let run = |more: &[&str]| ordo(&[&base[..], more].concat());

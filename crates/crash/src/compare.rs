@@ -16,14 +16,14 @@ use crate::tree::{Contents, Listing, Tree};
 
 /// The differences of a comparison, in words, each with a flag whether it breaks a promise.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Differences {
     lost_durable: Vec<(bool, String)>,
     not_atomic: Vec<(bool, String)>,
     stale: Vec<(bool, String)>,
     lost_returned: u64,
 }
 
-impl Found {
+impl Differences {
     /// Adds the differences to a verdict.
     pub fn into_verdict(self, verdict: &mut Verdict) {
         verdict.lost_returned += self.lost_returned;
@@ -49,14 +49,14 @@ pub(crate) fn compare(
     (history, promise): (&History, &Promise),
     expect: &Expect,
     compared: Option<&mut Compared>,
-) -> Found {
+) -> Differences {
     let mut comparer = Comparer {
         tree,
         history,
         expect,
         promise,
         compared,
-        found: Found::default(),
+        found: Differences::default(),
         seen: BTreeSet::new(),
         cuts: Cuts::default(),
     };
@@ -72,7 +72,7 @@ struct Comparer<'a> {
     expect: &'a Expect,
     promise: &'a Promise,
     compared: Option<&'a mut Compared>,
-    found: Found,
+    found: Differences,
     seen: BTreeSet<ObjectId>,
     /// For each client, the number of its calls whose effects are there, as far as the state shows.
     cuts: Cuts,

@@ -472,7 +472,7 @@ mod tests {
     /// only if a promise says so. Would catch an oracle that calls a file lost although no caller made it
     /// durable and no promise covers it, and one that does not call it lost although a promise does.
     #[test]
-    fn what_was_waited_for_has_a_name_and_what_gave_up_its_name_where_promised() {
+    fn durable_objects_have_names_and_renamed_ones_where_promised() {
         let named = |promise: &Promise, durable| {
             let expect = Expect::new(&history(durable), promise, 0);
             expect.always_named.into_iter().collect::<Vec<_>>()

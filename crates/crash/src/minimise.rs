@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_what_it_takes() {
+    fn the_remaining_items_are_those_that_fail_together() {
         let left = minimise((0..1000).collect(), 10_000, |items| {
             items.contains(&3) && items.contains(&777) && items.contains(&778)
         });
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_when_the_runs_are_used_up() {
+    fn shrinking_stops_after_the_allowed_runs() {
         let mut calls = 0;
         let left = minimise((0..100).collect::<Vec<_>>(), 5, |_| {
             calls += 1;

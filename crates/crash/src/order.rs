@@ -130,7 +130,7 @@ mod tests {
     /// A state with a call of one client, but without another client's call that returned before it, is out of
     /// order. Would catch an oracle that looks at each client separately.
     #[test]
-    fn what_one_client_did_is_not_there_without_what_another_had_done() {
+    fn a_call_is_missing_only_with_all_calls_that_began_after_its_return() {
         let judge = |of_0: Candidate<()>, of_1: Candidate<()>| {
             let mut cuts = Cuts::default();
             cuts.agree(Some(0), &[&of_0]);
@@ -149,7 +149,7 @@ mod tests {
     /// All values that one client set must allow the same cut. Would catch an oracle that accepts names of two
     /// different times.
     #[test]
-    fn what_one_client_did_is_there_up_to_one_call() {
+    fn all_values_of_a_client_allow_one_common_cut() {
         let mut cuts = Cuts::default();
         cuts.agree(Some(0), &[&found(Some(0), Some(2)), &found(Some(4), None)]);
         assert_eq!(cuts.judge(&history(6), &BTreeMap::new()), Ok(()));

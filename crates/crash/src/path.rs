@@ -22,20 +22,20 @@ pub fn judge_path<S: Scheme>(
     let first = path.first()?;
     let at = *sectors.judged.get(first.frontier)?;
     let expect = Expect::new(&run.history, &scheme.promise().under(run.model), at);
-    let way = Way { scheme, seed, expect: &expect };
+    let way = PathJudge { scheme, seed, expect: &expect };
     let mut failure = way.judge(&sectors, path, recoveries, true)?;
     failure.picture.insert_str(0, &explain::calls(&sectors, at));
     Some(failure)
 }
 
 /// A judge of states behind recoveries.
-struct Way<'a, S> {
+struct PathJudge<'a, S> {
     scheme: &'a S,
     seed: u64,
     expect: &'a Expect,
 }
 
-impl<S: Scheme> Way<'_, S> {
+impl<S: Scheme> PathJudge<'_, S> {
     fn judge(
         &self,
         sectors: &Sectors,

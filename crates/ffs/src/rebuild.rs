@@ -75,7 +75,7 @@ pub(crate) async fn groups(
             runtime.cpu().request();
             let bytes = device.read(at, len).await?;
             runtime.cpu().bytes(len);
-            let (group, fresh) = tables.mend(&bytes, endian, sb, cg).map_err(|e| {
+            let (group, fresh) = tables.rebuild(&bytes, endian, sb, cg).map_err(|e| {
                 FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
             })?;
             let is_wrong = fresh[..] != bytes[..];
@@ -128,7 +128,7 @@ impl Tables {
     }
 
     /// Rebuilds, in a group's header and bytes, everything that follows from the bitmaps.
-    fn mend(
+    fn rebuild(
         &self,
         bytes: &[u8],
         endian: Endian,

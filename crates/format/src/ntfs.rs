@@ -7,7 +7,7 @@ const LE: Endian = Endian::Little;
 
 /// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, on disks of any
 /// sector size.
-pub const STRIDE: usize = 512;
+pub const FIXUP_UNIT: usize = 512;
 
 crate::on_disk! {
     /// The boot sector, the first sector of the volume; the last sector is a copy.
@@ -183,7 +183,7 @@ crate::on_disk! {
 pub mod action {
     /// A value of the undo operation: the record is itself the rollback of an earlier one (a compensation log
     /// record).
-    pub const UNDONE: u16 = 1;
+    pub const COMPENSATION: u16 = 1;
     /// The transaction is committed.
     pub const COMMIT: u16 = 26;
     /// The transaction has ended and can be forgotten.
@@ -274,22 +274,22 @@ impl Boot {
 /// The bytes of a structure with its fixups applied: the end of each sector is restored. `None` if the structure is
 /// torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
-    if raw.len() < STRIDE {
+    if raw.len() < FIXUP_UNIT {
         return None;
     }
     let head = Protected::decode(raw, LE);
     let (at, count) = (usize::from(head.list_at), usize::from(head.list_len));
-    if count != raw.len() / STRIDE + 1 || at < Protected::SIZE || at + 2 * count > STRIDE - 2 {
+    if count != raw.len() / FIXUP_UNIT + 1 || at < Protected::SIZE || at + 2 * count > FIXUP_UNIT - 2 {
         return None;
     }
     let mut out = raw.to_vec();
     let number = [raw[at], raw[at + 1]];
-    for (i, sector) in out.chunks_exact_mut(STRIDE).enumerate() {
-        if sector[STRIDE - 2..] != number {
+    for (i, sector) in out.chunks_exact_mut(FIXUP_UNIT).enumerate() {
+        if sector[FIXUP_UNIT - 2..] != number {
             return None;
         }
         let really = at + 2 * (i + 1);
-        sector[STRIDE - 2..].copy_from_slice(&raw[really..really + 2]);
+        sector[FIXUP_UNIT - 2..].copy_from_slice(&raw[really..really + 2]);
     }
     Some(out)
 }

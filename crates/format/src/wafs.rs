@@ -131,8 +131,8 @@ impl WafsSuper {
     }
 
     /// Repairs a copy in which one bit was flipped. Returns whether its checksum is right afterwards.
-    pub fn mend(bytes: &mut [u8]) -> bool {
-        mend(&mut bytes[..Self::SIZE], 12)
+    pub fn repair(bytes: &mut [u8]) -> bool {
+        repair(&mut bytes[..Self::SIZE], 12)
     }
 
     /// Encodes the superblock with its checksum.
@@ -170,13 +170,13 @@ impl SectorHead {
     }
 
     /// Repairs a sector in which one bit was flipped. Returns its head where its checksum is right afterwards.
-    pub fn mend(sector: &mut [u8]) -> Option<SectorHead> {
-        if mend(sector, 4) { SectorHead::read(sector) } else { None }
+    pub fn repair(sector: &mut [u8]) -> Option<SectorHead> {
+        if repair(sector, 4) { SectorHead::read(sector) } else { None }
     }
 }
 
 /// Flips back the one bit that makes the checksum at byte `field` wrong; returns false if it is more than one bit.
-fn mend(bytes: &mut [u8], field: usize) -> bool {
+fn repair(bytes: &mut [u8], field: usize) -> bool {
     let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
     let bit = match found.count_ones() {
         0 => return true,
@@ -240,7 +240,7 @@ mod tests {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SectorHead::read(&bad), None, "bit {bit} is not seen");
-            assert_eq!(SectorHead::mend(&mut bad).as_ref(), Some(&head), "bit {bit}");
+            assert_eq!(SectorHead::repair(&mut bad).as_ref(), Some(&head), "bit {bit}");
             assert_eq!(bad, good);
         }
     }
@@ -251,7 +251,7 @@ mod tests {
         for at in (0..500).step_by(9) {
             let mut bad = good.clone();
             bad[at..at + 12].iter_mut().for_each(|b| *b = !*b);
-            assert_eq!(SectorHead::mend(&mut bad), None, "byte {at}");
+            assert_eq!(SectorHead::repair(&mut bad), None, "byte {at}");
         }
     }
 

@@ -135,7 +135,7 @@ pub(crate) struct Shared<F> {
     under_way: Cell<usize>,
     /// A signal that a request has ended.
     ended: Notify,
-    eager: BusyPoll,
+    busy_poll: BusyPoll,
     /// The reason why serving ends, if it came over io_uring.
     asked: RefCell<Option<io::Result<ShutdownReply>>>,
 }
@@ -185,7 +185,7 @@ impl<F: FileSystem> Shared<F> {
             Message::Nothing => Ok(None),
             message => Ok(Some(message)),
         };
-        Ok(self.eager.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
+        Ok(self.busy_poll.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
     }
 
     /// Notes the kernel's last request.
@@ -208,14 +208,14 @@ impl<F: FileSystem> Shared<F> {
         let start = self.runtime.now();
         let got = std::future::poll_fn(|cx| {
             let polled = request.as_mut().poll(cx);
-            if std::mem::take(&mut first) && polled.is_pending() && idle && self.eager.is_set() {
-                let _ = self.eager.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
+            if std::mem::take(&mut first) && polled.is_pending() && idle && self.busy_poll.is_set() {
+                let _ = self.busy_poll.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
             }
             polled
         })
         .await;
         if idle {
-            self.eager.slept(self.runtime.now().since(start));
+            self.busy_poll.slept(self.runtime.now().since(start));
         }
         got
     }
@@ -246,7 +246,7 @@ pub async fn serve<F: FileSystem + 'static>(
         free: RefCell::default(),
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
-        eager: BusyPoll::default(),
+        busy_poll: BusyPoll::default(),
         asked: RefCell::default(),
     });
     // Once requests come over the ring, hardly any come here.
@@ -262,7 +262,7 @@ pub async fn serve<F: FileSystem + 'static>(
             break asked?;
         }
         let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
-        let looks = !over_ring && shared.eager.is_set() && shared.under_way.get() == 0;
+        let looks = !over_ring && shared.busy_poll.is_set() && shared.under_way.get() == 0;
         match shared.receive(&mut slot.message, looks)? {
             Message::Request(len) => {
                 let opcode = Request::parse(&slot.message[..len]).map(|r| (r.opcode, r.unique));
@@ -290,7 +290,7 @@ pub async fn serve<F: FileSystem + 'static>(
                     // Requests here are not urgent, and the kernel can put several into one.
                     runtime.sleep(PATIENCE).await;
                 } else {
-                    shared.eager.slept(runtime.now().since(slept));
+                    shared.busy_poll.slept(runtime.now().since(slept));
                 }
             }
             Message::Unmounted => break ShutdownReply::Gone,

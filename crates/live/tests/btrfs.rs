@@ -370,7 +370,7 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
 /// device agrees. Catches a shared node that is given up with one of its users, data found at another's place, and
 /// roots that become current too late.
 #[test]
-fn what_a_kernel_did_under_btrfs_has_names() {
+fn every_block_of_a_kernels_btrfs_trace_is_named() {
     let _alone = alone();
     for case in &CASES {
         let what = format!("mkfs.btrfs {} -o {}", case.mkfs, case.options);
@@ -398,7 +398,7 @@ fn what_a_kernel_did_under_btrfs_has_names() {
 /// agree with one from the start. Catches errors that are gone at the end, and a log tree that a later fsync has
 /// superseded.
 #[test]
-fn who_reads_at_a_superblock_says_the_same() {
+fn priming_at_any_superblock_gives_the_same_names() {
     let _alone = alone();
     for case in [&CASES[0], &CASES[2]] {
         let Some(recorded) = recorded(case) else { return };

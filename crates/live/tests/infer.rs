@@ -53,7 +53,7 @@ fn modes_are_told_apart() {
 
 /// ext3 logs blocks and XFS records; both put all programs' changes into one transaction; both flush before a commit.
 #[test]
-fn what_is_logged_and_how() {
+fn the_logged_kinds_and_forms_are_found() {
     let Some(ext3) = found("ext3", "defaults", &["logging", "tangled"]) else { return };
     assert!(answer(&ext3, "what is logged").answer.starts_with("whole blocks"), "{ext3:?}");
     let flush = answer(&ext3, "flushes protect the commit");

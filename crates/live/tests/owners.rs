@@ -286,7 +286,7 @@ fn on_ext4_owners_are_right() {
 /// time at which the kernel writes them back: 0.18 to 0.26 on a quiet machine, 0.31 beside other work. None may be wrong
 /// without being marked, whatever the load.
 #[test]
-fn where_pointers_come_late_owners_are_right() {
+fn owners_are_right_when_pointers_come_late() {
     owners_are_right("ext2", "", "defaults", 0.92, 0.5);
     owners_are_right("ext4", "-O ^has_journal", "defaults", 0.92, 0.5);
     let Some(journal) = Loop::new(16 << 20) else { return };

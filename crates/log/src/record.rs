@@ -250,12 +250,12 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
             break;
         }
         // A few zeros in a row are not worth a new run.
-        let (mut stop, mut quiescent) = (start, 0);
-        while stop < bytes.len() && quiescent <= GAP_MIN {
-            quiescent = if bytes[stop] == 0 { quiescent + 1 } else { 0 };
+        let (mut stop, mut zeros_in_a_row) = (start, 0);
+        while stop < bytes.len() && zeros_in_a_row <= GAP_MIN {
+            zeros_in_a_row = if bytes[stop] == 0 { zeros_in_a_row + 1 } else { 0 };
             stop += 1;
         }
-        stop -= quiescent;
+        stop -= zeros_in_a_row;
         put(zeros as u64, out);
         put((stop - start) as u64, out);
         out.extend_from_slice(&bytes[start..stop]);

@@ -375,7 +375,7 @@ mod tests {
     /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls outside the directory
     /// are left out.
     #[test]
-    fn what_strace_says_is_understood() {
+    fn output_of_strace_is_parsed() {
         let calls = parse(TEXT, "/m/top");
         let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
         assert_eq!(

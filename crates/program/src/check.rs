@@ -13,7 +13,7 @@ use crate::ProgramError;
 use crate::marks::Promises;
 
 /// The part of a check's output that is kept, in bytes.
-const SAID_MAX: u64 = 16 << 10;
+const OUTPUT_MAX: u64 = 16 << 10;
 
 /// The answer of a check about a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl Check {
         }
         let mut said = Vec::new();
         output.rewind().map_err(&wrong)?;
-        output.take(SAID_MAX).read_to_end(&mut said).map_err(&wrong)?;
+        output.take(OUTPUT_MAX).read_to_end(&mut said).map_err(&wrong)?;
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         let status = status.expect("it ended");
         Ok(match status.code() {
@@ -137,7 +137,7 @@ mod tests {
 
     /// Processes that a check leaves running are stopped when it has ended, and are not waited for.
     #[test]
-    fn what_a_check_leaves_behind_is_stopped() {
+    fn processes_that_a_check_leaves_are_stopped() {
         let folder = tempfile::tempdir().unwrap();
         let pid = folder.path().join("pid");
         let began = Instant::now();

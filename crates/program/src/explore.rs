@@ -122,7 +122,7 @@ pub struct JobOutcome {
     /// One state of each sort of failure, the most telling one first.
     pub findings: Vec<JobFinding>,
     /// The output of the check when it failed itself, once.
-    pub check_said: Option<String>,
+    pub check_output: Option<String>,
 }
 
 /// An event of an exploration under way.
@@ -481,7 +481,7 @@ impl Sums<'_> {
             }
             StateResult::CheckAnswer(CheckAnswer::Failed(said), _) => {
                 counts.check_failed += 1;
-                self.outcome.check_said.get_or_insert(said);
+                self.outcome.check_output.get_or_insert(said);
                 return;
             }
             StateResult::CheckAnswer(CheckAnswer::TimedOut, _) => {

@@ -91,7 +91,7 @@ mod tests {
 
     /// An announced line is pending until it is promised; each of several programs announces its own.
     #[test]
-    fn what_was_announced_is_pending() {
+    fn announced_lines_are_pending() {
         let marks = marks(&[(1, "begin x"), (2, "begin y"), (4, "y"), (6, "x")]);
         assert_eq!(Promises::at(&marks, 0), Promises::default());
         assert_eq!(Promises::at(&marks, 3).pending, ["x", "y"]);

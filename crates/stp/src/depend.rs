@@ -165,7 +165,7 @@ mod tests {
     /// Two writes that are issued together wait for the same ones; a write after both waits for both, and its think time
     /// is that since the later one.
     #[test]
-    fn what_was_issued_together_waits_for_the_same() {
+    fn requests_issued_together_wait_for_the_same_ones() {
         let times = [(0, 100), (150, 400), (160, 300), (450, 500)];
         let seen = times.iter().enumerate();
         let seen: Vec<_> = seen.map(|(n, t)| write(n as u64, *t, Role::Data)).collect();

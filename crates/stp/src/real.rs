@@ -309,7 +309,7 @@ mod tests {
     /// A device with contents is not overwritten unless that was asked for, and a device that is too small is not
     /// used.
     #[test]
-    fn what_holds_something_is_refused() {
+    fn a_device_with_contents_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let file = File::create(&path).unwrap();

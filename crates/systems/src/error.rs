@@ -42,7 +42,7 @@ pub enum SystemError {
     },
     /// The device is smaller than the size that was asked for.
     #[error("has {have} bytes, but {size} were asked for; use a smaller size")]
-    NoRoom {
+    NoFreeSpace {
         /// The size of the device, in bytes.
         have: u64,
         /// The size that was asked for, in bytes.

@@ -116,7 +116,7 @@ fn a_log_is_mounted_under_its_own_ordering() {
 /// The file system made last is there, and nothing of the one before it: neither the first superblock nor another one leads
 /// to it. Would catch a probe that takes what was there for what is there, and a reader that finds an old copy.
 #[test]
-fn what_was_made_last_is_found() {
+fn the_file_system_that_was_made_last_is_found() {
     run(async |rt| {
         let disks = rams(lfs::LFS);
         let name = async || probe(&disks[0]).await.unwrap().map(|f| f.name());
@@ -169,7 +169,7 @@ fn a_pair_is_found_and_shown_by_either_half() {
 
 /// Would catch an option that a format drops in silence.
 #[test]
-fn what_means_nothing_to_a_format_is_refused() {
+fn options_that_a_format_lacks_are_refused() {
     let odd = |of: fn(&mut MakeOptions)| {
         let mut options = MakeOptions::default();
         of(&mut options);

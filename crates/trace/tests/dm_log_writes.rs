@@ -30,7 +30,7 @@ fn written(trace: &Trace) -> (Vec<u8>, Exported) {
 /// A kernel's log, imported and exported, must have the same bytes. Catches a field at the wrong place, a lost flag,
 /// and an entry out of order.
 #[test]
-fn what_the_kernel_recorded_comes_back_byte_for_byte() {
+fn the_kernels_dm_log_writes_log_is_written_back_byte_for_byte() {
     for (name, entries) in RECORDED {
         let Some(log) = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites")) else {
             return;

@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 64;
 impl<L: Layout> Ufs<L> {
     /// Starts the task that does deferred frees, if the ordering defers any. The task ends with the executor.
     /// While it waits it holds no reference to the file system.
-    pub(crate) fn start_giving_back(&self) {
+    pub(crate) fn start_deferred_frees(&self) {
         let Some(ready) = self.cache().gate().ready() else { return };
         let weak = Rc::downgrade(&self.shared);
         self.cache().runtime().spawn_daemon("giving back", async move {
@@ -27,7 +27,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Does every deferred free that is due. When this returns, no task is doing one.
     pub(crate) async fn free_deferred(&self) {
-        let _one = self.shared.giving_back.write().await;
+        let _one = self.shared.deferred_frees.write().await;
         while let Some(step) = self.cache().gate().next_ready() {
             let done = match step {
                 DeferredFree::Release { ino } => {

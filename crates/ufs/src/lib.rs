@@ -128,7 +128,7 @@ struct Shared<L: Layout> {
     rename: RwLock,
     indexed_entries: Cell<usize>,
     /// The lock that is held while deferred frees are done.
-    giving_back: RwLock,
+    deferred_frees: RwLock,
     /// The error of a deferred free that failed.
     deferred_free_failure: RefCell<Option<FsError>>,
 }
@@ -148,12 +148,12 @@ impl<L: Layout> Ufs<L> {
             inodes: InodeTable::new(config.inodes_max),
             rename: RwLock::new("the rename lock", 0),
             indexed_entries: Cell::new(0),
-            giving_back: RwLock::new("the lock on deferred frees", 0),
+            deferred_frees: RwLock::new("the lock on deferred frees", 0),
             deferred_free_failure: RefCell::new(None),
             config,
         };
         let fs = Ufs { shared: Rc::new(shared) };
-        fs.start_giving_back();
+        fs.start_deferred_frees();
         fs
     }
 

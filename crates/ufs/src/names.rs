@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsError, FsResult, Ino, NewNode, Timestamp, flags, name};
 
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::dir::format::{CHUNK, DirFormat};
 use crate::inode::{Inode, InodeRecord};
 use crate::layout::{Fill, Layout, NewInode};
@@ -52,7 +52,7 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn child(
         &self,
         dp: &LayoutInode<L>,
-        found: Found,
+        found: FoundEntry,
     ) -> FsResult<Rc<LayoutInode<L>>> {
         self.inode(found.ino).await.map_err(|e| match e.errno {
             Errno::NotFound => FsError::corrupt(format_args!(
@@ -309,10 +309,10 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found, false).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
-        let lives_on = ip.links() > 0 || self.defer_release(&mut op, &ip);
+        let is_kept = ip.links() > 0 || self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if lives_on { Ok(()) } else { self.release_unnamed(&ip).await }
+        if is_kept { Ok(()) } else { self.release_unnamed(&ip).await }
     }
 
     pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
@@ -347,7 +347,7 @@ impl<L: Layout> Ufs<L> {
         op: &mut LayoutOp<'_, L>,
         dp: &LayoutInode<L>,
         ip: &LayoutInode<L>,
-        up: Option<Found>,
+        up: Option<FoundEntry>,
     ) -> FsResult<()> {
         if ip.links() > 2 {
             return self.set_links(op, ip, ip.links() - 1).await;

@@ -11,7 +11,7 @@ use ordo_ordering::OpKind;
 use ordo_runtime::sync::WriteGuard;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
 
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::inode::Inode;
 use crate::layout::{Layout, PinnedInode};
 use crate::names::{Names, require};
@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 100_000;
 struct End<'a, X> {
     dir: &'a Rc<Inode<X>>,
     name: &'a [u8],
-    entry: Option<(Found, Rc<Inode<X>>)>,
+    entry: Option<(FoundEntry, Rc<Inode<X>>)>,
 }
 
 impl<X> End<'_, X> {

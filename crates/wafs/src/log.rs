@@ -381,7 +381,7 @@ mod tests {
     /// The number of skipped sectors follows from the times between writes, on a disk of any speed. A single time
     /// that is much longer than the others is ignored, many longer ones are not, and idle times do not count.
     #[test]
-    fn the_stride_follows_from_the_time_between_writes() {
+    fn the_number_of_skipped_sectors_follows_from_the_time_between_writes() {
         assert_eq!(skip_sectors(&[], TURN), 20, "with some for another track");
         assert_eq!(skip_sectors(&[0; 40], TURN), 20);
         assert_eq!(skip_sectors(&[500; 40], TURN), 40);

@@ -62,7 +62,7 @@ async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError
     let geometry = device.geometry();
     let mut bytes = device.read(at, geometry.sector.max(512) as usize).await?;
     let mut found = WafsSuper::read(&bytes, geometry.bytes);
-    if found.is_err() && WafsSuper::mend(&mut bytes) {
+    if found.is_err() && WafsSuper::repair(&mut bytes) {
         found = WafsSuper::read(&bytes, geometry.bytes);
     }
     Ok(found)

@@ -162,7 +162,7 @@ impl<'d> Sectors<'d> {
         if head.is_none() && !self.rules.contains(LogRules::CHECKSUM) {
             head = SectorHead::read_unchecked(sector);
         } else if head.is_none() && expected.could_be(sector) {
-            head = SectorHead::mend(sector);
+            head = SectorHead::repair(sector);
             self.repaired += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
         let Some(head) = head.filter(|head| expected.is(head)) else {

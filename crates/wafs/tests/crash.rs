@@ -332,7 +332,7 @@ fn a_lost_sector_is_found() {
 
 /// A device without a log, another log's sectors, and a log without a superblock: one clear error each.
 #[test]
-fn what_is_no_log_is_refused() {
+fn devices_without_a_log_are_refused() {
     assert!(matches!(verdict(RamDisk::new(8192)), Err(LogError::NoSuperblock(_))));
     let (disk, _) = sample();
     let mut image = disk.to_vec();

@@ -60,11 +60,11 @@ pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
     let played = Rc::new(RefCell::new(Played { block_shift: 12, ..Played::default() }));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (played.clone(), number.clone());
-    watch.listen(move |told| {
+    watch.listen(move |event| {
         let played = &mut *into.borrow_mut();
-        played.block_shift = told.block_shift;
-        rows::of_told(request.get(), told, &mut played.blocks);
-        played.changed.extend(told.inodes.iter().map(|ino| (request.get(), *ino)));
+        played.block_shift = event.block_shift;
+        rows::of_event(request.get(), event, &mut played.blocks);
+        played.changed.extend(event.inodes.iter().map(|ino| (request.get(), *ino)));
     });
     watch.number_by(number.clone());
     ordo_trace::replay_marked(trace, watch, &number, |mark| {

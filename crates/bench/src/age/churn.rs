@@ -65,7 +65,7 @@ pub enum AgeError {
     #[error(
         "{used:.0} % of the space is in use already: nothing could come and go at {wanted:.0} %"
     )]
-    NoRoom {
+    NoFreeSpace {
         /// The share that is in use, in percent.
         used: f64,
         /// The share that is wanted, in percent.
@@ -132,7 +132,7 @@ pub async fn age<F: FileSystem>(
     let level = wanted.saturating_sub(taken);
     if level < space / 100 {
         let used = 100.0 * taken as f64 / space.max(1) as f64;
-        return Err(AgeError::NoRoom { used, wanted: 100.0 * options.utilisation });
+        return Err(AgeError::NoFreeSpace { used, wanted: 100.0 * options.utilisation });
     }
     let mut churn = Churn {
         fs,

@@ -147,7 +147,7 @@ impl ComparisonSetup {
     /// The file system's size for a workload.
     ///
     /// # Errors
-    /// [`CompareError::NoRoom`].
+    /// [`CompareError::NoFreeSpace`].
     pub fn bytes_for(&self, workload: &Workload) -> Result<u64, CompareError> {
         let capacity = match self.disk.bytes() {
             0 => u64::MAX,
@@ -160,11 +160,11 @@ impl ComparisonSetup {
         let bytes = self.size.unwrap_or_else(|| capacity.min(SIZE_MAX.max(needs)));
         if bytes > capacity {
             let disk = self.disk.name;
-            return Err(CompareError::NoRoom { what: bytes, disk, capacity });
+            return Err(CompareError::NoFreeSpace { what: bytes, disk, capacity });
         }
         if bytes < needs.min(least) {
             let disk = self.disk.name;
-            return Err(CompareError::NoRoom { what: needs, disk, capacity: bytes });
+            return Err(CompareError::NoFreeSpace { what: needs, disk, capacity: bytes });
         }
         Ok(bytes)
     }
@@ -237,7 +237,7 @@ pub enum CompareError {
         "{what} bytes are needed, but {disk} gives {capacity}; choose a larger disk (--disk), a \
          larger file system (--size) or a smaller workload"
     )]
-    NoRoom {
+    NoFreeSpace {
         /// The bytes that are needed.
         what: u64,
         /// The disk.

@@ -38,7 +38,7 @@ pub enum OracleOp {
         dir: OracleObject,
         name: OracleName,
     },
-    Make {
+    Create {
         dir: OracleObject,
         name: OracleName,
         file_type: FileType,
@@ -179,7 +179,7 @@ pub(super) async fn apply<F: FileSystem>(
 ) -> Result<Outcome, FsError> {
     match op {
         OracleOp::Lookup { dir, name } => fs.lookup(ino(*dir), &name.0).await.map(Outcome::Attr),
-        OracleOp::Make { dir, name, file_type, permissions, owner, rdev, target } => {
+        OracleOp::Create { dir, name, file_type, permissions, owner, rdev, target } => {
             let new = NewNode {
                 file_type: *file_type,
                 permissions: *permissions,
@@ -269,7 +269,7 @@ impl OracleOp {
     pub(super) fn objects(&self) -> Vec<OracleObject> {
         match self {
             OracleOp::Lookup { dir, .. }
-            | OracleOp::Make { dir, .. }
+            | OracleOp::Create { dir, .. }
             | OracleOp::Unlink { dir, .. }
             | OracleOp::Rmdir { dir, .. }
             | OracleOp::List { dir }
@@ -297,7 +297,7 @@ impl OracleOp {
     /// The entries that the operation changes when it succeeds.
     pub(super) fn entries(&self) -> Vec<(OracleObject, &OracleName)> {
         match self {
-            OracleOp::Make { dir, name, .. }
+            OracleOp::Create { dir, name, .. }
             | OracleOp::Link { dir, name, .. }
             | OracleOp::Unlink { dir, name }
             | OracleOp::Rmdir { dir, name } => vec![(*dir, name)],

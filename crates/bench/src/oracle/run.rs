@@ -60,7 +60,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         let mut op = op.clone();
         if self.config.rules.may_fill {
             if matches!(&given, Err(e) if e.errno == Errno::NoSpace) {
-                return self.had_no_room(&op).await;
+                return self.had_no_space(&op).await;
             }
             if let (OracleOp::Write { len, .. }, Ok(Outcome::Count(n))) = (&mut op, &given)
                 && (1..*len).contains(n)
@@ -93,7 +93,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
 
     /// Checks a subject that reports that it has no space. That is right only if no other error applies, and
     /// nothing may have changed.
-    async fn had_no_room(&mut self, op: &OracleOp) -> Result<(), String> {
+    async fn had_no_space(&mut self, op: &OracleOp) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
         if let Err(e) = &expected
@@ -133,7 +133,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
             (Err(a), Ok(b)) => Err(format!("must give {:?}, gave {}", a.errno, short(b))),
             (Ok(_), Err(b)) => Err(format!("must succeed, gave {:?} ({b})", b.errno)),
             (Ok(Outcome::Attr(a)), Ok(Outcome::Attr(b))) => {
-                let new = matches!(op, OracleOp::Make { .. });
+                let new = matches!(op, OracleOp::Create { .. });
                 let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
                 if !new && mine != theirs {
                     return Err(format!("must be {mine:?}, is {theirs:?} (inode {})", b.ino));
@@ -182,7 +182,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
             }
         }
         match (op, outcome, given) {
-            (OracleOp::Make { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
+            (OracleOp::Create { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
                 self.world.track(OracleObject(step), a.ino, b.ino, a.file_type)?;
             }
             (OracleOp::Open { object }, ..) => self.world.get_mut(*object).opens += 1,

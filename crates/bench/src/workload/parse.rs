@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_is_called_makes_it_again() {
+    fn a_workloads_name_parses_to_the_same_workload() {
         for text in [
             "create-delete",
             "create-delete:files=7",
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn parse_errors_list_the_possible_values() {
         assert!(refused("postmrk").contains("'postmrk'; there are create-delete, micro"));
         assert!(refused("micro:size=3").contains("no parameter 'size'; it has soft-updates"));
         assert!(refused("postmark:files=many").contains("'many' is no value for files: a number"));

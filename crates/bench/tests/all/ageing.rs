@@ -114,9 +114,9 @@ fn a_nearly_full_ffs_loses_its_layout() {
 
 /// A file system that is as full as wanted is refused in words. Would catch a churn that never ends.
 #[test]
-fn what_is_full_is_refused() {
+fn a_file_system_that_is_already_full_is_refused() {
     let refused = aged(ffs::NONE, 96 << 20, &options(0.001, 1.0)).unwrap_err();
-    assert!(matches!(refused, AgeError::NoRoom { .. }), "{refused}");
+    assert!(matches!(refused, AgeError::NoFreeSpace { .. }), "{refused}");
 }
 
 /// A workload of the comparison on aged file systems: what the ageing wrote is not counted, the space that it left is what

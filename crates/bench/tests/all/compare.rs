@@ -179,7 +179,7 @@ fn the_cleaners_work_is_counted_apart() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_before_anything_runs() {
+fn a_workload_larger_than_the_disk_is_refused_at_once() {
     let setup = ComparisonSetup { size: Some(8 << 20), ..ComparisonSetup::papers() };
     let workload: Workload = "micro:total=64m".parse().unwrap();
     let error = run(ffs::SYNC, &workload, &setup, &mut ()).unwrap_err().to_string();

@@ -262,7 +262,7 @@ fn memory_for_findings_is_bounded() {
 }
 
 #[test]
-fn what_is_no_file_system_is_refused() {
+fn images_without_a_file_system_are_refused() {
     let (sound, _) = populated(Endian::Little);
     let bytes = sound.to_vec();
     let cut = Rc::new(RamDisk::from_image(&bytes[..4 << 20]));

@@ -237,7 +237,7 @@ const DAMAGE: &[Damage] = &[
 ];
 
 #[test]
-fn where_there_is_damage_nothing_is_cleared() {
+fn no_inode_is_cleared_beside_damage() {
     let (sound, inodes) = populated(Endian::Little);
     for (kind, damage) in DAMAGE {
         let s = crashed(&sound);

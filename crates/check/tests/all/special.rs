@@ -103,7 +103,7 @@ fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
 /// A file that cannot have a name anywhere is cleared in a full repair, as FreeBSD's fsck does; a preen leaves it. A
 /// directory is left, and reported each time.
 #[test]
-fn what_finds_no_space_is_cleared_or_reported_each_time() {
+fn orphans_without_space_in_lost_found_are_cleared_or_reported_each_time() {
     let disk = without_space(true);
     Surgeon::new(&disk).remove_entry(2, "f");
     for repair in [Repair::No, Repair::Preen] {

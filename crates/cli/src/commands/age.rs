@@ -18,7 +18,7 @@ use ordo_vfs::host::HostDir;
 
 use crate::args::system;
 use crate::image::{self, real_time};
-use crate::pair::Named;
+use crate::pair::NamedImage;
 use crate::text::put;
 
 /// Ages a file system.
@@ -169,7 +169,7 @@ fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
         });
     }
     real_time(async |runtime| {
-        let mounted = image::open(&runtime, Named::new(target, None)).await?;
+        let mounted = image::open(&runtime, NamedImage::new(target, None)).await?;
         let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
         image::close(target, mounted).await?;
         aged

@@ -14,7 +14,7 @@ use ordo_systems::{CheckOptions, CheckReport, FORMATS, format_of};
 
 use crate::args::Fsck;
 use crate::image::{self, real_time, when_free};
-use crate::pair::{Named, erased};
+use crate::pair::{NamedImage, erased};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
@@ -29,7 +29,7 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
 }
 
 async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn CheckReport>> {
-    let named = Named::new(&args.image, args.meta_device.as_ref());
+    let named = NamedImage::new(&args.image, args.meta_device.as_ref());
     let name = || named.words();
     let access = if repair == Repair::No { FileAccess::ReadOnly } else { FileAccess::ReadWrite };
     let mut files = named.open_when_free(rt, access).await?;

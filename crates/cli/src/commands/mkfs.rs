@@ -9,7 +9,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_systems::{MadeReport, MakeOptions, metadata_size, probe};
 
-use crate::args::{Made, Mkfs};
+use crate::args::{MkfsTarget, Mkfs};
 use crate::image::real_time;
 use crate::text::put;
 
@@ -67,18 +67,18 @@ fn options(args: &Mkfs) -> MakeOptions {
         ..MakeOptions::default()
     };
     match args.fs {
-        Made::Format(_) => options,
-        Made::System(system) => system.marked(options),
+        MkfsTarget::Format(_) => options,
+        MkfsTarget::System(system) => system.marked(options),
     }
 }
 
 async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     let options = options(args);
     let format = match args.fs {
-        Made::Format(format) => format,
-        Made::System(system) => system.format(),
+        MkfsTarget::Format(format) => format,
+        MkfsTarget::System(system) => system.format(),
     };
-    if let Made::System(system) = args.fs
+    if let MkfsTarget::System(system) = args.fs
         && system.is_apart()
         && args.meta_device.is_none()
     {

@@ -81,7 +81,7 @@ fn a_group_counts_them_in_a_later_life() {
 /// Without any ordering, objects that existed at the start of a cycle are lost in it. Would catch an oracle
 /// that takes the disk for empty, or ignores its contents.
 #[test]
-fn what_an_earlier_life_left_is_missed_too() {
+fn a_file_of_an_earlier_cycle_is_missed_too() {
     let lost = |seed| {
         let outcomes = cycles(|| NoOrder, Promise::NONE, seed);
         outcomes.iter().skip(1).any(|o| o.counts.lost_durable > 0 && o.counts.not_atomic > 0)

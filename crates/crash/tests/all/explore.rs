@@ -195,7 +195,7 @@ fn found(outcome: Outcome) -> (ordo_crash::StateCounts, Vec<Vec<String>>) {
 
 /// Recalled verdicts equal those of judging every state. Would catch a state that is taken for another.
 #[test]
-fn what_is_recalled_is_what_would_be_found() {
+fn recalled_verdicts_equal_new_ones() {
     for (seed, model) in
         [(3, CrashModel::Completed), (4, CrashModel::Volatile), (5, CrashModel::Prefix)]
     {

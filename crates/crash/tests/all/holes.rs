@@ -30,7 +30,7 @@ fn sync() -> impl Scheme {
 /// Would catch a block that is free before the pointer to it is reset on disk, wherever that pointer is, and
 /// whatever happens to the indirect block that has it.
 #[test]
-fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
+fn a_punched_block_is_free_once_its_pointer_is_reset() {
     let mut states = 0;
     for model in [CrashModel::Completed, CrashModel::Volatile] {
         for seed in 0..6 {
@@ -110,7 +110,7 @@ fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64)
 /// Would catch a block that is free because the pointer to it was reset in an indirect block that is never
 /// written again, while the disk still has the old one.
 #[test]
-fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
+fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
     let config = |seed| {
         let mut config = Config::new(seed, CrashModel::Volatile);
         // Only blocks that a caller waits for are written.

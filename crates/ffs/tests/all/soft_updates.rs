@@ -96,7 +96,7 @@ fn written_for(files: u32) -> u64 {
 /// Files that are gone before the syncer runs cost nothing. Only the root's times, and the bitmaps in which the
 /// files were for a while, are written: as many blocks for two hundred files as for one.
 #[test]
-fn what_is_made_and_removed_at_once_is_never_written() {
+fn files_created_and_removed_at_once_are_never_written() {
     let (one, many) = (written_for(1), written_for(200));
     assert!(one == many && one < 10, "{one} for one, {many} for many");
 }

@@ -212,7 +212,7 @@ fn marks_follow_freebsds_rules() {
 
 /// An image whose flag demands a check is not mounted.
 #[test]
-fn what_needs_a_check_is_not_mounted() {
+fn images_that_need_a_check_are_not_mounted() {
     let executor = Executor::simulated(1);
     let disk = made(&executor, &MkfsOptions::default(), 8 << 20);
     drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());

@@ -90,7 +90,7 @@ pub struct Handler<F> {
 }
 
 /// The most errors that are reported, since a broken disk causes endless ones.
-const TOLD_MAX: u32 = 100;
+const REPORTED_MAX: u32 = 100;
 
 impl<F: FileSystem> Handler<F> {
     /// A handler for a mounted file system. `tell` reports damage and device failures.
@@ -142,7 +142,7 @@ impl<F: FileSystem> Handler<F> {
     /// The error for the kernel. An error that a person should know of is reported.
     pub(crate) fn fail(&self, error: FsError) -> Failure {
         let serious = matches!(error.errno, Errno::Io | Errno::Corrupt) || error.detail.is_some();
-        if serious && self.told.get() < TOLD_MAX {
+        if serious && self.told.get() < REPORTED_MAX {
             self.told.set(self.told.get() + 1);
             (self.tell)(&error.to_string());
         }

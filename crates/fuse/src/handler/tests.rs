@@ -67,7 +67,7 @@ impl Bench {
 /// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked up, and
 /// no longer. Catches a program that loses its open file, and space that is never freed.
 #[test]
-fn what_the_kernel_knows_lives() {
+fn inodes_that_the_kernel_knows_stay_alive() {
     let bench = Bench::new();
     let ino = bench.make(b"file");
     let node = bench.node(b"file");
@@ -174,7 +174,7 @@ fn flags_of_files() {
 /// An unknown request is refused by its number, so that the kernel does not wait. An incomplete message is not a
 /// request. A kernel that is too old is refused.
 #[test]
-fn what_is_not_understood() {
+fn unknown_requests_are_refused() {
     let bench = Bench::new();
     let mut unknown = message(Opcode::Lookup, ROOT, &[b"x\0"]);
     unknown[4..8].copy_from_slice(&4000u32.to_ne_bytes());

@@ -216,7 +216,7 @@ mod tests {
     /// An operation that begins after an end that is not certain becomes certain no earlier than that end. So no
     /// operation survives a crash without those that were done before it.
     #[test]
-    fn what_survives_is_a_prefix() {
+    fn surviving_operations_are_a_prefix() {
         let mut ops = Ops::default();
         let (_, a) = began(&mut ops, 10);
         ops.touch(a, 0..8);

@@ -123,7 +123,7 @@ pub(super) struct State {
 }
 
 /// The error when the log has no space left. [`State::begin`] reserves space, so that this does not happen.
-const NO_ROOM: BlockError =
+const LOG_FULL: BlockError =
     BlockError { op: Operation::Write, offset: 0, len: 0, fault: Fault::Io(28) };
 
 /// The most bytes that an operation logs besides full blocks: changed bytes, bitmaps, blocks that are nearly all zeros.
@@ -201,7 +201,7 @@ impl State {
             Some(at) => at,
             None => {
                 // No block can be written any more, because the log lacks changes that memory has.
-                self.failure.set(Some(NO_ROOM));
+                self.failure.set(Some(LOG_FULL));
                 self.settled.notify_all();
                 (self.log.end(), self.log.end())
             }

@@ -71,7 +71,7 @@ impl Graph {
     /// Notes that a directory, whose `..` leads to `parent`, has lost its last name.
     pub(super) fn note_removed_directory(&mut self, dir: u64, parent: u64) {
         self.forget_ended();
-        let cleared = self.add_mark(BufKey::file(dir, 0));
+        let cleared = self.add_unwritten(BufKey::file(dir, 0));
         let mut parents = SmallVec::from_slice(&[parent]);
         let moved = self.dotdots.moved.remove(&dir).unwrap_or_default();
         self.dotdots.noted -= moved.len();

@@ -20,7 +20,7 @@ const RELIEF_BLOCKS: usize = 1024;
 
 /// The part of the memory for dependencies that must be free before held-back operations continue: one over
 /// this number.
-const ROOM: usize = 8;
+const FREE_PART: usize = 8;
 
 /// The blocks that must be written before a file is durable.
 #[derive(Default)]
@@ -156,7 +156,7 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     if memory() <= most {
         return Ok(());
     }
-    while memory() > most - most / ROOM {
+    while memory() > most - most / FREE_PART {
         state.held_back.set(state.held_back.get() + 1);
         let Some(wrote) = write_for_memory(cache).await? else { continue };
         if !wrote && !state.wait_for_steps().await {

@@ -282,7 +282,7 @@ impl Graph {
         if let Some(id) = self.blocks.get(&key).and_then(|b| b.written) {
             return id;
         }
-        let id = self.add_mark(key);
+        let id = self.add_unwritten(key);
         let block = self.blocks.entry(key).or_default();
         block.written = Some(id);
         block.news = true;
@@ -291,7 +291,7 @@ impl Graph {
     }
 
     /// Adds a node that no image meets. [`end`](Self::end) or [`replace`](Self::replace) ends it.
-    pub(super) fn add_mark(&mut self, block: BufKey) -> Id {
+    pub(super) fn add_unwritten(&mut self, block: BufKey) -> Id {
         let stamp = self.new_stamp();
         let written = Written { stamp: stamp.get(), waiting: List::default(), block };
         Id::new(Kind::Written, self.written.insert(written), stamp)
@@ -322,12 +322,12 @@ impl Graph {
             }
             self.add_waiting(*need, id);
             self.add_need(id, *need);
-            self.hold(id);
+            self.add_wait(id);
         }
     }
 
     /// Makes a live node wait for one more event, which [`satisfy`](Self::satisfy) announces.
-    fn hold(&mut self, id: Id) {
+    fn add_wait(&mut self, id: Id) {
         let (_, unmet) = self.needs_mut(id).expect("it is live");
         *unmet += 1;
         let first = *unmet == 1;
@@ -555,7 +555,7 @@ impl Graph {
         if self.change(id).is_none_or(|change| change.included) {
             return;
         }
-        self.hold(id);
+        self.add_wait(id);
         if let Some(before) = self.inodes.update(ino, |deps| deps.kept.replace(id)) {
             self.satisfy(before);
         }

@@ -99,7 +99,7 @@ mod tests {
     /// Memory is freed when all nodes have ended, and the number of an ended node never stands for another.
     /// Would catch memory that is never freed, and numbers that are used twice.
     #[test]
-    fn what_has_ended_takes_no_memory_and_never_comes_back() {
+    fn ended_nodes_take_no_memory_and_their_numbers_stay_unused() {
         let mut graph = Graph::default();
         let empty = graph.memory().0;
         let mut old = Vec::new();

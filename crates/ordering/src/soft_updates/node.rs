@@ -12,7 +12,7 @@ use ordo_cache::BufKey;
 use smallvec::SmallVec;
 
 use super::rollback::Rollback;
-use super::slab::{List, Place, Stamped};
+use super::slab::{List, SlabIndex, Stamped};
 use crate::DeferredFree;
 
 /// A flag in a cell's number, for the second of two cells that start at one byte.
@@ -52,8 +52,8 @@ impl Id {
         }
     }
 
-    pub(super) fn place(self) -> Place {
-        Place { index: self.index & ((1 << 30) - 1), stamp: self.stamp }
+    pub(super) fn place(self) -> SlabIndex {
+        SlabIndex { index: self.index & ((1 << 30) - 1), stamp: self.stamp }
     }
 }
 

@@ -212,12 +212,12 @@ impl Btrfs {
     fn adopt(&mut self, sb: &Superblock, state: &mut DecoderState) {
         self.bytes = sb.dev_item.total_bytes.min(self.device);
         let (roots, system) = (sb.roots(), sb.system_chunks());
-        roots.iter().for_each(|root| self.forest.hold(*root));
+        roots.iter().for_each(|root| self.forest.add_reference(*root));
         system.iter().for_each(|chunk| self.chunks.add(chunk));
         let mut gone = Vec::new();
         self.forest.current(sb.generation, &mut gone);
         for root in std::mem::replace(&mut self.roots, roots) {
-            self.forest.let_go(root, &mut gone);
+            self.forest.drop_reference(root, &mut gone);
         }
         for chunk in std::mem::replace(&mut self.system, system) {
             self.chunks.remove(&chunk);

@@ -75,7 +75,7 @@ impl NtfsLog {
     }
 
     /// Takes in a page that is written at byte `at` of the log.
-    pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<LogOperation>) -> Page {
+    pub(super) fn page(&mut self, at: u64, raw: &[u8], events: &mut Vec<LogOperation>) -> Page {
         if raw.iter().all(|b| *b == 0xff) {
             return Page::Empty;
         }
@@ -95,7 +95,7 @@ impl NtfsLog {
             },
             b"RCRD" => match self.shape {
                 Some(shape) if shape.page_size == page.len() => {
-                    self.records(at, &page, &shape, said)
+                    self.records(at, &page, &shape, events)
                 }
                 _ => Page::NotUnderstood,
             },
@@ -108,7 +108,7 @@ impl NtfsLog {
         at: u64,
         page: &[u8],
         shape: &LogShape,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> Page {
         let size = page.len() as u64;
         let head = RecordPage::decode(page, LE);
@@ -129,7 +129,7 @@ impl NtfsLog {
             p.head.lsn > last && home == Some(p.next) && (place || head.last >= p.head.lsn)
         };
         if let Some(part) = self.part.take_if(goes_on) {
-            match self.rest(part, page, shape, &mut newest, said) {
+            match self.rest(part, page, shape, &mut newest, events) {
                 Ok(end) => from = end,
                 Err(part) => {
                     self.part = Some(part);
@@ -149,7 +149,7 @@ impl NtfsLog {
                 let next = next_page(its_home, shape);
                 self.part = Some(SplitRecord { head: record, data: data.to_vec(), next });
             } else {
-                self.record(&record, data, &mut newest, said);
+                self.record(&record, data, &mut newest, events);
             }
         }
         match home {
@@ -166,7 +166,7 @@ impl NtfsLog {
         page: &[u8],
         shape: &LogShape,
         newest: &mut Option<u64>,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> Result<usize, SplitRecord> {
         let want = part.head.len as usize - part.data.len();
         let capacity = &page[shape.records_at..];
@@ -176,7 +176,7 @@ impl NtfsLog {
             part.next = next_page(part.next, shape);
             return Err(part);
         }
-        self.record(&part.head, &part.data, newest, said);
+        self.record(&part.head, &part.data, newest, events);
         Ok((shape.records_at + take).next_multiple_of(8))
     }
 
@@ -185,7 +185,7 @@ impl NtfsLog {
         head: &LogRecord,
         data: &[u8],
         newest: &mut Option<u64>,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) {
         self.last = head.lsn;
         let Some((what, clusters)) = Action::read(data).filter(|_| head.kind == 1) else { return };
@@ -203,19 +203,19 @@ impl NtfsLog {
         let id = open.first;
         *newest = Some(id);
         if !open.committed {
-            said.push(LogOperation::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
+            events.push(LogOperation::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
         }
         let done = match what.redo {
             action::COMMIT => !std::mem::replace(&mut open.committed, true),
             action::FORGET => !open.committed && !open.rolled_back,
             _ => {
-                open.rolled_back = what.undo == action::UNDONE && head.undo_next == 0;
-                said.push(LogOperation::Change { id, action: what, clusters });
+                open.rolled_back = what.undo == action::COMPENSATION && head.undo_next == 0;
+                events.push(LogOperation::Change { id, action: what, clusters });
                 return;
             }
         };
         if done {
-            said.push(LogOperation::Commit { id });
+            events.push(LogOperation::Commit { id });
         }
         if what.redo == action::FORGET {
             self.open.remove(&head.transaction);
@@ -271,7 +271,7 @@ pub(super) fn newest(page: &[u8], shape: &LogShape) -> Option<u64> {
 
 /// The byte of the volume at which the structure begins that an action changes.
 pub(super) fn home(action: &Action, clusters: &[u64], cluster_shift: u32) -> Option<u64> {
-    let within = u64::from(action.sector) * ntfs::STRIDE as u64;
+    let within = u64::from(action.sector) * ntfs::FIXUP_UNIT as u64;
     let cluster = *clusters.get((within >> cluster_shift) as usize)?;
     let start = cluster.checked_mul(1 << cluster_shift)?;
     start.checked_add(within & ((1 << cluster_shift) - 1))

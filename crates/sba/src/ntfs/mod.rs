@@ -37,7 +37,7 @@ pub(crate) struct Ntfs {
     g: Geometry,
     graph: Graph<Flat>,
     log: NtfsLog,
-    said: Vec<LogOperation>,
+    events: Vec<LogOperation>,
 }
 
 /// A graph reader without nodes: records point to contents directly.
@@ -173,8 +173,8 @@ impl Ntfs {
 
     /// Learns from the events that a page of the log reported.
     fn heed(&mut self, state: &mut DecoderState) {
-        for said in std::mem::take(&mut self.said) {
-            match said {
+        for events in std::mem::take(&mut self.events) {
+            match events {
                 LogOperation::Bytes { id, len } => drop(state.journal.write(id, len)),
                 LogOperation::Commit { id } => drop(state.journal.commit(id, 0)),
                 LogOperation::Change { id, action, clusters } => {
@@ -198,7 +198,7 @@ impl Ntfs {
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
-        let page = self.log.page(byte, bytes, &mut self.said);
+        let page = self.log.page(byte, bytes, &mut self.events);
         self.heed(state);
         match page {
             Page::Restart => {

@@ -38,7 +38,7 @@ pub(crate) struct Xfs {
     logged: FxHashMap<u64, Vec<u64>>,
     /// Directory blocks as they are known, from their place and from changes in the log.
     dirs: FxHashMap<u64, Box<[u8]>>,
-    said: Vec<LogOperation>,
+    events: Vec<LogOperation>,
 }
 
 /// The bit that marks the number of an inode with an inline directory, among numbers of directory blocks.
@@ -293,8 +293,8 @@ impl Xfs {
     /// Learns from the events that a range of the log told. Returns whether all were understood.
     fn heed(&mut self, range: (u64, u64), state: &mut DecoderState) -> bool {
         let mut understood = true;
-        for said in std::mem::take(&mut self.said) {
-            match said {
+        for events in std::mem::take(&mut self.events) {
+            match events {
                 LogOperation::Bytes { id, len } => drop(state.journal.write(id.into(), len)),
                 LogOperation::Commit { id } => drop(state.journal.commit(id.into(), 0)),
                 LogOperation::Buffer { id, buffer } => {
@@ -329,7 +329,7 @@ impl Xfs {
         let g = &self.g;
         let start = g.log.unwrap_or(0) << g.block_shift;
         let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
-        let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.said);
+        let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.events);
         let understood = self.heed((at, len as u64), state);
         let (class, what) = named_piece(&piece, understood);
         ClassifiedRange { class, offset: at, len: len as u64, what }

@@ -158,7 +158,7 @@ fn changed(block: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 /// A block that is torn, names another address, or has an impossible level or count: it is unknown, and nothing is
 /// learned from it, though its checksum is right.
 #[test]
-fn what_cannot_be_true_is_unknown() {
+fn contradictory_blocks_are_unknown() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
     let at = node(&after, 5, 0);
     let block = &after[at..at + NODE];

@@ -77,7 +77,7 @@ fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
 /// transaction and every buffer and inode in the log must be those that xfs_logprint finds, and each is later written
 /// at its fixed location. At the end a block has an owner exactly where the trees of free space do not have it.
 #[test]
-fn what_a_kernel_did_under_xfs_has_names() {
+fn every_block_of_a_kernels_xfs_trace_is_named() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     assert_eq!(said.system, "xfs");

@@ -20,7 +20,7 @@ use crate::options::{CheckOptions, Choice, MessageSink, MountMessage, MountOptio
 use crate::system::System;
 
 /// The memory of the snapshot that a background check reads, in bytes.
-const VIEW_MAX: usize = 256 << 20;
+const SNAPSHOT_MAX: usize = 256 << 20;
 
 /// The parameters of a mount.
 struct Attaching<'a> {
@@ -84,7 +84,7 @@ impl Attaching<'_> {
     /// Mounts under soft updates. Space that a crash leaked is freed in the background.
     async fn soft_updates(&self) -> Tried<Mounted> {
         let attempt = async || {
-            let device = Rc::new(SnapshotDevice::new(self.disks[0].clone(), VIEW_MAX));
+            let device = Rc::new(SnapshotDevice::new(self.disks[0].clone(), SNAPSHOT_MAX));
             let policy = super::soft_updates(self.options);
             let options = self.options.ffs();
             Ok((mount(self.rt, device.clone(), policy, &options).await?, device))

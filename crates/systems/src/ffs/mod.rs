@@ -172,7 +172,7 @@ impl Format for Ufs2 {
             let made = self.options(options)?;
             let have = disks[0].geometry().bytes;
             if let Some(size) = made.size.filter(|size| *size > have) {
-                return Err(SystemError::NoRoom { have, size });
+                return Err(SystemError::NoFreeSpace { have, size });
             }
             let report = match options.log {
                 None => mkfs(&disks[0], &made, rt.wall_time().0).await?,

@@ -124,7 +124,7 @@ impl Format for Lfs {
             let have = disks[0].geometry().bytes;
             let size = options.size.unwrap_or(have);
             if size > have {
-                return Err(SystemError::NoRoom { have, size });
+                return Err(SystemError::NoFreeSpace { have, size });
             }
             let now = rt.wall_time().0.max(0).cast_unsigned();
             let sb =

@@ -17,7 +17,7 @@ use index::DirIndex;
 
 /// An entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// The inode for which the entry stands.
     pub ino: u64,
     /// The entry's first byte in the directory.
@@ -167,7 +167,7 @@ impl<L: Layout> Ufs<L> {
         &self,
         dir: &LayoutInode<L>,
         name: &[u8],
-    ) -> FsResult<Option<Found>> {
+    ) -> FsResult<Option<FoundEntry>> {
         if dir.index.borrow().is_none() {
             self.index(dir).await?;
         }
@@ -184,7 +184,7 @@ impl<L: Layout> Ufs<L> {
             let bytes = buf.read();
             let rest = bytes.get(within..).unwrap_or(&[]);
             if let Some(ino) = self.layout().directory().inode_if_named(rest, name) {
-                return Ok(Some(Found { ino, place }));
+                return Ok(Some(FoundEntry { ino, place }));
             }
             nth += 1;
         }
@@ -312,7 +312,7 @@ impl<L: Layout> Ufs<L> {
         op: &mut LayoutOp<'_, L>,
         dir: &LayoutInode<L>,
         name: &[u8],
-        found: Found,
+        found: FoundEntry,
         directory: bool,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
@@ -340,7 +340,7 @@ impl<L: Layout> Ufs<L> {
         &self,
         op: &mut LayoutOp<'_, L>,
         dir: &LayoutInode<L>,
-        (name, found): (&[u8], Found),
+        (name, found): (&[u8], FoundEntry),
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {

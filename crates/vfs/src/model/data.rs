@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_off_reads_as_zero_when_the_file_grows_again() {
+    fn truncated_bytes_read_as_zero_when_the_file_grows_again() {
         let mut c = Contents::default();
         c.write(5000, &[7; 6000]);
         c.resize(6000);

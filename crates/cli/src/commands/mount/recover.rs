@@ -21,7 +21,7 @@ use super::options::{LogPlace, Wanted};
 use super::serve::serve;
 use super::tell::MessageSink;
 use crate::image::when_free;
-use crate::pair::{Named, Other};
+use crate::pair::{NamedImage, Other};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
@@ -59,7 +59,7 @@ pub async fn mount_and_serve(
     let format = format_of(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
-    let named = Named::new(&args.image, wanted.meta_device.as_ref());
+    let named = NamedImage::new(&args.image, wanted.meta_device.as_ref());
     let (mut disks, mut image) = (vec![disk], 0);
     if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
         let writes = !wanted.read_only && !device_read_only;

@@ -97,7 +97,7 @@ async fn put_in_place(
     state: &State,
     device: &Device,
     image: &dyn Image,
-    found: &Found,
+    found: &LogAnalysis,
     memory: usize,
 ) -> Result<(Counts, Work), BlockError> {
     let (mut counts, mut work) = (None, Work::default());
@@ -116,7 +116,7 @@ async fn put_in_place(
 
 /// The result of the first reading of the log.
 #[derive(Default)]
-struct Found {
+struct LogAnalysis {
     /// The first record that the passes read.
     start: u64,
     /// The LSN behind the last quiescent point.
@@ -133,7 +133,7 @@ struct Found {
     orphans: Vec<u64>,
 }
 
-impl Found {
+impl LogAnalysis {
     /// Whether a record is redone, because its operation is complete.
     fn is_complete(&self, record: &RecordRef<'_>) -> bool {
         record.end <= self.quiescent || !self.rolled_back.contains(&owner(record.bytes).0)
@@ -172,8 +172,8 @@ impl Tail {
     }
 }
 
-async fn analyze(log: &Log) -> Result<Found, BlockError> {
-    let mut found = Found { start: log.start(), quiescent: log.start(), ..Found::default() };
+async fn analyze(log: &Log) -> Result<LogAnalysis, BlockError> {
+    let mut found = LogAnalysis { start: log.start(), quiescent: log.start(), ..LogAnalysis::default() };
     let mut restart = false;
     let mut tail = Tail::default();
     let mut orphans = BTreeSet::new();
@@ -242,7 +242,7 @@ struct Counts {
 }
 
 /// One pass over the log, from its start to its end. It builds the images of a window, and counts the changes.
-async fn pass(state: &State, found: &Found, images: &mut Images<'_>) -> Result<Counts, BlockError> {
+async fn pass(state: &State, found: &LogAnalysis, images: &mut Images<'_>) -> Result<Counts, BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();
     let mut each = |record: RecordRef<'_>| {

@@ -348,7 +348,7 @@ proptest! {
     /// Recovery leaves the completed operations, whatever the events were and whichever blocks were written. The
     /// same holds with the least memory, and for a second recovery of the result.
     #[test]
-    fn what_was_complete_is_left(events in events()) {
+    fn completed_operations_are_left(events in events()) {
         run(async |rt| {
             let mut told = happen(rt, &events, UNITS * UNIT).await;
             for memory in [MEMORY, 4096, 0] {
@@ -390,7 +390,7 @@ fn a_recovery_reads_and_writes_each_block_once() {
 
 /// New blocks, changed later, lie between others that were only changed.
 #[test]
-fn what_the_log_holds_whole_is_not_read() {
+fn blocks_whole_in_the_log_are_not_read() {
     let mut events = Vec::new();
     for unit in 0..UNITS {
         if unit % 3 == 1 {
@@ -415,7 +415,7 @@ fn what_the_log_holds_whole_is_not_read() {
 
 /// A block that the log calls placed is neither read nor written. A block that was changed after that is written.
 #[test]
-fn what_is_in_its_place_is_left_alone() {
+fn placed_blocks_are_left_alone() {
     let mut events: Vec<Event> = (0..UNITS).map(|unit| Event::Patch(0, unit, 0..9, 3)).collect();
     events.push(Event::End(0));
     events.extend((0..UNITS).map(|unit| Event::Written(unit, true)));
@@ -430,7 +430,7 @@ fn what_is_in_its_place_is_left_alone() {
 
 /// A freed block is neither written nor read, whatever records the log has about it.
 #[test]
-fn what_was_freed_is_left_alone() {
+fn freed_blocks_are_left_alone() {
     let events = [Event::Fresh(0, 2, 1), Event::Patch(0, 3, 0..9, 1), Event::End(0)];
     let freed = [Event::Revoke(0, 2), Event::Revoke(0, 3), Event::End(0)];
     run(async |rt| {
@@ -449,7 +449,7 @@ fn what_was_freed_is_left_alone() {
 /// A unit was freed and allocated again in an operation that is rolled back, so its old contents belong to their
 /// owner again. Would catch changes of the new contents that are rolled back in the old ones.
 #[test]
-fn what_somebody_has_back_is_left_alone() {
+fn contents_given_back_to_their_owner_are_left_alone() {
     let events = [Event::Revoke(0, 2), Event::Fresh(0, 2, 7), Event::Patch(0, 2, 10..20, 9)];
     run(async |rt| {
         let told = happen(rt, &events, UNITS * UNIT).await;
@@ -494,7 +494,7 @@ fn memory_is_bounded() {
 
 /// Without the rule `UNDO`, changes of operations that did not complete stay.
 #[test]
-fn what_is_not_complete_is_undone() {
+fn incomplete_operations_are_rolled_back() {
     let events = [
         Event::Patch(0, 1, 0..9, 1),
         Event::End(0),

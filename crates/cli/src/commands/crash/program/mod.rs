@@ -49,7 +49,8 @@ struct Row {
     promises: usize,
     #[serde(flatten)]
     counts: JobCounts,
-    check_said: Option<String>,
+    #[serde(rename = "check_said")]
+    check_output: Option<String>,
     causes: Vec<ordo_program::causes::Cause>,
     findings: Vec<Explanation>,
 }
@@ -187,7 +188,7 @@ fn one(args: &Crash, plan: &RecordingPlan, check: &Check, stop: &Arc<AtomicBool>
         writes_failed: recorded.failed,
         promises: recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         counts: outcome.counts,
-        check_said: outcome.check_said,
+        check_output: outcome.check_output,
         causes,
         findings,
     })
@@ -205,11 +206,11 @@ fn explore(
     let quiet = args.quiet;
     let tell = |told: ExploreEvent<'_>| match told {
         ExploreEvent::Reached(done, total) => progress.reach(done, total),
-        ExploreEvent::Found(found) if !quiet => {
+        ExploreEvent::FoundFailure(found) if !quiet => {
             let line = found.said.lines().next().unwrap_or_default();
             eprintln!("{}: found: {line}", recorded.system.name());
         }
-        ExploreEvent::Found(_) => {}
+        ExploreEvent::FoundFailure(_) => {}
     };
     let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
     progress.finish();
@@ -293,7 +294,7 @@ fn notes(out: &mut String, row: &Row) {
         );
     }
     if counts.check_failed + counts.timed_out > 0 {
-        let said = row.check_said.as_deref().unwrap_or("it did not end in time");
+        let said = row.check_output.as_deref().unwrap_or("it did not end in time");
         let _ = writeln!(
             out,
             "{system}: the check itself failed in {} states and did not end in {}: {said}",
