@@ -116,7 +116,7 @@ fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize
             MountOptions { cluster, skip_sectors, keep, rules, ..MountOptions::default() };
         let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
         let mut acknowledged = 0;
-        let lived = executor
+        let survived = executor
             .block_on(async {
                 let log = Wafs::mount(&rt, tap, &options).await.map_err(|e| e.to_string())?;
                 let there = all_and_scanned(&log, &mut rng).await;
@@ -157,7 +157,7 @@ fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize
                 Ok(())
             })
             .unwrap();
-        lived?;
+        survived?;
         drop(executor);
         disk = crash(&mut rng, before, &recorder.take(), acknowledged);
     }

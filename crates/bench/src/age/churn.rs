@@ -266,8 +266,8 @@ impl<F: FileSystem> Churn<'_, F> {
         self.files.push(Some(File { dir, name: number as u64, ino, space }));
         self.used += space;
         self.written += size;
-        let life = self.lifetimes.pick(&mut self.random) * self.level as f64;
-        self.ends.push(Reverse((self.written + life as u64, number)));
+        let lifetime = self.lifetimes.pick(&mut self.random) * self.level as f64;
+        self.ends.push(Reverse((self.written + lifetime as u64, number)));
     }
 
     /// Removes the file whose lifetime ends first. Returns false if there is no file.

@@ -273,7 +273,7 @@ mod tests {
         assert!((mean - 1.0).abs() < 0.02, "{mean}");
         // One file is created in each unit of time; `made[n]` was created n units before the end.
         let scale = 4000.0;
-        let alive = made.iter().enumerate().filter(|(n, life)| **life * scale > *n as f64);
+        let alive = made.iter().enumerate().filter(|(n, lifetime)| **lifetime * scale > *n as f64);
         let ages: Vec<f64> = alive.map(|(n, _)| n as f64 / scale).collect();
         let total: u32 = profile.ages.iter().map(|a| a.1).sum();
         let ends = profile.ends();

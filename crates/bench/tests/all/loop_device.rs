@@ -42,7 +42,7 @@ impl Drop for Loop {
     }
 }
 
-async fn whole_life(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
+async fn mounted_and_unmounted(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
     mkfs(&disk.clone().erase(), &options, 0).await.unwrap();
     let fs = mount(rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await.unwrap();
@@ -89,7 +89,7 @@ fn a_loop_device_carries_a_file_system() {
                     .await
                     .unwrap();
                 disk.read(bytes, 512).await.unwrap_err();
-                whole_life(disk.clone(), &rt).await;
+                mounted_and_unmounted(disk.clone(), &rt).await;
             })
             .unwrap();
     }

@@ -446,7 +446,7 @@ fn cycles(scheme: &Journal, seed: u64) -> Vec<Outcome> {
 /// Crash cycles of every form. Would catch faults that no single run shows: records that one crash left in the
 /// log and the next run joins to newer ones, a number that begins again.
 #[test]
-fn a_journal_keeps_its_promises_life_after_life() {
+fn a_journal_keeps_its_promises_cycle_after_cycle() {
     for (scheme, seed) in all().iter().zip(0..) {
         let outcomes = cycles(scheme, seed);
         assert_eq!(outcomes.len(), 8, "{}", scheme.name);
