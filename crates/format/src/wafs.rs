@@ -233,7 +233,7 @@ mod tests {
     /// Each single flipped bit is found and repaired. Catches a mistake in the algebra of the checksum, which would
     /// take a flipped bit for the end of the log.
     #[test]
-    fn every_turned_bit_is_turned_back() {
+    fn every_flipped_bit_is_repaired() {
         let good = sector();
         let head = SectorHead::read(&good).unwrap();
         for bit in 0..good.len() * 8 {

@@ -187,7 +187,7 @@ fn every_rule_of_the_log_is_missed() {
     let believed = (0..image.len() * 8).step_by(37).filter(|n| {
         verdict_by(RamDisk::from_image(&bit(*n)), off).is_ok_and(|there| there != records)
     });
-    assert!(believed.count() > 100, "without checksums turned bits are not believed");
+    assert!(believed.count() > 100, "without checksums flipped bits are not believed");
     let sector = |n: usize| {
         let mut bad = image.clone();
         bad[n * 512..(n + 1) * 512].fill(0x77);
@@ -294,7 +294,7 @@ fn verdict_by(disk: RamDisk, rules: LogRules) -> Result<Vec<Vec<u8>>, LogError> 
 
 /// Each bit of the log is flipped, one at a time: it is repaired, or it was in no record that is kept.
 #[test]
-fn every_single_turned_bit_is_harmless() {
+fn every_single_flipped_bit_is_harmless() {
     let (disk, records) = sample();
     let image = disk.to_vec();
     assert_eq!(verdict(RamDisk::from_image(&image)), Ok(records.clone()));
