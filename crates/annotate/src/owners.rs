@@ -62,7 +62,7 @@ fn key(block: u64, is_copy: bool) -> u64 {
 
 impl Collector {
     /// Adds the request with the number `request`.
-    pub fn event(&mut self, request: u64, event: &ClassifiedEvent<'_>) {
+    pub fn add_event(&mut self, request: u64, event: &ClassifiedEvent<'_>) {
         for news in event.news() {
             if let News::Ended { ino, path } = news {
                 self.close(*ino, path.as_ref().filter(|_| !event.pointers_come_late));

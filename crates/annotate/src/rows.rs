@@ -202,7 +202,7 @@ pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<File
     let rows = Rc::new(RefCell::new(Collector::default()));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (rows.clone(), number.clone());
-    watch.listen(move |event| into.borrow_mut().event(request.get(), event));
+    watch.listen(move |event| into.borrow_mut().add_event(request.get(), event));
     watch.number_by(number.clone());
     ordo_trace::replay_numbered(trace, watch, &number);
     watch.listen(|_| {});

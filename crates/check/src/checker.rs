@@ -197,7 +197,7 @@ impl Run<'_> {
     async fn write_superblock(&mut self, device: &Device, at: u64) -> Result<(), CheckError> {
         let sector = u64::from(device.geometry().sector);
         if !at.is_multiple_of(sector) || !(SBLOCK_SIZE as u64).is_multiple_of(sector) {
-            let error = SuperblockError::NameInDirectory { value: at as i64 };
+            let error = SuperblockError::Place { value: at as i64 };
             return Err(CheckError::Superblock { at, error });
         }
         let old = device.read(at, SBLOCK_SIZE).await?;

@@ -97,16 +97,16 @@ impl<'a> NamedImage<'a> {
     /// Opens the image and the other device, in the order of the format.
     ///
     /// # Errors
-    /// One cannot be opened, or the other half is not found.
+    /// One of the two cannot be opened, or the other device is not found.
     pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Rc<FileDisk>>> {
         let image = Rc::new(FileDisk::open(runtime, self.image, access)?);
         self.with_other(runtime, image, access).await
     }
 
-    /// The same; waits a moment for what is in use.
+    /// As [`open`](NamedImage::open); waits a moment for a device that is still in use.
     ///
     /// # Errors
-    /// As for [`open`](Named::open).
+    /// As for [`open`](NamedImage::open).
     pub async fn open_when_free(
         &self,
         runtime: &Runtime,
@@ -136,7 +136,7 @@ impl<'a> NamedImage<'a> {
     }
 }
 
-/// The device whose contents tell the format: of a pair the second, which is the image where both were named.
+/// The device whose contents determine the format: the second of a pair, which is the image if both were named.
 pub fn image(disks: &[Device]) -> &Device {
     disks.last().expect("there is an image")
 }
@@ -150,7 +150,7 @@ pub fn erased(disks: Vec<Rc<FileDisk>>, in_memory: bool) -> Vec<Device> {
     disks.into_iter().map(erase).collect()
 }
 
-/// The directory whose files are an image's neighbours.
+/// The directory that is searched for the other device of an image.
 fn neighbourhood(image: &Path) -> PathBuf {
     match image.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
@@ -158,8 +158,8 @@ fn neighbourhood(image: &Path) -> PathBuf {
     }
 }
 
-/// The images and devices in `dir` that are the other half of the pair, in order of their names. What cannot be opened or read is
-/// none of them.
+/// The images and devices in `dir` that are the other device of the pair, in order of their names. Files that cannot
+/// be opened or read are skipped.
 async fn search(runtime: &Runtime, image: &Path, dir: &Path, half: &Half) -> Result<Vec<PathBuf>> {
     let own = std::fs::canonicalize(image).ok();
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;

@@ -128,7 +128,7 @@ async fn labelled(
     Ok(())
 }
 
-/// The partition of this name as a device, or the whole disk where no name is given.
+/// The partition of this name as a device; the whole disk if no name is given.
 ///
 /// # Errors
 /// There is no such partition, or the device failed.

@@ -150,12 +150,12 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         let cell: Rc<Cell<RequestDecision>> = verdict.clone();
         let ruled = !wanted.rules.is_empty();
         if wanted.rows || ruled {
-            watch.listen(move |told| {
+            watch.listen(move |event| {
                 if ruled && !wanted.lax.load(Ordering::Relaxed) {
-                    cell.set(judge.borrow_mut().judge(told));
+                    cell.set(judge.borrow_mut().judge(event));
                 }
                 if wanted.rows {
-                    to.borrow_mut().told(number.get(), told);
+                    to.borrow_mut().add_event(number.get(), event);
                 }
             });
         }

@@ -78,7 +78,7 @@ impl Done {
 enum Work {
     /// Unpacks the copy, with empty files or with contents.
     Unpack { empty: bool },
-    /// Looks at the size of each file.
+    /// Reads the size of each file.
     Find,
     /// Reads each file.
     Read,
@@ -89,7 +89,7 @@ enum Work {
 }
 
 impl Sources {
-    /// As in the paper, with one process.
+    /// The paper's parameters, with one process.
     pub const PAPER: Sources = Sources { processes: 1, copies: 4, files: 12_000 };
 
     pub(super) fn describe(&self) -> String {

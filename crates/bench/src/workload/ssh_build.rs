@@ -75,7 +75,7 @@ struct SourceFile {
 }
 
 impl SshBuild {
-    /// As in the paper.
+    /// The paper's parameters.
     pub const PAPER: SshBuild = SshBuild { compute: true };
 
     pub(super) fn describe(&self) -> String {
@@ -101,7 +101,7 @@ impl SshBuild {
         self.build(run, &bytes, &sources).await
     }
 
-    /// Lets the processor compute for so many microseconds.
+    /// Lets the processor compute for `micros` microseconds.
     async fn compute<S: WorkloadStage>(&self, run: &Run<'_, S>, micros: u64) {
         if self.compute {
             run.stage.runtime().sleep(Duration::from_micros(micros)).await;

@@ -206,11 +206,11 @@ fn explore(
     let quiet = args.quiet;
     let tell = |told: ExploreEvent<'_>| match told {
         ExploreEvent::Reached(done, total) => progress.reach(done, total),
-        ExploreEvent::FoundFailure(found) if !quiet => {
+        ExploreEvent::Found(found) if !quiet => {
             let line = found.said.lines().next().unwrap_or_default();
             eprintln!("{}: found: {line}", recorded.system.name());
         }
-        ExploreEvent::FoundFailure(_) => {}
+        ExploreEvent::Found(_) => {}
     };
     let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
     progress.finish();
