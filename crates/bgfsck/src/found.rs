@@ -102,7 +102,9 @@ pub(crate) async fn gather(
             | Finding::BlockCount { ino, .. }
             | Finding::EndsInHole { ino, .. }
             | Finding::UnreferencedInode { ino, .. }
-            | Finding::UnlinkedInode { ino } => Some(inode(snapshot, sb, endian, (*ino).into()).await?),
+            | Finding::UnlinkedInode { ino } => {
+                Some(inode(snapshot, sb, endian, (*ino).into()).await?)
+            }
             _ => None,
         };
         if !steps_of(sb, finding, then, &mut rest) && !follows(report, finding) {

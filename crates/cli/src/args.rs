@@ -187,7 +187,7 @@ pub struct Machine {
     pub disk: &'static Model,
     /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
     /// [default: as --disk].
-    #[arg(long, value_name = "MODEL", value_parser = disk)]
+    #[arg(long = "log-disk", value_name = "MODEL", value_parser = disk)]
     pub log_disk: Option<&'static Model>,
     /// The processor: pentium2-300, pentium3-500, modern, none.
     #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
@@ -202,10 +202,10 @@ pub struct Machine {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub dependencies: Option<u64>,
     /// Block size.
-    #[arg(long, default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "block-size", default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: u64,
     /// Fragment size.
-    #[arg(long, default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "frag-size", default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: u64,
     /// Size of the file system [default: that of the disk, at most 4g].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -247,7 +247,7 @@ pub struct Compare {
     #[command(flatten)]
     pub machine: Machine,
     /// Do not cut the power in the middle of each run.
-    #[arg(long)]
+    #[arg(long = "no-recovery")]
     pub no_recovery: bool,
     /// Age the file system first, as `ordo age` does. PROFILE is agrawal, douceur, meyer, server or a file, with
     /// options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
@@ -355,34 +355,34 @@ pub struct Mkfs {
     pub meta: Option<MetadataSize>,
     /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
     /// first path is the data device.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "segment-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
     /// Write no seals (checksums of Ordo's own) on the partial segments of an LFS; NetBSD writes none.
-    #[arg(long)]
+    #[arg(long = "no-crc")]
     pub no_crc: bool,
     /// Size of the file system [default: the whole image or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
-    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "block-size", short, value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: Option<u64>,
     /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
-    #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "frag-size", short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: Option<u64>,
     /// Bytes of space for each inode.
     #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
     pub density: Option<u64>,
     /// Percentage of space that is reserved (minfree).
-    #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
+    #[arg(long = "min-free", short, default_value_t = 8, value_name = "PERCENT")]
     pub min_free: u8,
     /// The volume's label.
     #[arg(long, short = 'L')]
     pub label: Option<String>,
     /// Mark the file system so that FreeBSD mounts it with soft updates.
-    #[arg(long, short = 'U')]
+    #[arg(long = "soft-updates", short = 'U')]
     pub soft_updates: bool,
     /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
     /// same device), or the path of another image or device.
@@ -390,13 +390,13 @@ pub struct Mkfs {
     pub journal: Option<PathBuf>,
     /// Size of the log [default: a hundredth of the file system, and enough for any operation on its
     /// blocks].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
+    #[arg(long = "journal-size", value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
     /// Make a big-endian file system, as on SPARC or PowerPC.
-    #[arg(long)]
+    #[arg(long = "big-endian")]
     pub big_endian: bool,
     /// Write no check-hashes on superblock, groups and inodes.
-    #[arg(long)]
+    #[arg(long = "no-check-hashes")]
     pub no_check_hashes: bool,
     /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
@@ -422,7 +422,7 @@ pub struct Info {
     pub image: PathBuf,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
     /// listed.
@@ -461,7 +461,7 @@ pub struct Fsck {
     pub image: PathBuf,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
@@ -504,7 +504,7 @@ pub struct Ls {
     pub path: String,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
@@ -531,7 +531,7 @@ pub struct Cat {
     pub paths: Vec<String>,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
 }
 
@@ -553,7 +553,7 @@ pub struct Cp {
     pub recursive: bool,
     /// The metadata device, if an image is the data device of a DualFS on two devices: that of the destination if it is
     /// an image, otherwise that of the source [default: searched beside the image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
@@ -582,7 +582,7 @@ pub struct Import {
     pub into: String,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -613,7 +613,7 @@ pub struct Export {
     pub from: String,
     /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]

@@ -1,7 +1,6 @@
-//! `ordo age` as a user runs it, and the table that the README shows.
+//! `ordo age` as a user runs it.
 //!
-//! Fault model: an image that is not clean after it was aged; scores that do not come from the disk; a README with
-//! figures of an older Ordo.
+//! Fault model: an image that is not clean after it was aged; scores that do not come from the disk.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -73,20 +72,4 @@ fn a_comparison_says_how_its_file_systems_have_aged() {
     assert!(table.contains("Aged by agrawal: 76 % full"), "{table}");
     let (_, said, code) = compare("--aged=agrawal:slow");
     assert!(code == Some(2) && said.contains("util= and overwrites="), "{said}");
-}
-
-/// The table in the README is a part of what its command prints today.
-#[test]
-fn the_table_of_the_readme_is_of_today() {
-    let readme = include_str!("../../../README.md");
-    let command = "compare --wide -w postmark -f ffs-sync,ffs-soft-updates,ffs-none";
-    let after = readme.split_once(&format!("`ordo {command}` prints:")).expect("it is shown").1;
-    let shown = after.split("```").nth(1).expect("a table follows");
-    let (printed, _, code) = ordo(&command.split(' ').collect::<Vec<_>>());
-    assert_eq!(code, Some(0));
-    let lines: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
-    assert!(lines.len() > 10, "{shown}");
-    for line in lines {
-        assert!(printed.lines().any(|l| l.trim_end() == line), "{line}\nis not in\n{printed}");
-    }
 }

@@ -279,7 +279,10 @@ pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     }
     let head = Protected::decode(raw, LE);
     let (at, count) = (usize::from(head.list_at), usize::from(head.list_len));
-    if count != raw.len() / FIXUP_UNIT + 1 || at < Protected::SIZE || at + 2 * count > FIXUP_UNIT - 2 {
+    if count != raw.len() / FIXUP_UNIT + 1
+        || at < Protected::SIZE
+        || at + 2 * count > FIXUP_UNIT - 2
+    {
         return None;
     }
     let mut out = raw.to_vec();

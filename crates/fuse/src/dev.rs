@@ -208,8 +208,10 @@ impl<F: FileSystem> Shared<F> {
         let start = self.runtime.now();
         let got = std::future::poll_fn(|cx| {
             let polled = request.as_mut().poll(cx);
-            if std::mem::take(&mut first) && polled.is_pending() && idle && self.busy_poll.is_set() {
-                let _ = self.busy_poll.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
+            if std::mem::take(&mut first) && polled.is_pending() && idle && self.busy_poll.is_set()
+            {
+                let _ =
+                    self.busy_poll.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
             }
             polled
         })

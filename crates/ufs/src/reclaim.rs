@@ -176,7 +176,8 @@ impl<L: Layout> Ufs<L> {
         let (Ok(dp), Ok(kept_dp)) = found else { return Ok(false) };
         let _shape = self.shared.rename.write().await;
         let _dirs = self.lock_directories(&dp, &kept_dp).await?;
-        let stands = |found: &Option<crate::dir::FoundEntry>| found.is_some_and(|f| f.ino == target);
+        let stands =
+            |found: &Option<crate::dir::FoundEntry>| found.is_some_and(|f| f.ino == target);
         let first = self.find_entry(&kept_dp, kept).await?;
         let Some(second) = self.find_entry(&dp, name).await? else { return Ok(false) };
         if dp.gone.get() || kept_dp.gone.get() || !stands(&first) || second.ino != target {

@@ -219,7 +219,7 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
-    #[arg(long, value_name = "SYSTEM", value_parser = system)]
+    #[arg(long = "hold-to", value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
     /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
@@ -245,19 +245,19 @@ pub struct Crash {
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
     /// Judge names and contents in one of this many states; 0 means in none.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long = "tree-every", default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
     /// Judge use after the crash in one of this many states; 0 means in none.
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    #[arg(long = "usable-every", default_value_t = 50, value_name = "N")]
     pub usable_every: usize,
     /// Depth of nested crashes: interrupt this many recoveries in a row.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long = "recovery-depth", default_value_t = 1, value_name = "N")]
     pub recovery_depth: u32,
     /// Crash during recovery in one of this many states; 0 means in none.
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    #[arg(long = "recovery-every", default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
     /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
-    #[arg(long)]
+    #[arg(long = "real-ages")]
     pub real_ages: bool,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
@@ -268,10 +268,10 @@ pub struct Crash {
     #[arg(long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
+    #[arg(long = "block-size", value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
     pub block_size: Option<u64>,
     /// Another fragment size [default: an eighth of a block].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
+    #[arg(long = "frag-size", value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
     pub frag_size: Option<u64>,
     /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -289,10 +289,10 @@ pub struct Crash {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Do not shrink failures.
-    #[arg(long)]
+    #[arg(long = "no-shrink")]
     pub no_shrink: bool,
     /// Print the assumptions of the fault models, and exit.
-    #[arg(long)]
+    #[arg(long = "explain-model")]
     pub explain_model: bool,
     /// Print results as JSON.
     #[arg(long)]
@@ -323,7 +323,7 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
     pub mkfs: Option<String>,
     /// More mount options for each of the systems.
-    #[arg(long, value_name = "OPTIONS", requires = "command")]
+    #[arg(long = "mount-opts", value_name = "OPTIONS", requires = "command")]
     pub mount_opts: Option<String>,
     /// Bytes that the disk never tears: 512 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
@@ -339,7 +339,7 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "MS", default_value_t = 50)]
     pub neighbour: u64,
     /// Time limit of a check, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long = "check-timeout", value_name = "SECONDS", default_value_t = 30)]
     pub check_timeout: u64,
     /// Time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "command")]

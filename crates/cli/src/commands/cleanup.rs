@@ -21,7 +21,7 @@ Example:
   ordo trace cleanup --dry-run")]
 pub struct Cleanup {
     /// Only list what would be taken down.
-    #[arg(long)]
+    #[arg(long = "dry-run")]
     dry_run: bool,
     /// Print JSON.
     #[arg(long)]

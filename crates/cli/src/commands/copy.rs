@@ -109,7 +109,8 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         CopyEnd::Image { image, path } => {
-            let mounted = image::open(&rt, NamedImage::new(image, args.meta_device.as_ref())).await?;
+            let mounted =
+                image::open(&rt, NamedImage::new(image, args.meta_device.as_ref())).await?;
             let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
             image::close(image, mounted).await?;
             done

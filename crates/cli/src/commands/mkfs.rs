@@ -9,7 +9,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_systems::{MadeReport, MakeOptions, metadata_size, probe};
 
-use crate::args::{MkfsTarget, Mkfs};
+use crate::args::{Mkfs, MkfsTarget};
 use crate::image::real_time;
 use crate::text::put;
 

@@ -33,7 +33,7 @@ struct How {
     #[arg(long, requires = "output")]
     force: bool,
     /// Keep no contents. Memory then holds only a row for each block.
-    #[arg(long)]
+    #[arg(long = "without-contents")]
     without_contents: bool,
     /// Keep only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
@@ -175,7 +175,7 @@ pub struct Run {
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
     /// Mount options.
-    #[arg(long, value_name = "OPTIONS", default_value = "defaults")]
+    #[arg(long = "mount-opts", value_name = "OPTIONS", default_value = "defaults")]
     mount_opts: String,
     /// Size of the device. The whole device may come to be in memory, and all written contents too.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]

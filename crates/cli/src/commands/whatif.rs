@@ -42,7 +42,7 @@ pub struct WhatIf {
     input: analyze::Input,
     /// The disk on which the trace was recorded, if the trace does not name it. If the disk is not known, requests take
     /// the time that they took in the trace, and changes of places are refused.
-    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    #[arg(long = "recorded-on", value_name = "MODEL", value_parser = crate::args::disk)]
     recorded_on: Option<&'static Model>,
     /// Measure from the mark with this text on.
     #[arg(long, value_name = "MARK")]
@@ -88,14 +88,14 @@ pub struct WhatIf {
 #[command(next_help_heading = "Changes")]
 struct Changes {
     /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
-    #[arg(long, value_name = "PERCENT|BYTE", value_parser = place)]
+    #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
     journal_at: Option<JournalPlace>,
     /// Log file data: never (ordered), always (data), or if it is not sequential (adaptive). For ext3 and ext4.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// With --mode data or adaptive: write data to its fixed location at the next sync of its file, as Linux 6 does, or
     /// by the writeback timer and when the journal is half full, as Linux 2.4 does.
-    #[arg(long, value_name = "WHEN", default_value = "sync")]
+    #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync")]
     checkpoint_at: CheckpointAt,
     /// Send the journal writes of a transaction without waiting for its data. The commit block waits for both.
     #[arg(long)]
@@ -108,7 +108,7 @@ struct Changes {
     #[arg(long, value_name = "HOW")]
     barriers: Option<Barriers>,
     /// Give the journal a disk of its own, of this model.
-    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    #[arg(long = "journal-device", value_name = "MODEL", value_parser = crate::args::disk)]
     journal_device: Option<&'static Model>,
     /// Use another disk.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]

@@ -47,7 +47,8 @@ impl JfsLog {
         let tail = LogPage::decode(&bytes[PAGE - 8..], Endian::Little);
         let end = u64::from(head.end);
         // A torn page, or one with only zeros left, teaches nothing.
-        if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + PAGE_RECORDS).contains(&end) {
+        if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + PAGE_RECORDS).contains(&end)
+        {
             return Page::NotUnderstood;
         }
         let number = u64::from(head.page);
@@ -74,7 +75,9 @@ impl JfsLog {
         while at < to {
             let page = self.pages.get(&(at / PAGE_RECORDS))?;
             let end = to.min((at / PAGE_RECORDS + 1) * PAGE_RECORDS);
-            out.extend_from_slice(&page[(at % PAGE_RECORDS) as usize..(at % PAGE_RECORDS + end - at) as usize]);
+            out.extend_from_slice(
+                &page[(at % PAGE_RECORDS) as usize..(at % PAGE_RECORDS + end - at) as usize],
+            );
             at = end;
         }
         Some(out)

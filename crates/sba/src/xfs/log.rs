@@ -253,7 +253,12 @@ impl XfsLog {
         }
     }
 
-    fn read(&mut self, head: &RecordHead, record: &[u8], events: &mut Vec<LogOperation>) -> XfsPiece {
+    fn read(
+        &mut self,
+        head: &RecordHead,
+        record: &[u8],
+        events: &mut Vec<LogOperation>,
+    ) -> XfsPiece {
         self.last = self.last.max(Some(head.lsn));
         let mut data = std::mem::take(&mut self.unpacked);
         let piece = match head.unpack(record, &mut data) {

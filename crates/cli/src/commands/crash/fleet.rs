@@ -34,7 +34,7 @@ Examples:
   xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results; ordo crash merge results")]
 struct Planned {
     /// The number of runs of a task, which should take at least some seconds.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "runs-each", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs_each: u64,
     #[command(flatten)]
     crash: Crash,

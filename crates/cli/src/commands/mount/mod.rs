@@ -86,7 +86,7 @@ pub struct Mount {
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
     /// The metadata device of a DualFS on two devices; the same as -o metadev=PATH.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]

@@ -173,7 +173,8 @@ impl Tail {
 }
 
 async fn analyze(log: &Log) -> Result<LogAnalysis, BlockError> {
-    let mut found = LogAnalysis { start: log.start(), quiescent: log.start(), ..LogAnalysis::default() };
+    let mut found =
+        LogAnalysis { start: log.start(), quiescent: log.start(), ..LogAnalysis::default() };
     let mut restart = false;
     let mut tail = Tail::default();
     let mut orphans = BTreeSet::new();
@@ -242,7 +243,11 @@ struct Counts {
 }
 
 /// One pass over the log, from its start to its end. It builds the images of a window, and counts the changes.
-async fn pass(state: &State, found: &LogAnalysis, images: &mut Images<'_>) -> Result<Counts, BlockError> {
+async fn pass(
+    state: &State,
+    found: &LogAnalysis,
+    images: &mut Images<'_>,
+) -> Result<Counts, BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();
     let mut each = |record: RecordRef<'_>| {
