@@ -42,12 +42,12 @@ pub struct Recovered {
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.torn_superblock {
-            f.write_str("its superblock was torn, and was rebuilt from its copy and the groups; ")?;
+            f.write_str("the superblock was torn, and was rebuilt from its copy and the groups; ")?;
         }
         write!(
             f,
-            "it was not unmounted: what is free in {} groups was worked out anew, and {} of them mended; \
-             what is held for nothing stays so until a check (ordo fsck)",
+            "not unmounted cleanly: the free space of {} groups was counted again, and {} of them repaired; \
+             leaked blocks and inodes stay in use until a check (ordo fsck)",
             self.groups,
             self.repaired.len()
         )

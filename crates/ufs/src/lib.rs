@@ -14,7 +14,7 @@
 //!   there at once, through an ordering's operation. So an inode in memory can be dropped whenever it is not
 //!   in use.
 //! - This crate knows no address, no size of an inode and no unit of space. A buffer need not have an address.
-//! - Directory entries never move: a place in a directory stays valid while entries come and go.
+//! - Directory entries never move: a place in a directory stays valid while entries are added and removed.
 //! - This crate names no ordering and tests for none.
 //!
 //! Lock order: the rename lock; directories, an ancestor before its descendants, otherwise by inode number;

@@ -150,7 +150,7 @@ pub trait FileSystem {
     }
 
     /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..` included,
-    /// until it returns false. A cookie stays valid while entries come and go. An entry that exists all the
+    /// until it returns false. A cookie stays valid while entries are added and removed. An entry that exists all the
     /// time is seen exactly once.
     async fn readdir(
         &self,

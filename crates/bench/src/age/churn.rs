@@ -63,7 +63,7 @@ pub enum AgeError {
     },
     /// The file system is already as full as it should become.
     #[error(
-        "{used:.0} % of the space is in use already: nothing could come and go at {wanted:.0} %"
+        "{used:.0} % of the space is in use already: no file could be created and removed at {wanted:.0} %"
     )]
     NoFreeSpace {
         /// The share that is in use, in percent.

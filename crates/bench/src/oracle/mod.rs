@@ -2,7 +2,7 @@
 //!
 //! [`check`] makes a fresh [`OracleSubject`], does a seeded sequence of operations on it and on
 //! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings (whole,
-//! and with pauses while entries come and go) and extended attributes. Now and then, and at the end, it compares
+//! and with pauses while entries are added and removed) and extended attributes. Now and then, and at the end, it compares
 //! everything. If there is a difference, the run is shrunk: operations are left out as long as a difference remains,
 //! and the others are printed with the seed and the step.
 //!

@@ -193,7 +193,7 @@ Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not
 for errors.
 
 Examples:
-  ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
+  ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)

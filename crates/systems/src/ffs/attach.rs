@@ -99,8 +99,8 @@ impl Attaching<'_> {
         };
         let (groups, repaired) = (recovered.groups, recovered.repaired.len());
         self.notice(&format!(
-            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {repaired} of them \
-             mended; what is held for nothing is given back in the background"
+            "not unmounted cleanly: the free space of {groups} groups was counted again, {repaired} of them \
+             repaired; leaked blocks and inodes are freed in the background"
         ));
         let check = Background::start(self.rt, &fs, &device, Pace::default());
         let tell = self.tell.clone();

@@ -27,7 +27,7 @@ struct Pair {
 pub fn measure(out: &mut Section) {
     let ageing = age::ChurnOptions::new(age::Profile::find("agrawal").expect("it comes with Ordo"));
     out.say(format_args!(
-        "File systems of {} GB on the Viking, the papers' machine. Aged: files of the profile `{}` come and go until {:.0} % \
+        "File systems of {} GB on the Viking, the papers' machine. Aged: files of the profile `{}` are created and removed until {:.0} % \
          of the space is in use and the whole space has been written {} times (docs/ageing.md); the workload then has the \
          rest. Virtual time, seed 1: exact. `ordo compare --aged --size 2g -w WORKLOAD` repeats a row.",
         SIZE >> 30,

@@ -208,7 +208,10 @@ pub fn measure(out: &mut Section) {
              its place, and the log says so.",
             &by_pace,
         ),
-        ("By size, all files in one directory: what is logged is the same, and where.", &together),
+        (
+            "By size, all files in one directory: the log has the same records in the same places.",
+            &together,
+        ),
         (
             "By size. Directories of fifty files are spread over the groups: the larger, the more groups have to be \
              written, and the farther apart they are.",
