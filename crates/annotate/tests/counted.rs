@@ -260,7 +260,7 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
 /// Generated traces of several lengths in groups of several sizes are counted as the watcher counted them. Catches
 /// errors in requests that the recorded traces do not have: reads, zeros, failures, parts of blocks, reasons.
 #[test]
-fn made_traces_are_counted_as_they_are_named() {
+fn generated_traces_are_counted_as_the_watcher_counted_them() {
     for (requests, most) in [(0, 8), (1, 8), (7, 1), (500, 1 << 17), (500, 3), (3000, 64)] {
         let dir = tempfile::tempdir().unwrap();
         let found = keep(dir.path(), &made(requests, requests), requests / 10, most);

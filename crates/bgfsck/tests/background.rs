@@ -240,7 +240,7 @@ fn leaked_resources_are_freed_while_others_work() {
 /// An inode with a wrong count is removed, and its number reused, before its step comes: the new inode keeps
 /// its count.
 #[test]
-fn a_number_used_again_is_not_what_leaked() {
+fn a_reused_inode_number_keeps_its_count() {
     let s = crash(&made());
     let executor = Executor::simulated(1);
     let (fs, disk) = start(&executor, &s.disk, 64 << 20);

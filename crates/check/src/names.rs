@@ -323,8 +323,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives every directory one parent. Of several, one inside the root comes before others, and among these the one
-    /// that its `..` names, else the first.
+    /// Gives every directory one parent. Among several, parents that the root reaches are preferred; among these the one
+    /// that `..` names, else the first.
     async fn choose_parents(&mut self, mut refs: Vec<DirRef>) -> Result<(), BlockError> {
         refs.sort_by_key(|link| link.child);
         let inside = if refs.windows(2).any(|pair| pair[0].child == pair[1].child) {

@@ -191,7 +191,7 @@ fn fsck_gives_the_exit_status_of_fsck() {
 }
 
 #[test]
-fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
+fn a_comparison_is_the_same_every_time_and_is_written_where_asked() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("rows.json");
     let args = [

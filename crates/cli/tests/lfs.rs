@@ -78,7 +78,7 @@ fn an_image_in_use_is_read_and_rolled_forward() {
 
 /// Damage is said with what to do next, and repaired.
 #[test]
-fn damage_is_told_and_repaired() {
+fn damage_is_reported_and_repaired() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a.img");
     let image = text(&path);

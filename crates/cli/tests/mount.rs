@@ -502,7 +502,7 @@ print(1, flush=True); input()";
 /// A write by another user than root clears a file's set-id bits, and a reader of the mode alone must see that
 /// at once, whatever the way of writing. Would catch a mode that the kernel has cached.
 #[test]
-fn set_id_bits_go_and_are_seen_to_go() {
+fn cleared_set_id_bits_are_seen_at_once() {
     if !can_mount() {
         return;
     }

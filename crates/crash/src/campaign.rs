@@ -54,7 +54,7 @@ pub struct CampaignPlan {
     pub shards: u64,
 }
 
-/// The number of crash cycles of results from before there were several.
+/// The number of crash cycles in results of older versions, which had one cycle only.
 const fn one() -> u32 {
     1
 }
@@ -366,7 +366,7 @@ mod tests {
 
     /// All shards together have all runs, once each. Would catch a partial result that is taken for the whole.
     #[test]
-    fn only_all_shards_make_a_whole() {
+    fn all_shards_together_are_the_whole_result() {
         let all: Vec<u64> = (1..=3).flat_map(|s| part(s, 3).plan.seeds()).collect();
         assert_eq!(all.len(), 7);
         let whole = merge(&[part(2, 3), part(3, 3), part(1, 3)]).unwrap();

@@ -296,7 +296,7 @@ mod tests {
     /// have a name, and calls that must be there. Would catch a value that is not derived again though a call, a
     /// sync or an fsync touched it.
     #[test]
-    fn following_gives_what_the_whole_history_gives() {
+    fn an_incremental_model_equals_the_whole_history() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);
         let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
         let promises = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true), alone];

@@ -159,7 +159,7 @@ mod tests {
 
     /// The exploration of a stored run equals that of the run itself.
     #[test]
-    fn a_run_that_was_kept_is_the_same() {
+    fn a_saved_run_gives_the_same_results() {
         let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 300, ..Budget::default() };
         let (run, text) = packed();

@@ -618,7 +618,7 @@ mod tests {
 
     /// The scripts of recorded seeds do not change, and each option has its effect.
     #[test]
-    fn manners_say_what_is_done() {
+    fn the_scripts_of_recorded_seeds_stay_the_same() {
         assert_eq!(ScriptManner::default().script(7), Script::random(7, 3, 120));
         let steps = |manner: ScriptManner| {
             let script = ScriptManner { steps: 400, ..manner }.script(1);

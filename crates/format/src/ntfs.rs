@@ -487,7 +487,7 @@ mod tests {
     /// A sector whose end has another number is torn. A structure whose fixup list is not inside the first sector has
     /// none.
     #[test]
-    fn torn_structures_are_none() {
+    fn torn_structures_are_not_decoded() {
         let mut raw = vec![0; 1024];
         raw[..8].copy_from_slice(b"FILE\x30\0\x03\0");
         raw[0x30..0x36].copy_from_slice(&[7, 0, 1, 2, 3, 4]);

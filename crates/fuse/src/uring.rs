@@ -236,7 +236,7 @@ mod tests {
     /// A reply must be where the kernel reads it: the header at byte 0, with its length and errno, and the length of
     /// its data at byte 272.
     #[test]
-    fn a_reply_lies_in_its_place() {
+    fn a_reply_is_where_the_kernel_reads_it() {
         let mut memory = Memory::new();
         let (head, payload) = memory.parts();
         assert_eq!((head.len(), payload.len()), (288, 1 << 20));

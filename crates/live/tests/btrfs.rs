@@ -472,7 +472,7 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
 /// they must hold each block as often as their profile says. With parity no place is claimed. Catches columns that
 /// are counted wrongly.
 #[test]
-fn several_devices_hold_what_is_said() {
+fn blocks_are_on_the_devices_that_the_chunks_name() {
     let _alone = alone();
     let cases: [(&[&str], usize, u64); 5] = [
         (&["-d", "raid0", "-m", "raid1"], 2, 1),

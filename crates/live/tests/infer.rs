@@ -34,7 +34,7 @@ fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding
 
 /// ext3 in its three modes, ext4, XFS: each must be told from the others.
 #[test]
-fn modes_are_told_apart() {
+fn modes_are_distinguished() {
     let cases = [
         ("ext2", "defaults", "no journal"),
         ("ext3", "data=journal", "data and metadata are journaled"),

@@ -491,7 +491,7 @@ mod tests {
 
     /// Incomplete contents are recognised from the way in which they were written.
     #[test]
-    fn contents_that_are_there_in_part() {
+    fn incomplete_contents_are_recognised() {
         let torn = |text: &str, path: &str| found(text, Wrong::NotAtomic, &[path]);
         let base = "openat:O_CREAT a\n write a 0 9000\n fsync a\n fsync .\n";
         assert_eq!(

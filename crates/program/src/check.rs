@@ -122,7 +122,7 @@ mod tests {
 
     /// Exit status 0 is kept and 1 is broken, with the output; other codes, signals and time-outs are neither.
     #[test]
-    fn exit_codes_are_told_apart() {
+    fn exit_codes_are_distinguished() {
         let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
         assert_eq!(run("exit 0", &promises), CheckAnswer::Kept);
         let both = run("cat $ORDO_ACKED $ORDO_PENDING; exit 1", &promises);

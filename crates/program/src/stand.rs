@@ -235,7 +235,7 @@ mod tests {
 
     /// A superblock gets another UUID and a matching checksum. A superblock whose checksum is wrong stays as it is.
     #[test]
-    fn superblocks_are_told_apart() {
+    fn superblocks_are_distinguished() {
         let mut sb = vec![0; BTRFS_SUPER_LEN];
         sb[MAGIC].copy_from_slice(b"_BHRfS_M");
         sb[FSID].fill(5);

@@ -321,7 +321,7 @@ mod tests {
     /// Entries move from one node to another, in either order of writing. A tree grows by a level, its new root
     /// written before or after the pointer to it. Nothing may be lost on the way.
     #[test]
-    fn a_claim_is_its_makers_own() {
+    fn nothing_is_lost_when_entries_move_between_nodes() {
         for turned in [false, true] {
             let mut state = DecoderState::default();
             let mut graph = Graph::new(Bytes);
@@ -359,7 +359,7 @@ mod tests {
     /// neighbour's. Catches old entries that are claimed again and then given up; seen on a ReiserFS in
     /// `data=journal`.
     #[test]
-    fn a_node_in_the_place_of_a_freed_one_takes_nothing_back() {
+    fn a_new_node_in_a_freed_block_does_not_claim_the_old_entries() {
         let mut state = DecoderState::default();
         let mut graph = Graph::new(Bytes);
         graph.set_root(1, vec![entry(10, 2)], &mut state);

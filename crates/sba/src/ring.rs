@@ -74,7 +74,7 @@ mod tests {
 
     /// A copy may come before its announcement. It is kept across the end of one transaction, but not of two.
     #[test]
-    fn early_copies_wait_for_one_transaction() {
+    fn copies_before_their_descriptor_are_kept_for_one_transaction() {
         let mut ring = Ring::default();
         ring.keep(5, b"early");
         ring.ended();

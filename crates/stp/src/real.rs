@@ -323,7 +323,7 @@ mod tests {
         Real::open(&path, 8 << 20, true).unwrap();
     }
 
-    /// Ranges that meet are prepared once, and reads too.
+    /// Adjacent and overlapping ranges are prepared once, ranges of reads too.
     #[test]
     fn ranges_that_meet_are_one() {
         let mut plan = Plan::default();

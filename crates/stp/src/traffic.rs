@@ -139,7 +139,7 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
         RequestOp::Write if any(Class::is_journal) => Role::Journal,
         RequestOp::Write if any(|kind| kind == Class::FileData) => Role::Data,
         RequestOp::Write if any(|kind| kind != Class::Unknown) => Role::Metadata,
-        // A block that nothing named is file data until proven otherwise: that it is waited for is the safe side.
+        // A block without a name counts as file data: it is safer to wait for a block than not to wait.
         RequestOp::Write => Role::Data,
     }
 }

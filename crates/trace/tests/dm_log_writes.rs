@@ -166,7 +166,7 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
 
 /// A write whose contents were not kept cannot be exported as if it had been zeros.
 #[test]
-fn nothing_is_made_up() {
+fn writes_without_contents_are_not_exported_as_zeros() {
     let mut trace = Trace::new(512, false);
     let end = Some(RequestEnd { order: 0, at: Time::ZERO, epoch: 0, ok: true });
     let (op, flags, issued) = (RequestOp::Write, Flags::empty(), Time::ZERO);

@@ -224,7 +224,7 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
 /// beginning must not be joined with the kept rest of the longer record. `first` bytes of another record come before.
 /// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
 #[test]
-fn a_record_that_was_lost_has_no_end_in_another() {
+fn the_beginning_of_a_lost_record_is_not_joined_with_another_record() {
     let scenario = |first: usize, sector: usize, rules: LogRules| {
         let disk = with_log(&Executor::simulated(1), &RamDisk::new(64 << 10));
         let a = vec![0xaa; first];

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_is_no_win() {
+    fn equal_results_are_no_win() {
         assert_eq!(same_winner((0.99, 1.0), (1.02, 1.0)), Some(true));
         assert_eq!(same_winner((0.99, 1.0), (0.90, 1.0)), Some(false));
         assert_eq!(same_winner((3.1, 1.1), (5.0, 1.0)), Some(true));

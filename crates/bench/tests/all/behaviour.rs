@@ -227,7 +227,7 @@ fn lines(system: System) -> String {
 }
 
 #[test]
-fn systems_do_what_they_did() {
+fn systems_behave_as_recorded() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/behaviour.txt");
     // Of the log-structured file system nothing was noted yet.
     let noted = System::runnable().filter(|s| s.format().name() == "ufs2");

@@ -275,7 +275,7 @@ fn every_rule_protects_something() {
 /// block that one of them fills, or that a group counts because of it, is used by another before it is on disk.
 /// The cache writes nothing by itself meanwhile.
 #[test]
-fn a_crowd_uses_what_one_of_it_has_made_ready() {
+fn many_operations_use_a_block_of_inodes_before_it_is_on_disk() {
     let damage = |seed, rules| {
         let run = record(seed, (rules, Duration::from_secs(30), 4), crowd);
         damage_of(seed, run)

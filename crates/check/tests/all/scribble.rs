@@ -229,7 +229,7 @@ fn other_shapes_are_repaired_too() {
 }
 
 #[test]
-fn noise_in_place_of_everything_ends() {
+fn a_check_of_random_bytes_ends() {
     // Only the superblock is left: every structure must be made again, or given up.
     let (sound, _) = populated(Endian::Little);
     for seed in 0..20 {

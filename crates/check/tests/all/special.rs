@@ -180,7 +180,7 @@ fn a_superblock_can_be_chosen() {
 }
 
 #[test]
-fn a_crashed_file_system_is_marked_clean_once_it_is() {
+fn a_crashed_file_system_is_marked_clean_after_its_repair() {
     let (disk, inodes) = populated(Endian::Big);
     let surgeon = Surgeon::new(&disk);
     surgeon

@@ -92,7 +92,7 @@ fn a_file_of_an_earlier_cycle_is_missed_too() {
 /// Forty clients run at once, and their repair is interrupted. The root has grown, and grows once more for
 /// lost+found. Would catch a repair that makes an inode point to a block which is not written yet.
 #[test]
-fn a_crowd_is_there_after_a_repair_that_was_cut_off() {
+fn forty_clients_files_survive_an_interrupted_repair() {
     for model in [CrashModel::Completed, CrashModel::Volatile] {
         let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 3000, recovery_every: 300, ..Budget::default() };

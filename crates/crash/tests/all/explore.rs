@@ -84,7 +84,7 @@ fn every_rule_of_sync_is_missed() {
 
 /// Would catch oracles that miss damage: without any ordering a crash does every kind of harm.
 #[test]
-fn without_order_everything_is_found() {
+fn every_kind_of_harm_is_found_without_an_ordering() {
     let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
     let counts = go(&none, CrashModel::Volatile, 1, 2000).counts;
     assert_eq!(counts.promise_broken, 0, "the promise is empty");
@@ -214,7 +214,7 @@ fn recalled_verdicts_equal_new_ones() {
 /// repairs, with torn groups and superblocks, where names are made and removed and files have distant blocks,
 /// in every shape. Would catch a file or directory that is taken for unchanged.
 #[test]
-fn judging_what_changed_is_judging_anew() {
+fn judging_only_changes_gives_the_verdict_of_a_full_check() {
     let usual = ScriptManner { clients: 2, steps: 90, fsync: 5, ..ScriptManner::default() };
     let mut broken = 0;
     for (seed, name) in [(1, "4k-512"), (2, "8k-1k-groups"), (3, "16k-16k"), (4, "8k-1k-full")] {
@@ -245,7 +245,7 @@ fn judging_what_changed_is_judging_anew() {
 /// then the inodes in them cannot be read. Would catch inodes that are taken for readable because their own
 /// sectors have not changed.
 #[test]
-fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
+fn inodes_outside_the_initialised_blocks_are_judged_again() {
     let file = |name| ScriptStep::Make(ScriptPlace { dir: 1, name });
     let mut steps: Vec<ScriptStep> = (256..296).map(file).collect();
     steps.push(ScriptStep::Sync);

@@ -128,7 +128,7 @@ fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
 /// extended again, so that the block moves. Would catch that the old place counts as one to which no pointer
 /// ever led, because the change that made it whole never was on disk.
 #[test]
-fn a_block_that_grew_in_its_place_was_there_before() {
+fn a_block_that_was_extended_in_place_had_a_pointer_on_disk() {
     let file = ScriptPlace { dir: 1, name: 1 };
     let (far, small) = ((12 + 512 + 3) << 12, 700);
     let steps = vec![

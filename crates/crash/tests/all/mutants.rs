@@ -74,7 +74,7 @@ fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
 
 /// The same search ends after the same number of states on one thread and on several.
 #[test]
-fn a_search_ends_where_it_ends() {
+fn a_search_ends_at_the_same_state_on_any_number_of_threads() {
     let shape = shape("8k-1k");
     let mutant = whole(ffs::SYNC, &shape).without(ffs::SYNC.rules()[0]);
     let sought = [1, 3].map(|threads| {

@@ -54,7 +54,7 @@ fn a_file_renamed_and_removed_at_once_is_in_order() {
 /// A file's other name is on disk in a directory that cannot be found yet. The file's last name that can be
 /// found must not go to another file before the path to the other one is on disk.
 #[test]
-fn a_name_in_a_new_directory_needs_the_way_to_it() {
+fn a_name_in_a_new_directory_waits_for_the_path_to_it() {
     let place = |dir, name| ScriptPlace { dir, name };
     let (file, own, outer, inner) = (place(2, 6), 1, 2, 3);
     let steps = vec![

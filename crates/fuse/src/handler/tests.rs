@@ -108,7 +108,7 @@ fn listing_with_attributes_is_looking_up() {
 /// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy when the caller
 /// was not root. If the kernel did not ask for the removal, it must be told of it; otherwise it shows the old mode.
 #[test]
-fn set_id_bits_go() {
+fn set_id_bits_are_removed() {
     for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
         let bench = Bench::new();
         let ino = bench.make(b"file");

@@ -255,7 +255,7 @@ fn circles_and_absurd_chunks_end() {
 /// Tree blocks in a chunk that has not been seen yet are guesses until the chunk tree's leaf is written. Catches
 /// blocks that are lost when a chunk and its contents are written in the wrong order.
 #[test]
-fn a_chunk_is_told_of_later() {
+fn tree_blocks_are_guesses_until_their_chunk_is_known() {
     let Some((_, after, _)) = filled(&["-m", "single"]) else { return };
     let (chunks, root, leaf) = (node(&after, 3, 0), node(&after, 1, 0), node(&after, 5, 0));
     let mut start = after.clone();

@@ -65,7 +65,7 @@ fn every_block_of_a_kernels_ext3_trace_is_named() {
 
 /// The description of requests in words.
 #[test]
-fn requests_are_told_in_words() {
+fn requests_are_described_in_words() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let line = |id| &said.lines.iter().find(|(i, _)| *i == id).unwrap().1;
