@@ -105,9 +105,9 @@ pub enum StoreError {
     },
     /// The file is of another trace than its other files, or was changed since it was written.
     #[error(
-        "{}: not the file that the trace was written with, or changed since: {rows} rows, check sum {sum:08x}, where \
-         recounted.parquet says {should_rows}, {should_sum:08x}; copy the trace again; without recounted.parquet it is \
-         named anew from what is there", path.display()
+        "{}: from another trace, or changed since it was written: {rows} rows, checksum {sum:08x}, but recounted.parquet \
+         says {should_rows}, {should_sum:08x}; copy the trace again, or remove recounted.parquet: blocks are then \
+         named again", path.display()
     )]
     Another {
         /// The file.

@@ -226,7 +226,7 @@ fn a_stored_trace_is_read_by_other_programs() {
     assert!(events.iter().any(|e| e["args"]["text"] == "a mark"));
 }
 
-/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error tells which.
+/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error says which.
 #[test]
 fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     let dir = tempfile::tempdir().unwrap();

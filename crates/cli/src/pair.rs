@@ -52,7 +52,7 @@ impl<'a> NamedImage<'a> {
     /// system is on one device.
     ///
     /// # Errors
-    /// The format has no metadata device; the other device is not found beside the image, or is there twice.
+    /// The format has no metadata device; the other device is not found beside the image, or is found twice.
     pub async fn other(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Other>> {
         let image = self.image.display();
         if let Some(path) = self.metadata {

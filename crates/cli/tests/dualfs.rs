@@ -113,7 +113,7 @@ fn a_pair_on_two_images_is_known_by_every_command() {
 }
 
 /// When a command line has one half of a pair, the other is found beside it by the pair's identifier, whatever else is there; where it is not, or
-/// is there twice, the message says so.
+/// is found twice, the message says so.
 #[test]
 fn the_other_half_is_found_beside_the_image() {
     let temp = tempfile::tempdir().unwrap();

@@ -188,8 +188,8 @@ pub enum ResultsError {
         /// The number of shards.
         shards: u64,
     },
-    /// A shard is there twice.
-    #[error("shard {shard} of {shards} is there twice; leave one of its files out")]
+    /// A shard was given twice.
+    #[error("shard {shard} of {shards} was given twice; leave one of its files out")]
     Twice {
         /// The shard.
         shard: u64,

@@ -157,7 +157,7 @@ pub enum FleetError {
     },
     /// Two results of one task were given.
     #[error(
-        "task {task} of {tasks} is there twice, with {} results: {first} and {second}; {}",
+        "task {task} of {tasks} was given twice, with {} results: {first} and {second}; {}",
         if *.same { "equal" } else { "different" },
         if *.same {
             "leave one out"

@@ -123,7 +123,7 @@ fn gaps_and_duplicates_are_named() {
     let mut twice = all(&sweep);
     twice.push(("again".into(), twice[4].1.clone()));
     let error = merge(twice.clone()).unwrap_err().to_string();
-    assert!(error.contains("task 5 of 24 is there twice, with equal results: file 5 and again"));
+    assert!(error.contains("task 5 of 24 was given twice, with equal results: file 5 and again"));
     let mut cycles = twice[4].1.cycles.clone();
     cycles[0].frontiers += 1;
     twice[24].1 = Finished::new(twice[4].1.task.clone(), cycles).unwrap();

@@ -65,8 +65,8 @@ pub enum SavedError {
     Sum,
     /// The run is now a different one.
     #[error(
-        "the run that this failure is from cannot be made again: the system writes something else \
-         now (it was changed since); explore it anew with --seed {seed}"
+        "the run of this failure cannot be repeated: the system has changed since and makes other writes; \
+         explore it again with --seed {seed}"
     )]
     OtherRun {
         /// The seed of the run.

@@ -88,7 +88,7 @@ pub enum IdentityError {
         right: u32,
     },
     /// The version is a later one.
-    #[error("byte 8: version {value}, of which only 1 is known")]
+    #[error("byte 8: version {value}, but only version 1 is known")]
     Version {
         /// The value found.
         value: u32,

@@ -73,7 +73,7 @@ pub enum WafsError {
         value: u64,
     },
     /// The version is another: an earlier one, whose sectors have shorter heads, or a later one.
-    #[error("byte 8: version {value}, of which only 2 is known")]
+    #[error("byte 8: version {value}, but only version 2 is known")]
     Version {
         /// The value found.
         value: u32,
@@ -93,7 +93,7 @@ pub enum WafsError {
         value: u32,
     },
     /// The ring is larger than the device.
-    #[error("byte 32: {value} sectors of log, but the device has room for {capacity}")]
+    #[error("byte 32: {value} sectors of log, but the device has space for {capacity}")]
     Sectors {
         /// The number of sectors found.
         value: u64,

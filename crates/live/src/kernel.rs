@@ -50,7 +50,7 @@ pub enum LiveError {
         error: std::io::Error,
     },
     /// The file system on the device is not known.
-    #[error("no file system that is known was found on the device")]
+    #[error("no known file system was found on the device")]
     Unknown,
 }
 

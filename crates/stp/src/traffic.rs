@@ -110,7 +110,7 @@ pub struct SeenTraffic {
 pub enum TrafficError {
     /// The trace has no times.
     #[error(
-        "the trace has no times, so nothing is known of what waited for what; record with `ordo trace run`, or import a \
+        "the trace has no times, so the waits between requests are unknown; record with `ordo trace run`, or import a \
          blktrace"
     )]
     Untimed,

@@ -40,7 +40,7 @@ pub enum ImportError {
         found: u32,
     },
     /// A flag is not known here, so the layout of the bytes after the entry is unknown.
-    #[error("byte {byte}: entry {entry} has the flags {flags:#x}, of which some are not known")]
+    #[error("byte {byte}: entry {entry} has the flags {flags:#x}; some of them are not known")]
     Flags {
         /// The entry's number, from 0.
         entry: u64,
@@ -64,7 +64,7 @@ pub enum ImportError {
         sectors: u64,
     },
     /// A mark's text does not fit into its sector.
-    #[error("byte {byte}: entry {entry} is a mark of {len} bytes, more than a sector has room for")]
+    #[error("byte {byte}: entry {entry} is a mark of {len} bytes, which do not fit in a sector")]
     Mark {
         /// The entry's number, from 0.
         entry: u64,
@@ -217,7 +217,7 @@ pub enum ExportError {
         sector: u32,
     },
     /// A mark's text does not fit into a sector.
-    #[error("request {request}: a mark of {len} bytes, more than a sector has room for")]
+    #[error("request {request}: a mark of {len} bytes, which do not fit in a sector")]
     Mark {
         /// The number.
         request: usize,

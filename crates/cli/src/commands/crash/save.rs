@@ -70,7 +70,7 @@ impl FoundFailure<'_> {
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
-        // The effect of earlier crash cycles cannot be made again from the seed, so the run itself
+        // The effect of earlier crash cycles cannot be repeated from the seed, so the run itself
         // is saved.
         let recorded = match subject.repeats() && config.disks.is_none() {
             true => None,
