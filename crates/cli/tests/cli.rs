@@ -110,8 +110,8 @@ fn with_names_in_its_log() -> Vec<u8> {
     executor.block_on(work).unwrap()
 }
 
-/// A command that reads an image sees the log's changes, says so, and changes neither; one that writes does not
-/// start before the log is replayed. Would catch a listing that lacks durable names.
+/// A command that reads an image sees the log's changes, says so, and changes neither image nor log; a command
+/// that writes does not start before the log is replayed. Would catch a listing that lacks durable names.
 #[test]
 fn commands_read_files_that_are_only_in_the_log() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! The commands on a DualFS, as a user meets them.
 //!
-//! Fault model: a command that takes it for something else, that writes where it must not, or that does not say what is missing.
+//! Fault model: a command that takes a DualFS for another format, that writes to the wrong device,
+//! or that does not say which device is missing.
 
 mod calling;
 
@@ -112,8 +113,9 @@ fn a_pair_on_two_images_is_known_by_every_command() {
     assert!(code != 0 && errors.contains("holds a DualFS; --force"), "{errors}");
 }
 
-/// When a command line has one half of a pair, the other is found beside it by the pair's identifier, whatever else is there; where it is not, or
-/// is found twice, the message says so.
+/// If a command line names one half of a pair, the other is found in the same directory by the
+/// pair's identifier, whatever else is there; if it is missing, or is found twice, the message says
+/// so.
 #[test]
 fn the_other_half_is_found_beside_the_image() {
     let temp = tempfile::tempdir().unwrap();
@@ -192,8 +194,8 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
     assert!(code != 0 && errors.contains("cannot be both devices"), "{errors}");
 }
 
-/// An option of a DualFS or of a cleaner is refused on a file system that has neither, before anything is mounted. Would catch
-/// one that is read and then forgotten.
+/// An option of a DualFS or of a cleaner is refused on a file system that has neither, before
+/// anything is mounted. Would catch an option that is accepted and then ignored.
 #[test]
 fn mount_options_that_mean_nothing_are_refused_in_words() {
     let temp = tempfile::tempdir().unwrap();

@@ -305,7 +305,7 @@ async fn move_over(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder
     fs.sync().await.unwrap();
     let start = tap.inner().disk.snapshot();
     tap.attach(recorder.clone());
-    // What lies behind it is in use, so it moves.
+    // The space behind the fragments is in use, so they move.
     fs.write(first, 1000, &[1; 1000]).await.unwrap();
     fs.write(last, 0, &[3; 1000]).await.unwrap();
     fs.fsync(last).await.unwrap();

@@ -40,9 +40,9 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 enum Step {
     Dir(&'static str),
-    /// Creates a file of so many bytes.
+    /// Creates a file of that many bytes.
     File(&'static str, usize),
-    /// Writes so many bytes at an offset.
+    /// Writes that many bytes at an offset.
     Write(&'static str, u64, usize),
     Size(&'static str, u64),
     Link(&'static str, &'static str),

@@ -164,7 +164,7 @@ fn operations_larger_than_the_log_fail_or_are_split() {
     }
 }
 
-/// A log that belongs to another file system, was never used, or is gone, and a second file system in its
+/// A log that belongs to another file system, was never used, or was removed, and a second file system in its
 /// place: each gives one clear error, and the image is unchanged.
 #[test]
 fn a_log_that_is_not_its_own_is_refused() {

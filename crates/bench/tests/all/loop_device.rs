@@ -1,4 +1,4 @@
-//! A real block device below everything: a loop device of the host, where the test may make one.
+//! A real block device below everything: a loop device of the host, if the test may make one.
 //!
 //! Fault model: the properties that only a device has. Its size and sector come from the kernel's calls;
 //! requests must be aligned to its sector (which may have 4,096 bytes, as on modern disks); it is opened
@@ -22,7 +22,7 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Loop(PathBuf);
 
 impl Loop {
-    /// A loop device on a file, with sectors of so many bytes; `None` if the host allows none.
+    /// A loop device on a file, with sectors of `sector` bytes; `None` if the host allows none.
     fn attach(file: &Path, sector: u32) -> Option<Loop> {
         let size = sector.to_string();
         let out = Command::new("losetup")

@@ -101,7 +101,7 @@ fn freebsd_finds_nothing_in_what_is_made_here() {
             }
         }
     }
-    // And what it is asked is a question.
+    // And the prompt is a question.
     let disk = crate::support::populated(Endian::Little).0;
     crate::support::Surgeon::new(&disk).remove_entry(2, "large");
     let said = fsck.look(&disk.to_vec());

@@ -1,4 +1,4 @@
-//! A repair that is cut off, and begun again.
+//! A repair that is interrupted, and begun again.
 //!
 //! Fault model: the power fails after any of the writes of a repair; writes complete in order.
 

@@ -123,7 +123,7 @@ fn orphans_without_space_in_lost_found_are_cleared_or_reported_each_time() {
         assert!(kinds(&report).contains(&"NoSpace"), "round {round}:\n{report}");
         assert_eq!(report.exit_code(), 4);
     }
-    // With space, it gets a name again.
+    // With space, the file gets a name again.
     Surgeon::new(&disk).remove_entry(2, "f");
     check(&disk, Repair::Yes).unwrap();
     check(&disk, Repair::Yes).unwrap();

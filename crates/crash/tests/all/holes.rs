@@ -146,10 +146,10 @@ fn a_block_that_was_extended_in_place_had_a_pointer_on_disk() {
     assert_eq!(broken(SoftRules::all(), config, script), 0);
 }
 
-/// A file takes the space of another one that is gone, up to an indirect block, and loses its name before the
-/// device is flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the
-/// disk because its block was written once and is no longer needed, although that write may be lost: then the
-/// other file's old data would be taken for pointers.
+/// A file takes the space of a removed one, up to an indirect block, and loses its name before the device is
+/// flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the disk
+/// because its block was written once and is no longer needed, although that write may be lost: then the other
+/// file's old data would be taken for pointers.
 #[test]
 fn a_block_of_pointers_that_may_be_lost_is_not_pointed_to() {
     let file = |name| ScriptPlace { dir: 1, name };

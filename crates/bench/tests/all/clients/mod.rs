@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct Jitter<D> {
     /// The source of time and chance.
     pub runtime: Runtime,
-    /// One write in so many takes up to forty times as long; 0 means none.
+    /// One write in `slow` takes up to forty times as long; 0 means none.
     pub slow: u64,
     /// The storage.
     pub disk: D,
