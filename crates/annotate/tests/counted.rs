@@ -238,7 +238,7 @@ fn transactions(many: u64) -> Vec<Transaction> {
     (0..many).map(one).collect()
 }
 
-/// Stores a trace with its findings, in groups of so many rows. Returns the analysis that follows.
+/// Stores a trace with its findings, in groups of `many` rows. Returns the analysis.
 fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let watch = Watch::with(Box::new(Numbers));
     let blocks = rows::of_trace(trace, &watch);

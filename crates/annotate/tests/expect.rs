@@ -123,8 +123,8 @@ fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
 }
 
 /// The kernel's writes keep every rule about files. A mark for an fsync's return after the flush behind the data
-/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer tells
-/// which.
+/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer names
+/// that rule.
 #[test]
 fn an_fsync_without_its_data_is_named() {
     let all = ["ext3", "reiserfs-ordered", "xfs", "nilfs2", "f2fs"];

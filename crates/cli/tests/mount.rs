@@ -451,8 +451,8 @@ fn times_of_last_access() {
 }
 
 /// A file without a name (`O_TMPFILE`) can be written and read, and can be given a name. One without a name
-/// when the server is killed must leave nothing behind after recovery. Would catch an ordering that was not
-/// told of such a file's end.
+/// when the server is killed must leave nothing behind after recovery. Would catch an ordering that does not
+/// learn of such a file's end.
 #[test]
 fn files_without_a_name() {
     if !can_mount() {

@@ -171,7 +171,7 @@ fn sqlite(disk: &Disk) -> Result<String, String> {
     let _ = writer.kill();
     let _ = writer.wait();
     if disk.ordering == "none" {
-        // Nothing is promised except after a check.
+        // Without an ordering only the state after a check is promised.
         let out = ordo(&["fsck", "-y", disk.image()]);
         if out.status.code().is_none_or(|code| code > 1) {
             return Err(text(&out));

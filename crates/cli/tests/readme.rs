@@ -80,8 +80,8 @@ fn run(shown: &Shown, folder: &Path) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// Each command prints what the README shows. Would catch a figure that has changed since, an option that is gone, and
-/// a README whose blocks are not found.
+/// Each command prints what the README shows. Would catch a figure that has changed since, an option that was removed,
+/// and a README whose blocks are not found.
 #[test]
 fn every_output_in_the_readme_is_of_today() {
     let readme = readme();

@@ -12,7 +12,7 @@ use ordo_kernel::KernelSystem;
 /// A lock for one test at a time, since mkfs.btrfs looks at all loop devices of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// btrfs, where this machine can mount it.
+/// btrfs, if this machine can mount it.
 fn btrfs() -> Option<(KernelSystem, MutexGuard<'static, ()>)> {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let tools = ["mkfs.btrfs", "btrfs"].map(|t| ordo_testkit::judge(t, &["--version"]).is_some());

@@ -32,7 +32,7 @@ fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding
     all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
 }
 
-/// ext3 in its three modes, ext4, XFS: each must be told from the others.
+/// ext3 in its three modes, ext4, XFS: each must be distinguished from the others.
 #[test]
 fn modes_are_distinguished() {
     let cases = [

@@ -177,7 +177,7 @@ fn compare(recording: &Recording, rows: &[BlockRow], work: &Work) -> Found {
             found.guessed += row.len;
             continue;
         }
-        // The last name, or where that cannot be known any of its names.
+        // The last name, or any of the file's names if the last one cannot be known.
         let names =
             if work.is_exact { &truth.names[truth.names.len() - 1..] } else { &truth.names };
         let wrong_path = row.path.as_deref().is_some_and(|p| !names.iter().any(|n| n == p));
@@ -194,7 +194,7 @@ fn compare(recording: &Recording, rows: &[BlockRow], work: &Work) -> Found {
     found
 }
 
-/// A loop device over a file, which goes away with its value.
+/// A loop device over a file. Both are removed when the value is dropped.
 struct Loop(String, tempfile::NamedTempFile);
 
 impl Loop {

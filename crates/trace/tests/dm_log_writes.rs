@@ -89,7 +89,7 @@ fn every_kind_of_request_comes_back() {
     assert_eq!(back.data(&back.requests()[3]), Some(&[0; 4096][..]));
 }
 
-/// A tap's records become a trace with the same contents, order and epochs. A write that a crash cut off has no
+/// A tap's records become a trace with the same contents, order and epochs. A write that a crash interrupted has no
 /// completion.
 #[test]
 fn a_recording_becomes_a_trace() {

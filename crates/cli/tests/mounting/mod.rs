@@ -90,7 +90,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new image of so many MiB, for an ordering.
+    /// A new image of `mib` MiB, for an ordering.
     pub fn new(ordering: &'static str, mib: u64) -> Disk {
         Disk::shaped(ordering, "file", &["--size", &format!("{mib}m")])
     }

@@ -37,8 +37,8 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
     }
 }
 
-/// A file and a directory exchange names. In the middle of it a check finds the directory under two names and
-/// removes one. Would catch an oracle that takes this for a loss; but the directory itself must still exist.
+/// A file and a directory exchange names. Halfway a check finds the directory under two names and removes one.
+/// Would catch an oracle that takes this for a loss; but the directory itself must still exist.
 #[test]
 fn a_check_takes_away_one_of_two_names_that_change_places() {
     let (file, dir) = (ScriptPlace { dir: 0, name: 1 }, ScriptPlace { dir: 1, name: 4 });
@@ -65,7 +65,8 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
     assert!(sync(late, CrashModel::Completed, 0, 1500).counts.promise_broken > 0);
-    // The rule about a group's counts has its own test in lives.rs, that about moved fragments in crash_sync.rs.
+    // The rule about a group's counts has its own test in crash_cycles.rs, that about moved fragments in
+    // crash_sync.rs.
     let own = SyncRules::GROUP_BEFORE_ENTRY | SyncRules::MOVED_BEFORE_REUSE;
     for rule in (late - own).iter() {
         let broken = |seed| {

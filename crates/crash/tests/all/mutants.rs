@@ -16,8 +16,8 @@ fn whole(system: System, shape: &FsGeometry) -> Crashed {
     system.crashed(None, shape).unwrap()
 }
 
-/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where
-/// nothing is durable on return, and `cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
+/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where nothing is
+/// durable on return, and `crash_cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
 const LATE: [&str; 4] =
     ["ENTRY_BEFORE_SIZE", "INODES_BEFORE_USE", "GROUP_BEFORE_ENTRY", "MOVED_BEFORE_REUSE"];
 

@@ -18,7 +18,7 @@ const UUID: &str = "6f2c0d1e-3b5a-4c7d-8e9f-a0b1c2d3e4f5";
 const NODE: usize = 16 << 10;
 const SECTOR: usize = 4096;
 
-/// An image of one device; with files, where a folder is given.
+/// An image of one device; with files, if a folder is given.
 fn made(folder: &Path, args: &[&str], files: Option<&Path>) -> Option<Vec<u8>> {
     let path = folder.join("image");
     let _ = std::fs::remove_file(&path);

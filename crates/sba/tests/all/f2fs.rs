@@ -226,8 +226,8 @@ fn a_watcher_that_starts_late_knows_as_much() {
     let Some((recorded, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     same(&late, &said.watch, &after);
-    // Half way: a checkpoint has just ended, and the NAT lacks what is in the checkpoint's journal. Later fsyncs have
-    // made a file durable that no checkpoint has.
+    // Half way: a checkpoint has just ended, and the NAT lacks the changes in the checkpoint's journal. Later fsyncs
+    // have made a file durable that no checkpoint has.
     for half in [23, 42] {
         half_way(&recorded, half);
     }

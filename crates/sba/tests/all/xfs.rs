@@ -107,7 +107,8 @@ fn every_block_of_a_kernels_xfs_trace_is_named() {
     for (ino, paths) in named(image.to_str().unwrap(), 3).unwrap() {
         for watch in [&said.watch, &fresh] {
             let found = watch.path(ino);
-            // One file got a second name and lost it again; the watcher from the start still has it.
+            // One file got a second name and lost it again; the watcher that saw the trace from its start still has
+            // that name.
             let is_one = |found: &str| paths.iter().any(|p| p == found) || found == "/d/h3";
             assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
         }
