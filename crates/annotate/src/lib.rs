@@ -26,7 +26,7 @@
 //! use ordo_annotate::{rows, store};
 //! let dir = std::env::temp_dir().join(format!("ordo-annotate-doc-{}", std::process::id()));
 //! let trace = ordo_trace::Trace::new(512, true);
-//! let blocks = rows::unnamed(&trace);
+//! let blocks = rows::unclassified(&trace);
 //! let start = ordo_annotate::image::Pieces::default();
 //! let system = "none";
 //! let (found, shares, calls) = (None, &[][..], &[][..]);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use ordo_block::Operation;
 use ordo_sba::decoder::{Claim, Share};
-use ordo_sba::names::News;
+use ordo_sba::names::NameEvent;
 use ordo_sba::{ClassifiedEvent, Watch};
 
 use crate::rows::{BlockRow, FileShare, Known, of_event};
@@ -63,8 +63,8 @@ fn key(block: u64, is_copy: bool) -> u64 {
 impl Collector {
     /// Adds the request with the number `request`.
     pub fn add_event(&mut self, request: u64, event: &ClassifiedEvent<'_>) {
-        for news in event.news() {
-            if let News::Ended { ino, path } = news {
+        for change in event.name_events() {
+            if let NameEvent::Ended { ino, path } = change {
                 self.close(*ino, path.as_ref().filter(|_| !event.pointers_come_late));
                 // Some of these blocks may be the next file's in the same inode.
                 for row in self.unconfirmed.remove(ino).unwrap_or_default() {
@@ -96,8 +96,8 @@ impl Collector {
         for claim in event.claims {
             self.settle(claim, event);
         }
-        for news in event.news() {
-            if let News::Named(ino) = news {
+        for change in event.name_events() {
+            if let NameEvent::Added(ino) = change {
                 self.named(*ino, event);
             }
         }

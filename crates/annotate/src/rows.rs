@@ -210,7 +210,7 @@ pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<File
 }
 
 /// The rows of a trace with an unknown file system.
-pub fn unnamed(trace: &Trace) -> Vec<BlockRow> {
+pub fn unclassified(trace: &Trace) -> Vec<BlockRow> {
     let mut rows = Vec::new();
     for (request, r) in trace.requests().iter().enumerate() {
         if !matches!(r.op, RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes) {

@@ -315,7 +315,8 @@ fn without_findings_there_is_nothing_to_count() {
     let trace = made(50, 1);
     keep(dir.path(), &trace, 5, 8);
     assert!(counting::count(dir.path()).unwrap().is_some());
-    let (blocks, start) = (rows::unnamed(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
+    let (blocks, start) =
+        (rows::unclassified(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
     let parts = Parts {
         shares: &[],
         calls: &[],

@@ -174,7 +174,7 @@ fn mixed() -> Trace {
 
 fn keep_mixed(dir: &Path) -> Trace {
     let trace = mixed();
-    let blocks = rows::unnamed(&trace);
+    let blocks = rows::unclassified(&trace);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let (system, found) = ("none", None);
     store::write(
@@ -210,7 +210,7 @@ fn every_kind_of_request_comes_back() {
 #[test]
 fn a_stored_trace_is_read_by_other_programs() {
     let trace = mixed();
-    let blocks = rows::unnamed(&trace);
+    let blocks = rows::unclassified(&trace);
     let mut out = Vec::new();
     text::write(&trace, &blocks, &mut out).unwrap();
     let lines = String::from_utf8(out).unwrap();
@@ -355,7 +355,7 @@ fn a_picture_keeps_its_peaks() {
     }
     let page = ordo_annotate::page::page(
         &trace,
-        &rows::unnamed(&trace),
+        &rows::unclassified(&trace),
         &[],
         &(&WatchFindings::default()).into(),
         "",

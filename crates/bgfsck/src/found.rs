@@ -13,7 +13,7 @@ pub(crate) enum Step {
     /// An inode that is used according to its bitmap only.
     Inode { ino: u64 },
     /// A file or directory without a name.
-    Unnamed { ino: u64, then: Box<Dinode> },
+    Orphan { ino: u64, then: Box<Dinode> },
     /// A link count, and its excess.
     Links { ino: u64, then: Box<Dinode>, excess: u32 },
     /// A size and a count of sectors, with the right values.
@@ -93,7 +93,7 @@ pub(crate) async fn gather(
     for (ino, depth) in &report.cleared_directories {
         let ino = (*ino).into();
         let then = inode(snapshot, sb, endian, ino).await?;
-        rounds[*depth as usize].push(Step::Unnamed { ino, then });
+        rounds[*depth as usize].push(Step::Orphan { ino, then });
     }
     let (mut rest, mut left) = (Vec::new(), report.suppressed);
     for finding in &report.findings {
@@ -157,7 +157,7 @@ fn steps_of(
             }
         }
         (Finding::UnreferencedInode { ino, .. } | Finding::UnlinkedInode { ino }, Some(then)) => {
-            steps.push(Step::Unnamed { ino: (*ino).into(), then })
+            steps.push(Step::Orphan { ino: (*ino).into(), then })
         }
         _ => return false,
     }

@@ -115,7 +115,8 @@ pub struct Reclaimed {
     /// Inodes that were used according to their bitmap only.
     pub inodes: u64,
     /// Files and directories without a name.
-    pub unnamed: u64,
+    #[serde(rename = "unnamed")]
+    pub orphans: u64,
     /// The excess of link counts.
     pub links: u64,
     /// Second names of directories.
@@ -128,7 +129,7 @@ pub struct Reclaimed {
 
 impl fmt::Display for CheckOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reclaimed { fragments, inodes, unnamed, links, names, left, .. } = self.reclaimed;
+        let Reclaimed { fragments, inodes, orphans, links, names, left, .. } = self.reclaimed;
         match self.ending {
             Ending::NotNeeded => return f.write_str("nothing to check"),
             Ending::Complete => f.write_str("checked while in use")?,
@@ -151,7 +152,7 @@ impl fmt::Display for CheckOutcome {
         }
         write!(
             f,
-            ": {unnamed} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
+            ": {orphans} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
              links and {names} names given back"
         )
     }

@@ -214,7 +214,7 @@ fn leaked_resources_are_freed_while_others_work() {
         let groups = u64::from(s.sb.ncg);
         let exactly = (given.fragments, given.inodes, given.names);
         assert_eq!(exactly, (21 * groups, 7 * groups, 1), "seed {seed}: {outcome}");
-        assert!(given.unnamed > 40, "seed {seed}: {outcome}");
+        assert!(given.orphans > 40, "seed {seed}: {outcome}");
         assert!(given.links >= 10, "seed {seed}: {outcome}");
         let report = check(&s.disk, Repair::No).unwrap();
         match outcome.ending {

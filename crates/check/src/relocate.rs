@@ -24,7 +24,7 @@ impl Run<'_> {
             self.remeasure.insert(refused.ino);
             match self.allocate(refused.frags) {
                 Some(to) => self.copy_block(refused, to).await?,
-                None => self.cut_off(refused).await?,
+                None => self.clear_slot(refused).await?,
             }
         }
         self.pinned.clear();
@@ -102,7 +102,7 @@ impl Run<'_> {
     }
 
     /// Clears an address if there is no space for a copy.
-    async fn cut_off(&mut self, refused: Refused) -> Result<(), BlockError> {
+    async fn clear_slot(&mut self, refused: Refused) -> Result<(), BlockError> {
         self.set_slot(refused.ino, refused.slot, 0).await?;
         if let Slot::Attributes(n) = refused.slot {
             let mut node = self.load_inode(refused.ino).await?;

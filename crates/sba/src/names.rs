@@ -2,7 +2,7 @@
 //!
 //! A name belongs to one file, although its inode number may be used again by others. The name ends when the inode is
 //! freed, when the inode has another generation, and when the directory block that held it is written without it. The
-//! events of the present request are in [`Names::news`], so that a listener can finish with a file before its inode
+//! events of the present request are in [`Names::name_events`], so that a listener can finish with a file before its inode
 //! number means another one.
 
 use std::cell::RefCell;
@@ -19,13 +19,13 @@ const DEPTH_MAX: usize = 256;
 const LINKS_MAX: usize = 8;
 /// The most events of one request that are kept: more than any request has blocks. Beyond that, listeners lose only
 /// paths.
-const NEWS_MAX: usize = 1 << 20;
+const EVENTS_MAX: usize = 1 << 20;
 
 /// An event of the present request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum NameEvent {
     /// The inode has a name that it did not have.
-    Named(u64),
+    Added(u64),
     /// The inode was freed, or is used again: its number means no file, or another one, from now on.
     Ended {
         /// The inode.
@@ -69,7 +69,7 @@ pub struct Names {
     batch: Option<u64>,
     /// Whether all blocks of the batch show the same moment, and not only moments near each other.
     is_exact: bool,
-    news: Vec<News>,
+    name_events: Vec<NameEvent>,
     /// Paths that were looked up since the last change.
     paths: RefCell<FxHashMap<u64, Option<Arc<str>>>>,
 }
@@ -135,7 +135,7 @@ impl Names {
                 }
                 names.push(Name { dir, name: name.into(), blocks, batch });
                 self.paths.borrow_mut().clear();
-                self.tell(News::Named(ino));
+                self.add_event(NameEvent::Added(ino));
             }
         }
     }
@@ -227,15 +227,15 @@ impl Names {
             self.all.insert(ino, new);
         }
         self.paths.borrow_mut().clear();
-        self.tell(News::Ended { ino, path });
+        self.add_event(NameEvent::Ended { ino, path });
         if self.all.contains_key(&ino) {
-            self.tell(News::Named(ino));
+            self.add_event(NameEvent::Added(ino));
         }
     }
 
-    fn tell(&mut self, news: News) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push(news);
+    fn add_event(&mut self, event: NameEvent) {
+        if self.name_events.len() < EVENTS_MAX {
+            self.name_events.push(event);
         }
     }
 
@@ -251,13 +251,13 @@ impl Names {
     }
 
     /// The events of the present request, in order.
-    pub fn news(&self) -> &[News] {
-        &self.news
+    pub fn name_events(&self) -> &[NameEvent] {
+        &self.name_events
     }
 
     /// Begins a request: forgets the events of the one before.
     pub(crate) fn forget_news(&mut self) {
-        self.news.clear();
+        self.name_events.clear();
     }
 
     /// The path of a file by its last name, from `/`; `None` if a name on the way was not seen.
@@ -352,9 +352,9 @@ mod tests {
                 if !inode_first {
                     names.inode(12, generation);
                 }
-                let ended = names.news().iter().find_map(|news| match news {
-                    News::Ended { path, .. } => Some(path.as_deref().map(str::to_owned)),
-                    News::Named(_) => None,
+                let ended = names.name_events().iter().find_map(|change| match change {
+                    NameEvent::Ended { path, .. } => Some(path.as_deref().map(str::to_owned)),
+                    NameEvent::Added(_) => None,
                 });
                 (names.path(12).as_deref().map(str::to_owned), ended)
             };

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share};
 use crate::journal::Transaction;
 use crate::kind::{BlockMeaning, ClassifiedRequest};
-use crate::names::{Names, News};
+use crate::names::{NameEvent, Names};
 use crate::pending::Pending;
 use crate::stats::{Stats, TrafficCounts};
 
@@ -52,8 +52,8 @@ impl ClassifiedEvent<'_> {
     }
 
     /// Inodes that got names, and inodes whose files are gone, in order.
-    pub fn news(&self) -> &[News] {
-        self.names.news()
+    pub fn name_events(&self) -> &[NameEvent] {
+        self.names.name_events()
     }
 }
 

@@ -35,7 +35,7 @@
 //! #     trace.push(TraceRequest { op: RequestOp::Write, flags: Flags::empty(), offset: n << 20, len: 4096,
 //! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
 //! # }
-//! let (rows, start) = (rows::unnamed(&trace), Pieces::default());
+//! let (rows, start) = (rows::unclassified(&trace), Pieces::default());
 //! let disk = Model::by_name("viking");
 //! let input = Input { trace: &trace, rows: &rows, start: &start, system: "none", bytes: 1 << 30, disk };
 //! let predictor = Predictor::new(input, &Window::default()).unwrap();

@@ -73,7 +73,7 @@ impl<L: Layout> Ufs<L> {
         // An unnamed, unopened inode stays in the table until it is freed. An orphan that a crash has left is
         // read from disk.
         match self.inode(ino).await {
-            Ok(ip) => self.release_unnamed(&ip).await,
+            Ok(ip) => self.release_orphan(&ip).await,
             Err(error) if error.errno == Errno::NotFound => Ok(()),
             Err(error) => Err(error),
         }

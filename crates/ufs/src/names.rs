@@ -312,7 +312,7 @@ impl<L: Layout> Ufs<L> {
         let is_kept = ip.links() > 0 || self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if is_kept { Ok(()) } else { self.release_unnamed(&ip).await }
+        if is_kept { Ok(()) } else { self.release_orphan(&ip).await }
     }
 
     pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
@@ -336,7 +336,7 @@ impl<L: Layout> Ufs<L> {
         let deferred = self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if deferred { Ok(()) } else { self.release_unnamed(&ip).await }
+        if deferred { Ok(()) } else { self.release_orphan(&ip).await }
     }
 
     /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash during

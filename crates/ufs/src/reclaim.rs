@@ -69,7 +69,7 @@ impl<L: Layout> Ufs<L> {
     ///
     /// # Errors
     /// The device failed.
-    pub async fn reclaim_unnamed(&self, ino: u64, then: &InodeRecord) -> FsResult<bool> {
+    pub async fn reclaim_orphan(&self, ino: u64, then: &InodeRecord) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
         let links = then.links;
         self.lower_links(&ip, links).await
@@ -116,7 +116,7 @@ impl<L: Layout> Ufs<L> {
             op.end().await.map_err(io_error)?;
             drop(guard);
             if links == 0 && !deferred {
-                self.release_unnamed(&ip).await?;
+                self.release_orphan(&ip).await?;
             }
         }
         Ok(true)

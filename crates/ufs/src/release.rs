@@ -72,7 +72,7 @@ impl<L: Layout> Ufs<L> {
 
     /// As [`release`](Self::release), at the end of an operation that has removed the last name. The removal
     /// stands even if this fails: an inode that cannot be read now is freed at the unmount.
-    pub(crate) async fn release_unnamed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
+    pub(crate) async fn release_orphan(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         match self.release(ip).await {
             Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
             done => done,

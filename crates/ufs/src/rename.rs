@@ -92,7 +92,7 @@ impl<L: Layout> Ufs<L> {
         };
         drop((guards, _dirs, _shape));
         match target {
-            Some(target) if target.links() == 0 && !deferred => self.release_unnamed(&target).await,
+            Some(target) if target.links() == 0 && !deferred => self.release_orphan(&target).await,
             _ => Ok(()),
         }
     }

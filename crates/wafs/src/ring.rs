@@ -108,10 +108,10 @@ impl ExpectedSector {
     /// Whether a sector would meet the conditions if a single flipped bit of it were repaired.
     pub fn could_be(&self, sector: &[u8]) -> bool {
         let head = SectorHead::decode(sector, Endian::Little);
-        let turned = (head.magic ^ SECTOR_MAGIC).count_ones()
+        let flipped = (head.magic ^ SECTOR_MAGIC).count_ones()
             + (head.id ^ self.id).count_ones()
             + (head.lsn ^ self.lsn).count_ones();
-        turned <= 1
+        flipped <= 1
     }
 }
 

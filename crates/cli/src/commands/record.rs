@@ -113,7 +113,7 @@ impl How {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
             return self.keep(
                 recording,
-                &ordo_annotate::rows::unnamed(&recording.trace),
+                &ordo_annotate::rows::unclassified(&recording.trace),
                 None,
                 calls,
             );

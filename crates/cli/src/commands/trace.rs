@@ -145,7 +145,7 @@ fn import(args: &Import) -> Result<()> {
             eprintln!(
                 "ordo: no known file system: blocks have no names; --start takes the device as it was before"
             );
-            ((rows::unnamed(trace), Vec::new()), "none")
+            ((rows::unclassified(trace), Vec::new()), "none")
         }
     };
     let found = opened.watch.as_deref().map(WatchFindings::of);
@@ -188,7 +188,7 @@ fn export(args: &Export) -> Result<()> {
     let mut out = BufWriter::new(out);
     let blocks = || match &opened.watch {
         Some(watch) => rows::of_trace(trace, watch),
-        None => rows::unnamed(trace),
+        None => rows::unclassified(trace),
     };
     match args.to {
         Form::DmLogWrites => {

@@ -141,7 +141,7 @@ async fn mount_on(
     }
     for ino in orphans {
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
-        fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
+        fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
     }
     if !was_clean {
         fs.layout().make_space().await.map_err(failed)?;
