@@ -7,9 +7,8 @@ use ordo_sba::Class;
 use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::reading::Reading;
+use crate::reading::{Reading, StoreError};
 use crate::rows::BlockRow;
-use crate::store::StoreError;
 use crate::table::Column;
 use crate::text::of_request;
 

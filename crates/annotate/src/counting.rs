@@ -15,8 +15,7 @@ use ordo_sba::{Class, Stats, TrafficCounts};
 use ordo_trace::{RequestOp, ZEROS};
 
 use crate::findings::{Closing, RECOUNTED, TRANSACTIONS, class_code, gather};
-use crate::reading::Reading;
-use crate::store::{BLOCKS, DEVICE_MAX, REQUESTS, StoreError, op_of};
+use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, StoreError, op_of};
 use crate::table::NO_CODE;
 
 /// The findings of the watcher that named a trace's blocks. `None` where the trace lacks the tables for this and must

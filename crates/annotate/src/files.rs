@@ -10,9 +10,8 @@ use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::reading::Reading;
+use crate::reading::{Reading, StoreError};
 use crate::rows::{BlockRow, FileShare};
-use crate::store::StoreError;
 use crate::table::Column;
 
 /// The file with one row for each file.

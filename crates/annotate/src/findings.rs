@@ -11,8 +11,7 @@ use ordo_sba::kind::Reason;
 use ordo_sba::stats::Recounted;
 use ordo_sba::{Class, TrafficCounts};
 
-use crate::reading::Reading;
-use crate::store::StoreError;
+use crate::reading::{Reading, StoreError};
 use crate::table::{Column, Seal};
 
 /// The file with one row for each transaction.

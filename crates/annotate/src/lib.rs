@@ -3,7 +3,8 @@
 //! Layers, lowest first:
 //! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
 //! - [`rows`]: one row for each block of each request, from what a watcher tells.
-//! - [`owners`]: the rows with the owners and names that later requests show; [`files`]: the traffic of each file.
+//! - [`owners`]: a trace replayed to a watcher, the rows with the owners and names that later requests show; [`files`]:
+//!   the traffic of each file.
 //! - [`calls`]: system calls beside the requests, and what they waited for.
 //! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming

@@ -5,6 +5,8 @@
 //! keeps the rows of each file by their inode, and gives them the last path that the file had: when the inode is freed
 //! or used again, and at the end of the trace.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -13,6 +15,7 @@ use ordo_block::Operation;
 use ordo_sba::decoder::{Claim, Share};
 use ordo_sba::names::News;
 use ordo_sba::{ClassifiedEvent, Watch};
+use ordo_trace::Trace;
 
 use crate::rows::{BlockRow, FileShare, Known, of_told};
 
@@ -263,4 +266,21 @@ impl Collector {
             (row, known) = (before, Known::Guess);
         }
     }
+}
+
+/// Replays a trace to a watcher, and returns the rows.
+pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
+    with_shares(trace, watch).0
+}
+
+/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
+pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
+    let rows = Rc::new(RefCell::new(Collector::default()));
+    let number = Rc::new(Cell::new(0));
+    let (into, request) = (rows.clone(), number.clone());
+    watch.listen(move |told| into.borrow_mut().told(request.get(), told));
+    watch.number_by(number.clone());
+    ordo_trace::replay_numbered(trace, watch, &number);
+    watch.listen(|_| {});
+    rows.take().finish(watch)
 }

@@ -6,10 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ordo_sba::Class;
+use ordo_trace::RequestOp;
 use parquet::errors::ParquetError;
 
-use crate::store::VERSION;
 use crate::table::{Fault, Table};
+
+/// The version of the schema. Readers refuse a newer one; columns are added without a new version.
+pub const VERSION: u32 = 1;
+
+/// The greatest device size that is believed, in bytes.
+pub(crate) const DEVICE_MAX: u64 = 1 << 60;
+
+pub(crate) const REQUESTS: &str = "requests.parquet";
+pub(crate) const BLOCKS: &str = "blocks.parquet";
 
 /// The reason why a trace was not written or read.
 #[derive(Debug, thiserror::Error)]
@@ -237,4 +246,18 @@ impl Reading {
         self.table.group_all_ints(column, group, &mut all).map_err(self.fault(column))?;
         Ok(all)
     }
+}
+
+/// The operation with this word in the file of requests.
+pub(crate) fn op_of(key: &[u8]) -> Option<RequestOp> {
+    [
+        RequestOp::Read,
+        RequestOp::Write,
+        RequestOp::Flush,
+        RequestOp::Discard,
+        RequestOp::WriteZeroes,
+        RequestOp::Mark,
+    ]
+    .into_iter()
+    .find(|op| op.words().as_bytes() == key)
 }

@@ -1,14 +1,10 @@
 //! One row for each block of each request.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
-use ordo_sba::{Class, ClassifiedEvent, Watch};
+use ordo_sba::{Class, ClassifiedEvent};
 use ordo_trace::{RequestOp, Trace};
-
-use crate::owners::Collector;
 
 /// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,23 +185,6 @@ pub fn of_told(request: u64, told: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow
             row.completes = row.completes.max(Some(*id));
         }
     }
-}
-
-/// Replays a trace to a watcher, and returns the rows.
-pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
-    with_shares(trace, watch).0
-}
-
-/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
-pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
-    let rows = Rc::new(RefCell::new(Collector::default()));
-    let number = Rc::new(Cell::new(0));
-    let (into, request) = (rows.clone(), number.clone());
-    watch.listen(move |told| into.borrow_mut().told(request.get(), told));
-    watch.number_by(number.clone());
-    ordo_trace::replay_numbered(trace, watch, &number);
-    watch.listen(|_| {});
-    rows.take().finish(watch)
 }
 
 /// The rows of a trace whose file system is not known.

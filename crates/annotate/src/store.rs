@@ -16,24 +16,16 @@ use crate::counting;
 use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
-use crate::reading::Reading;
+use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, op_of};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
 
-pub use crate::reading::StoreError;
-
-/// The version of the schema. Readers refuse a newer one; columns are added without a new version.
-pub const VERSION: u32 = 1;
+pub use crate::reading::{StoreError, VERSION};
 
 /// Bytes of contents that a trace may have at most when it is read. Equal contents are stored once, so a small file
 /// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
-/// The greatest device size that is believed, in bytes.
-pub(crate) const DEVICE_MAX: u64 = 1 << 60;
-
-pub(crate) const REQUESTS: &str = "requests.parquet";
-pub(crate) const BLOCKS: &str = "blocks.parquet";
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
 const SHARES: &str = "shares.parquet";
@@ -83,19 +75,6 @@ pub struct Stored {
     pub start: Pieces,
     /// The file system's name.
     pub system: String,
-}
-
-pub(crate) fn op_of(key: &[u8]) -> Option<RequestOp> {
-    [
-        RequestOp::Read,
-        RequestOp::Write,
-        RequestOp::Flush,
-        RequestOp::Discard,
-        RequestOp::WriteZeroes,
-        RequestOp::Mark,
-    ]
-    .into_iter()
-    .find(|op| op.words().as_bytes() == key)
 }
 
 /// Distinct contents, in the order in which they were first seen.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
-use ordo_annotate::{counting, rows};
+use ordo_annotate::{counting, owners, rows};
 use ordo_runtime::Time;
 use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_sba::decoder::{Claim, Contents, Decoder, DecoderState};
@@ -72,7 +72,7 @@ fn recorded_traces_are_counted_as_they_are_named() {
             let learning = Learning::new(image);
             let watch = Watch::over(&learning).unwrap();
             let start = learning.learned();
-            let blocks = rows::of_trace(&trace, &watch);
+            let blocks = owners::of_trace(&trace, &watch);
             let found = WatchFindings::of(&watch);
             let system = watch.system();
             let dir = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ fn transactions(many: u64) -> Vec<Transaction> {
 /// Stores a trace with its findings, in groups of so many rows. Returns the analysis that follows.
 fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let watch = Watch::with(Box::new(Numbers));
-    let blocks = rows::of_trace(trace, &watch);
+    let blocks = owners::of_trace(trace, &watch);
     let found = WatchFindings { transactions: transactions(many), ..WatchFindings::of(&watch) };
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let parts = Parts {
@@ -336,7 +336,7 @@ fn what_cannot_be_counted_just_so_is_named_again() {
     let dir = tempfile::tempdir().unwrap();
     let trace = made(50, 1);
     let watch = Watch::with(Box::new(Numbers));
-    let mut blocks = rows::of_trace(&trace, &watch);
+    let mut blocks = owners::of_trace(&trace, &watch);
     blocks.pop();
     let found = WatchFindings::of(&watch);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };

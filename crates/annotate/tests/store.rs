@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
-use ordo_annotate::{perfetto, rows, text};
+use ordo_annotate::{owners, perfetto, rows, text};
 use ordo_runtime::Time;
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
@@ -33,7 +33,7 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     let learning = Learning::new(&start);
     let watch = Watch::over(&learning).unwrap();
     let start = learning.learned();
-    let blocks = rows::of_trace(trace, &watch);
+    let blocks = owners::of_trace(trace, &watch);
     let found = WatchFindings::of(&watch);
     let system = watch.system();
     let parts = Parts {
@@ -305,7 +305,7 @@ proptest! {
 fn the_page_stands_alone() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
     let watch = Watch::over(&&image[..]).unwrap();
-    let blocks = rows::of_trace(&trace, &watch);
+    let blocks = owners::of_trace(&trace, &watch);
     let analysis = Analysis::of(&watch);
     let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "a < b </script>");
     for outside in ["http:", "https:", "src=", "import "] {

@@ -11,8 +11,8 @@ use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::files::{self, FileTraffic};
 use ordo_annotate::input::{Opened, open};
+use ordo_annotate::owners;
 use ordo_annotate::page::page;
-use ordo_annotate::rows;
 use ordo_annotate::store::is_trace;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -136,7 +136,7 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         (if args.json { json(&all)? } else { lines }, all.is_empty())
     } else {
-        let (blocks, shares) = rows::with_shares(trace, &watch);
+        let (blocks, shares) = owners::with_shares(trace, &watch);
         let files = files::of(trace, &blocks, &shares);
         let analysis = Analysis::of(&watch);
         let waited = calls::waited(&opened.calls);

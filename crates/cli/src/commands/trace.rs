@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use ordo_annotate::{perfetto, rows, store, text};
+use ordo_annotate::{owners, perfetto, rows, store, text};
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
@@ -140,7 +140,7 @@ fn import(args: &Import) -> Result<()> {
     let opened = args.input.open()?;
     let trace = &opened.trace;
     let ((blocks, shares), system) = match &opened.watch {
-        Some(watch) => (rows::with_shares(trace, watch), watch.system()),
+        Some(watch) => (owners::with_shares(trace, watch), watch.system()),
         None => {
             eprintln!(
                 "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
@@ -187,7 +187,7 @@ fn export(args: &Export) -> Result<()> {
     };
     let mut out = BufWriter::new(out);
     let blocks = || match &opened.watch {
-        Some(watch) => rows::of_trace(trace, watch),
+        Some(watch) => owners::of_trace(trace, watch),
         None => rows::unnamed(trace),
     };
     match args.to {

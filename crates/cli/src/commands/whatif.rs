@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use ordo_annotate::rows;
+use ordo_annotate::owners;
 use ordo_block::model::Model;
 use ordo_report::number::{self, parse_bytes};
 use ordo_report::progress::Progress;
@@ -262,7 +262,7 @@ impl TimeAndTraffic {
 /// The trace cannot be read or played, or a change means nothing for it.
 pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
-    let rows = rows::of_trace(&opened.trace, &watch);
+    let rows = owners::of_trace(&opened.trace, &watch);
     let system = watch.system().to_string();
     let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
