@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use ordo_block::Operation;
 use ordo_sba::decoder::{Claim, Share};
+use ordo_sba::kind::Looks;
 use ordo_sba::names::News;
 use ordo_sba::{ClassifiedEvent, Watch};
 use ordo_trace::Trace;
@@ -49,6 +50,8 @@ pub struct Collector {
     before: Vec<u32>,
     /// The last write of each block, and the last copy of it in a journal.
     last: FxHashMap<u64, u32>,
+    /// The looks of rows that were guesses and cannot be of every kind.
+    looks: FxHashMap<u32, Looks>,
     /// The files with rows or shares, by inode.
     open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
@@ -80,13 +83,17 @@ impl Collector {
         let first = self.rows.len();
         of_told(request, told, &mut self.rows);
         self.before.resize(self.rows.len(), NONE);
+        for (at, looks) in told.looks {
+            let row = first + self.rows[first..].partition_point(|row| row.offset < *at);
+            self.looks.insert(row as u32, *looks);
+        }
         for share in told.shares {
             self.share(request, first, share, told);
         }
         let is_write = told.named.op == Operation::Write;
         for row in first..self.rows.len() {
             if is_write {
-                self.note(row, told.block_shift);
+                self.note(row, told.claim_shift);
             }
             if let Some(ino) = self.rows[row].ino {
                 self.name(Waits::Row(row as u32), told);
@@ -233,6 +240,13 @@ impl Collector {
         while row != NONE {
             let this = &mut self.rows[row as usize];
             let before = self.before[row as usize];
+            // Contents that cannot be of that kind, and a write that reaches beyond the claim, were another file's.
+            let looks = self.looks.get(&row).copied().unwrap_or(Looks::Unjudged);
+            let end = claim.block.saturating_add(claim.blocks) << told.claim_shift;
+            let reaches_beyond = this.home.is_none() && this.offset + this.len > end;
+            if this.guess && (reaches_beyond || !looks.can_be(claim.class)) {
+                break;
+            }
             if this.guess && this.ino.is_none() {
                 this.final_kind = claim.class;
             }
@@ -252,7 +266,8 @@ impl Collector {
                 }
                 _ => break,
             }
-            let within = if owner.packed { 0 } else { block - claim.block };
+            let blocks = (block - claim.block) >> (told.block_shift - told.claim_shift);
+            let within = if owner.packed { 0 } else { blocks };
             this.ino = Some(owner.ino);
             this.file_block = owner.first.map(|first| first.saturating_add(within));
             this.known = Some(known);

@@ -159,7 +159,14 @@ impl Decoder for Numbers {
             });
         }
     }
-    fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         Self::name(offset, len, out);
     }
     fn contents(&self, _: u64) -> Vec<Contents> {

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use ordo_block::WriteFlags;
+use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, WriteFlags};
 
 use crate::journal::Journal;
-use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Looks, Reason};
 use crate::names::Names;
-use crate::stats::Stats;
+use crate::pending::Pending;
 
 /// The state of a device before requests pass, from which a decoder learns the file system.
 pub trait DiskImage {
@@ -33,6 +34,18 @@ impl DiskImage for &[u8] {
     }
 }
 
+impl DiskImage for RamDisk {
+    fn bytes(&self) -> u64 {
+        self.geometry().bytes
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.bytes());
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.load(offset, buf);
+        Ok(())
+    }
+}
+
 impl DiskImage for File {
     fn bytes(&self) -> u64 {
         // A block device reports no size in its metadata: seeking to its end gives the size.
@@ -47,9 +60,9 @@ impl DiskImage for File {
 /// Blocks whose kind is now known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The first block, in the decoder's blocks.
+    /// The first block, in units of [`Decoder::claim_shift`].
     pub block: u64,
-    /// The number of blocks.
+    /// The number of blocks, in the same unit.
     pub blocks: u64,
     /// Their kind.
     pub class: Class,
@@ -85,13 +98,18 @@ pub struct Share {
     pub bytes: u64,
 }
 
-/// A decoder's state besides names: the journal, settled guesses, paths.
+/// A decoder's state besides its own: the journal, guesses and claims, names of files.
 #[derive(Debug, Default)]
 pub struct DecoderState {
     /// The journal, as far as its writes were seen.
     pub journal: Journal,
     /// Blocks whose kind a pointer has shown in the present request.
     pub claims: Vec<Claim>,
+    /// The looks of unclaimed parts of the present request, by their offset on the device and in this order. A
+    /// decoder that does not judge contents leaves this empty.
+    pub looks: Vec<(u64, Looks)>,
+    /// Unclaimed blocks that requests before the present one wrote.
+    pub(crate) pending: Pending,
     /// Ranges of the present request that belong to files, besides blocks that are named as theirs.
     pub shares: Vec<Share>,
     /// Names of files, from the directories that were seen.
@@ -100,12 +118,15 @@ pub struct DecoderState {
     pub inodes: Vec<u64>,
     /// Flags of the present request: FUA, sync, metadata.
     pub flags: WriteFlags,
+    /// Whether only kinds are wanted, for counting: the decoder may leave out names of files and details of changes.
+    pub only_kinds: bool,
 }
 
 impl DecoderState {
     /// Begins a request.
     pub(crate) fn begin(&mut self) {
         self.claims.clear();
+        self.looks.clear();
         self.shares.clear();
         self.inodes.clear();
         self.names.forget_news();
@@ -147,8 +168,14 @@ pub trait Decoder {
     /// The file system's name, as `mount` has it.
     fn system(&self) -> &'static str;
 
-    /// The file system's block size as a shift. Unclaimed blocks are noted in this unit.
+    /// The file system's block size as a shift.
     fn block_shift(&self) -> u32;
+
+    /// The smallest unit of space that a pointer gives to a file, as a shift: claims are in it. A format with
+    /// fragments has one that is smaller than its blocks.
+    fn claim_shift(&self) -> u32 {
+        self.block_shift()
+    }
 
     /// The unit in which the decoder tells the journal the fixed location of logged blocks, as a shift.
     fn home_shift(&self) -> u32 {
@@ -164,12 +191,25 @@ pub trait Decoder {
         state: &mut DecoderState,
     );
 
-    /// Names a read.
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>);
+    /// Names a read. A decoder may learn from it whatever no write has shown.
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    );
 
     /// Names a write whose contents were not recorded, by its place.
-    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
-        self.read(offset, len, None, out);
+    fn write_unseen(
+        &mut self,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        self.read(offset, len, None, out, state);
     }
 
     /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the order of the
@@ -180,12 +220,6 @@ pub trait Decoder {
     /// written is known only when pointers were written after it: file systems whose journal is not on the device.
     fn pointers_come_late(&self) -> bool {
         false
-    }
-
-    /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` where the watcher counts, by
-    /// the decoder's claims.
-    fn counted(&self) -> Option<Stats> {
-        None
     }
 }
 

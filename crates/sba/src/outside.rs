@@ -62,7 +62,14 @@ impl<L: LogOnly> Decoder for Outside<L> {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.0.block_shift();
         cover(out, offset, len, self.0.bytes(), |at, end| {
             let block = at >> shift;

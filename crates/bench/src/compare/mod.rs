@@ -1,6 +1,6 @@
 //! The engine of the comparison: runs one workload on one system on one simulated disk, and counts everything.
 //!
-//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and mounts
+//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a watcher), makes and mounts
 //! the file system, runs the workload, unmounts, and returns a [`ComparisonRow`]. In the middle of the run it copies the
 //! disk as a power cut would leave it. Afterwards it checks and repairs the copy on a disk of the same model.
 //!

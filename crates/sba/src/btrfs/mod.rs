@@ -459,7 +459,14 @@ impl Decoder for Btrfs {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         cover(out, offset, len, self.bytes, |at, end| {
             let (place, stop) = self.place(at);
             let to = stop.min(end);

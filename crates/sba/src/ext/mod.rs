@@ -539,7 +539,14 @@ impl Decoder for Ext {
         self.dirs.claimed(&self.files.runs, state);
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.geometry.block_shift;
         self.pieces(offset, len, out, |ext, piece, place| match place {
             ExtPlace::Fixed(area) => ext.fixed(piece, &area),

@@ -331,6 +331,7 @@ impl Decoder for F2fs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.blocks << BLOCK_SHIFT, |at, end| self.part(at, end));
     }

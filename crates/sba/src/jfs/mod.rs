@@ -472,6 +472,7 @@ impl Decoder for Jfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.bytes(), |at, end| {
             let block = at >> SHIFT;

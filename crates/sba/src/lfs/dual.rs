@@ -81,6 +81,7 @@ impl Decoder for DataDisk {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         self.cover(offset, len, out);
     }

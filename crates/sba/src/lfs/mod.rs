@@ -293,7 +293,7 @@ impl Lfs {
 
     /// Learns names from a directory's block.
     fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], state: &mut DecoderState) {
-        if class != Class::Directory {
+        if class != Class::Directory || state.only_kinds {
             return;
         }
         for entry in dir::entries(self.sb.width, bytes).map_while(Result::ok) {
@@ -507,6 +507,7 @@ impl Decoder for Lfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         let bytes = self.bytes();
         cover(out, offset, len, bytes, |at, end| self.part(at, end));

@@ -507,6 +507,7 @@ impl Decoder for Nilfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             self.part(at, end, &self.place(at >> self.g.block_shift))

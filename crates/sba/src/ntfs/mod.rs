@@ -324,6 +324,7 @@ impl Decoder for Ntfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             let place = self.place(at);

@@ -532,7 +532,14 @@ impl Decoder for Xfs {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.g.block_shift;
         cover(out, offset, len, self.g.blocks << shift, |at, end| {
             let place = self.place(at);
