@@ -49,7 +49,7 @@ bitflags::bitflags! {
         const FUA = 1;
         /// A task waits for this write (`REQ_SYNC`): schedulers may prefer it, and statistics count it.
         const SYNC = 2;
-        /// The write carries metadata (`REQ_META`). A hint for people; classifiers must not look at it.
+        /// The write carries metadata (`REQ_META`). A hint for people; decoders must not look at it.
         const META = 4;
     }
 }

@@ -1,4 +1,4 @@
-//! JFS and its log, as far as a classifier reads them, described in `docs/formats/jfs.md`. No code here writes them.
+//! JFS and its log, as far as a decoder reads them, described in `docs/formats/jfs.md`. No code here writes them.
 //! All integers are little-endian. Blocks have 4096 bytes, the only size that Linux mounts.
 
 use crate::Endian;

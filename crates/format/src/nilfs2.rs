@@ -1,4 +1,4 @@
-//! NILFS2, as far as a classifier reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
+//! NILFS2, as far as a decoder reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
 
 use crate::Endian;
 

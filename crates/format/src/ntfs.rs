@@ -1,4 +1,4 @@
-//! NTFS and its log, as far as a classifier reads them, described in `docs/formats/ntfs.md`. No code here writes
+//! NTFS and its log, as far as a decoder reads them, described in `docs/formats/ntfs.md`. No code here writes
 //! them. All integers are little-endian.
 
 use crate::Endian;

@@ -1,4 +1,4 @@
-//! ReiserFS 3.5 and 3.6, as far as a classifier reads them, described in `docs/formats/reiserfs.md`. No code here
+//! ReiserFS 3.5 and 3.6, as far as a decoder reads them, described in `docs/formats/reiserfs.md`. No code here
 //! writes them.
 
 use crate::Endian;

@@ -1,4 +1,4 @@
-//! F2FS, as far as a classifier reads it, described in `docs/formats/f2fs.md`. No code here writes it.
+//! F2FS, as far as a decoder reads it, described in `docs/formats/f2fs.md`. No code here writes it.
 
 pub mod checkpoint;
 pub mod maps;

@@ -1,4 +1,4 @@
-//! XFS, versions 4 and 5, and its log, as far as a classifier reads them, described in `docs/formats/xfs.md`. No code
+//! XFS, versions 4 and 5, and its log, as far as a decoder reads them, described in `docs/formats/xfs.md`. No code
 //! here writes them. On disk all integers are big-endian. Inside log items they have the byte order of the machine
 //! that wrote them; only little-endian ones are read.
 

@@ -128,7 +128,7 @@ fn found(recovery: &RecoveryTime, severity: Severity) -> String {
     count(recovery.findings.get(&severity).copied().unwrap_or(0))
 }
 
-/// The kinds of block that any row has written, in the classifier's order.
+/// The kinds of block that any row has written, in the watcher's order.
 pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
         rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
