@@ -250,3 +250,51 @@ fn the_geometry_is_learned_from_a_superblock_that_passes() {
     watch.restart();
     assert_eq!(watch.finish(), Default::default());
 }
+
+/// A file's block gets contents that look like another file's, and the file's inode is written again: without a change,
+/// or with one that leaves the pointer as it is. Both confirm whose the block is, so that no guess is left.
+#[test]
+fn a_pointer_that_stays_settles_a_guess() {
+    let w = Watched::small(64 << 20);
+    let addr = w.data(1, 0);
+    let mut file = inode(IFREG, 1024, 1);
+    file.db[0] = addr as i64;
+    w.put(addr, &[1; 1024]);
+    w.put_inodes(&[(10, file.clone())]);
+    for links in [1, 2] {
+        w.put(addr, &w.directory(11, &[]));
+        assert_eq!(w.watch.finish().unclaimed, 1);
+        file.nlink = links;
+        w.put_inodes(&[(10, file.clone())]);
+        assert_eq!(w.watch.finish().unclaimed, 0, "{links} links");
+    }
+    w.put(addr, &w.directory(11, &[]));
+    w.watch.restart();
+    w.put_inodes(&[(10, file)]);
+    let stats = w.watch.finish();
+    assert_eq!((stats.unclaimed, stats.settled), (0, 0), "a guess from before the restart");
+}
+
+/// A watcher that has seen nothing but the superblock learns from an inode that is read.
+#[test]
+fn a_read_settles_a_guess() {
+    let w = Watched::small(64 << 20);
+    let addr = w.data(1, 0);
+    let mut link = inode(IFLNK, 800, 1);
+    link.db[0] = addr as i64;
+    w.put_inodes(&[(10, link)]);
+    let watch = Watch::over_any(&RamDisk::new(64 << 20));
+    let tap = Tap::new(&w.executor.runtime(), w.ram.clone());
+    tap.attach(watch.clone());
+    let target = IoBuf::from_slice(&[b'x'; 1024]);
+    w.executor
+        .block_on(async {
+            tap.read(65536, 8192).await.unwrap();
+            tap.write(w.sb.byte_of(addr), target, WriteFlags::empty()).await.unwrap();
+            assert_eq!(watch.finish().unclaimed, 1);
+            tap.read(w.sb.byte_of(w.sb.inode_block(10).0), 8192).await.unwrap();
+        })
+        .unwrap();
+    let stats = watch.finish();
+    assert_eq!((stats.unclaimed, stats.writes[Class::Symlink].bytes), (0, 1024));
+}

@@ -108,7 +108,7 @@ fn writes_without_contents_are_writes() {
 }
 
 /// The pointer that comes after a file's blocks says whose they are, once: not again where the inode is written
-/// without a change. Blocks of indirect blocks that came first are told as such.
+/// again with the same pointer. Blocks of indirect blocks that came first are told as such.
 #[test]
 fn claims_say_whose_blocks_are() {
     use crate::decoder::{Claim, Owner};
@@ -143,6 +143,9 @@ fn claims_say_whose_blocks_are() {
         claim(data, 8, Class::FileData, 11, Some(12), true),
     ];
     assert_eq!(told.take(), expected);
+    w.put_inodes(&[(10, small.clone()), (11, large.clone())]);
+    assert_eq!(told.take(), []);
+    (small.nlink, large.nlink) = (2, 2);
     w.put_inodes(&[(10, small), (11, large)]);
     assert_eq!(told.take(), []);
 }
