@@ -10,7 +10,7 @@ use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System};
+use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System, Tuning};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -124,20 +124,25 @@ pub struct Chosen {
     pub cleaning: Option<Cleaning>,
     /// Options of DualFS.
     pub dual: Option<DualOptions>,
+    /// Tuning of an FFS.
+    pub tuning: Tuning,
 }
 
 impl Chosen {
     /// A system without options.
     pub fn usual(system: System) -> Chosen {
-        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None }
+        let tuning = Tuning::default();
+        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None, tuning }
     }
 
     fn set(&mut self, option: &str) -> Result<(), String> {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        if !self.system.has_cleaner() {
-            return Err(format!("{} has no cleaner, and takes no options", self.system.name()));
-        }
-        if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
+        if self.system.format().has_tuning() && Tuning::KEYS.contains(&key) {
+            self.tuning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        } else if !self.system.has_cleaner() {
+            let name = self.system.name();
+            return Err(format!("{name} has no cleaner, and does not take the option '{key}'"));
+        } else if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
             let dual = self.dual.get_or_insert_default();
             dual.set(key, value).map_err(|e| format!("{option}: {e}"))?;
         } else {
@@ -240,7 +245,8 @@ pub struct Compare {
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
     /// Systems, separated by commas [default: all]. LFS takes options of its cleaner, as in
-    /// lfs:cleaner=greedy,idle=off,clean-low=30.
+    /// lfs:cleaner=greedy,idle=off,clean-low=30; FFS those of its runs of blocks, as in
+    /// ffs-sync:maxcontig=8,rotgap=2.
     #[arg(long, short, value_name = "LIST", value_parser = chosen)]
     pub fs: Vec<ChosenList>,
     /// The machine.

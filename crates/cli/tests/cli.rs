@@ -156,6 +156,8 @@ fn errors_say_what_where_and_what_next() {
         ("lfs:cleaner=lazy", "cleaner=lazy: 'lazy': expected greedy, cost-benefit or hot-cold"),
         ("lfs:idle=1,clean-low=200", "clean-low=200: '200': expected percent from 0 to 100"),
         ("ffs-sync:cleaner=greedy", "ffs-sync has no cleaner"),
+        ("ffs-sync:maxcontig=0", "maxcontig=0: '0': expected blocks from 1 to 256"),
+        ("lfs:rotgap=1", "the cleaner has no option 'rotgap'"),
         ("lfs,speed=9", "the cleaner has no option 'speed'"),
     ] {
         let (code, said) = refused(&["compare", "--fs", list]);

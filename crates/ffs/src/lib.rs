@@ -9,7 +9,7 @@
 //! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on disk.
-//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters.
+//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters; `tuning`: runs of blocks, and gaps between them.
 //! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `attributes`: the rest.
 //! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
 //!
@@ -61,6 +61,7 @@ pub mod recover;
 mod state_flags;
 mod torn_superblock;
 mod truncate;
+mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +78,7 @@ pub use directory::UfsDirectory;
 pub use inode::{FfsInode, Pointers, split};
 pub use mount::{MountError, MountOptions, mount};
 pub use rebuild::Recovered;
+pub use tuning::{Tuning, TuningError};
 
 use allocation::AllocationSummary;
 use state_flags::StateFlags;
@@ -97,6 +99,7 @@ pub struct Ffs<P> {
     sb_at: u64,
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
+    tuning: Tuning,
     allocation: RefCell<AllocationSummary>,
     /// The blocks of the summary area, pinned where the ordering keeps that area.
     summary: Vec<BufRef>,

@@ -15,7 +15,7 @@ use crate::group::seal;
 use crate::rebuild::{self, Recovered};
 use crate::recover::OnDevice;
 use crate::state_flags::{self, StateFlags};
-use crate::{FastFs, Ffs, torn_superblock};
+use crate::{FastFs, Ffs, Tuning, torn_superblock};
 
 /// Options of a mount.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,8 @@ pub struct MountOptions {
     pub use_reserve: bool,
     /// Mount even an image that was not unmounted cleanly, under an ordering that needs a check first.
     pub force: bool,
+    /// Runs of blocks and the gaps between them.
+    pub tuning: Tuning,
 }
 
 /// The reason why a device cannot be mounted.
@@ -211,6 +213,7 @@ async fn mount_on<P: OrderingPolicy>(
         recovered,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,
+        tuning: options.tuning,
         cache,
         endian,
         sb_at,
@@ -235,7 +238,9 @@ fn sealing_cache<P: OrderingPolicy>(
     options: &MountOptions,
     (sb, sb_at, endian): (&Superblock, u64, Endian),
 ) -> Cache<P> {
-    let cache = Cache::new(runtime, device, policy, options.cache.clone());
+    let cluster = options.tuning.cluster(sb, options.cache.cluster);
+    let config = CacheConfig { cluster, ..options.cache.clone() };
+    let cache = Cache::new(runtime, device, policy, config);
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image, rolled_back| {
         if block.key().file == 0

@@ -66,6 +66,7 @@ fn options(read_only: bool) -> MountOptions {
         cache: CacheConfig::with_capacity(4 << 20),
         use_reserve: true,
         force: true,
+        ..MountOptions::default()
     }
 }
 

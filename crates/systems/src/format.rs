@@ -127,6 +127,11 @@ pub trait Format: Sync {
         false
     }
 
+    /// Whether a mount takes the sizes of runs of blocks, and of the gaps between them.
+    fn has_tuning(&self) -> bool {
+        false
+    }
+
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 

@@ -61,6 +61,7 @@ mod system;
 pub use ordo_cache::CacheConfig;
 pub use ordo_dualfs::mkfs::{MetadataSize, metadata_size};
 pub use ordo_dualfs::mount::DualOptions;
+pub use ordo_ffs::{Tuning, TuningError};
 pub use ordo_lfs::data::Locality;
 pub use ordo_lfs::write::{CleanerPolicy, Cleaning, CleaningError};
 pub use ordo_ordering::SoftOptions;

@@ -7,6 +7,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_dualfs::mkfs::MetadataSize;
 use ordo_dualfs::mount::DualOptions;
+use ordo_ffs::Tuning;
 use ordo_lfs::write::Cleaning;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::Duration;
@@ -98,6 +99,8 @@ pub struct MountOptions {
     pub dual: DualOptions,
 }
 
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
 /// Options of a journal's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
@@ -126,8 +129,8 @@ impl MountOptions {
 
     pub(crate) fn ffs(&self) -> ordo_ffs::MountOptions {
         let ufs = self.ufs();
-        let (use_reserve, force) = (self.use_reserve, self.force);
-        ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force }
+        let (use_reserve, force, tuning) = (self.use_reserve, self.force, self.tuning);
+        ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force, tuning }
     }
 }
 

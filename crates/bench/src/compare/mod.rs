@@ -30,7 +30,7 @@ use ordo_cache::CacheConfig;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_systems::{
-    Cleaning, DualOptions, LogOptions, MakeOptions, MountOptions, System, SystemError,
+    Cleaning, DualOptions, LogOptions, MakeOptions, MountOptions, System, SystemError, Tuning,
 };
 use ordo_vfs::FsError;
 
@@ -70,6 +70,8 @@ pub struct ComparisonSetup {
     pub cleaning: Cleaning,
     /// Mechanisms of DualFS.
     pub dual: DualOptions,
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
     /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
     pub write_order: (bool, bool),
     /// The seed of every choice.
@@ -97,6 +99,7 @@ impl ComparisonSetup {
             soft: SoftOptions::default(),
             cleaning: Cleaning::default(),
             dual: DualOptions::default(),
+            tuning: Tuning::default(),
             write_order: (true, true),
             seed: 1,
             recovery: true,
@@ -210,6 +213,7 @@ impl ComparisonSetup {
             cleaning: self.cleaning,
             dual: self.dual,
             ..MountOptions::default()
+            tuning: self.tuning,
         }
     }
 }

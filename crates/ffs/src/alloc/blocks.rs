@@ -21,14 +21,14 @@ struct Choice {
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// The preferred address of a file's block: the one after the block before it, or a new place for a first
-    /// block and after every `maxbpg` blocks. The allocator may choose another.
+    /// The preferred address of a file's block: the one after the block before it, with a gap between them where the
+    /// tuning has one, or a new place for a first block and after every `maxbpg` blocks. The allocator may choose another.
     pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
         let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
         if let Some(previous) = previous
             && !lbn.is_multiple_of(per_group)
         {
-            return previous + u64::from(self.frag());
+            return self.behind(previous, lbn);
         }
         let own = self.sb.ino_group(ip.ino());
         if lbn < DIRECT + self.sb.addresses_per_block() {
@@ -45,6 +45,12 @@ impl<P: OrderingPolicy> Ffs<P> {
             .map(|i| (u64::from(start) + u64::from(i)) % u64::from(self.sb.ncg))
             .find(|cg| i64::from(allocation.groups[*cg as usize].nbfree) >= average);
         cg.map_or(0, |cg| self.sb.cg_data(cg as u32))
+    }
+
+    /// The address for block `lbn` of a file behind the block before it.
+    pub(crate) fn behind(&self, previous: u64, lbn: u64) -> u64 {
+        let gap = self.tuning.gap_before(&self.sb, lbn);
+        previous.saturating_add(self.sb.blocks_to_frags(1 + gap))
     }
 
     /// Whether `frags` more fragments can be used without the reserve.

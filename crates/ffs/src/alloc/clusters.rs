@@ -67,7 +67,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             Some(lbn) => Some(self.lookup(ip, lbn).await?).filter(|address| *address != 0),
             None => None,
         };
-        let preferred = previous.map_or(old, |p| p + u64::from(self.frag()));
+        let preferred = previous.map_or(old, |p| self.behind(p, first));
         let places = buffers.iter().filter_map(|b| b.address()).map(|byte| byte >> self.sb.fshift);
         let _held = self.groups_of(places).await?;
         let Some(new) = self.allocate_run(op, self.sb.frag_group(old), preferred, count).await?

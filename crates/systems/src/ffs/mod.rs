@@ -153,6 +153,10 @@ impl Format for Ufs2 {
     }
 
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+    fn has_tuning(&self) -> bool {
+        true
+    }
+
         Box::pin(async move {
             match find_superblock(disk).await {
                 Ok(_) => Ok(true),

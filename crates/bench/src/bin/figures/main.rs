@@ -123,7 +123,7 @@ const PAGES: [(&str, &str); 6] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 19] = [
+const SECTIONS: [(&str, &str, &str, Measure); 20] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -136,6 +136,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 19] = [
     (JOURNAL, "journal", "Journals, and what group commit buys", journal::measure),
     (JOURNAL, "replay", "Recovery of a journal", replay::measure),
     (LFS, "lfs", "Beside FFS, by the size of files", lfs::measure),
+    (LFS, "lfs-tuning", "FFS tuned for writing or for reading", lfs::tuning),
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),

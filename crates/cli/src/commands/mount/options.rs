@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format};
+use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, Tuning};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -67,9 +67,12 @@ pub struct Wanted {
     pub cleaning: Cleaning,
     /// The mechanisms of a DualFS.
     pub dual: DualOptions,
-    /// The last option that only a log with a cleaner takes, and the last one that only a DualFS takes.
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
+    /// The last option that only a log with a cleaner takes, that only a DualFS takes, and that only an FFS takes.
     for_cleaners: Option<String>,
     for_pairs: Option<String>,
+    for_ffs: Option<String>,
     pub force: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
@@ -86,7 +89,8 @@ impl Wanted {
     pub fn check(&self, format: &dyn Format) -> Result<()> {
         let cleaner = self.for_cleaners.as_ref().filter(|_| !format.has_cleaner());
         let pair = self.for_pairs.as_ref().filter(|_| !format.has_pairs());
-        match cleaner.or(pair) {
+        let tuned = self.for_ffs.as_ref().filter(|_| !format.has_tuning());
+        match cleaner.or(pair).or(tuned) {
             Some(key) => bail!("-o {key}= does not go with {}", format.noun()),
             None => Ok(()),
         }
@@ -195,6 +199,10 @@ impl Wanted {
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
+            _ if Tuning::KEYS.contains(&key) => {
+                self.tuning.set(key, value)?;
+                self.for_ffs = Some(key.to_owned());
+            }
             "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
@@ -235,6 +243,8 @@ mod tests {
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
+        let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
+        assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
         assert_eq!(group.group_batch, Some(8));
         assert_eq!(Wanted::parse(&["timeout=30".into()]).unwrap().timeout, 30);
         for wrong in [
@@ -255,6 +265,10 @@ mod tests {
             "timeout=soon",
             "timeout=70000",
             "rww",
+            "maxcontig=0",
+            "maxcontig=257",
+            "rotgap=-1",
+            "rotgap=65",
         ] {
             assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
         }

@@ -204,6 +204,7 @@ impl Plan<'_> {
             use_reserve: self.wanted.use_reserve,
             cleaning: self.wanted.cleaning,
             dual: self.wanted.dual,
+            tuning: self.wanted.tuning,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
             ..MountOptions::default()
