@@ -14,6 +14,7 @@ mod files;
 mod in_process;
 mod journal;
 mod lfs;
+mod lfs_real;
 mod processor;
 mod recovery;
 mod replay;
@@ -123,7 +124,7 @@ const PAGES: [(&str, &str); 6] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 20] = [
+const SECTIONS: [(&str, &str, &str, Measure); 22] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -140,6 +141,8 @@ const SECTIONS: [(&str, &str, &str, Measure); 20] = [
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
+    (LFS, "lfs-in-process", "Create, stat and unlink in process", lfs_real::names),
+    (LFS, "lfs-stream", "One large file, written and read", lfs_real::stream),
     (DUALFS, "dualfs", "Beside FFS, journals and LFS", dualfs::measure),
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
