@@ -104,6 +104,14 @@ pub enum LfsError {
         /// The block.
         lbn: u64,
     },
+    /// Two blocks of the IFILE are in one place, or one is where its inode is.
+    #[error("the IFILE's block {lbn} is at {addr}, where its inode or another block of it is")]
+    IfileTwice {
+        /// The block.
+        lbn: i64,
+        /// The address.
+        addr: i64,
+    },
     /// An inode number beyond the IFILE.
     #[error("inode {ino} is beyond the IFILE, which has {count}")]
     InodeNumber {

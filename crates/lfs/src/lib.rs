@@ -50,6 +50,6 @@ pub mod superblock;
 pub mod write;
 
 pub use error::LfsError;
-pub use log::{LogEnd, PartialSegment};
+pub use log::{LogEnd, PartialSegment, has_seals};
 pub use reader::LfsReader;
 pub use roll::RolledForward;

@@ -1,10 +1,11 @@
 //! The log behind a checkpoint.
 
+use ordo_block::Device;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::flag};
 
-use crate::LfsError;
 use crate::disk::LogDisk;
+use crate::{LfsError, superblock};
 
 /// A whole partial segment that follows the one before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +90,36 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     }
     out.psegs.truncate(out.psegs.len() - out.incomplete);
     Ok(out)
+}
+
+/// Whether the log of the LFS on a device has seals, and gets more of them when it is written. See
+/// [`LfsRules::BLOCKS_FIRST`](crate::write::LfsRules).
+///
+/// # Errors
+/// There is no LFS, or the device failed.
+pub async fn has_seals(device: &Device) -> Result<bool, LfsError> {
+    let found = superblock::find(device).await?;
+    is_sealed(&LogDisk::new(device.clone(), found.sb, None)).await
+}
+
+/// Whether the log is sealed: whether the last partial segment before the checkpoint's end has a seal. One that was made
+/// by others, or without seals, is kept without them. A log whose last summary cannot be read counts as sealed.
+///
+/// # Errors
+/// The device failed.
+pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
+    let sb = &disk.sb;
+    // Where the log ends with a segment, its end is the start of the next one.
+    let Some(segment) = sb.segment_of(sb.offset - 1) else { return Ok(true) };
+    let (mut at, mut found) = (sb.segment_data(segment), true);
+    while at < sb.offset && sb.is_log(at, sb.sumsize / sb.fsize) {
+        let bytes = disk.read_raw(at, sb.sumsize.into()).await?;
+        let Ok(summary) = Summary::read(sb, &bytes) else { break };
+        let Ok((_, end)) = summary.layout(sb, at) else { break };
+        found = summary.is_sealed();
+        at = end;
+    }
+    Ok(found)
 }
 
 /// The partial segment at `at`, if it has this serial number and is whole.

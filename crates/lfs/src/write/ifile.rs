@@ -62,8 +62,18 @@ impl Ifile {
             ifile.bytes.extend_from_slice(&block);
             ifile.addresses.insert(number, addr);
         }
+        ifile.look_for_loops(sb)?;
         ifile.find_free(sb);
         Ok(ifile)
+    }
+
+    /// Each block has a place of its own. Otherwise a write of one would change another.
+    fn look_for_loops(&self, sb: &Superblock) -> Result<(), LfsError> {
+        let mut seen = BTreeSet::from([sb.idaddr]);
+        match self.addresses.iter().find(|(_, addr)| !seen.insert(**addr)) {
+            Some((lbn, addr)) => Err(LfsError::IfileTwice { lbn: *lbn, addr: *addr }),
+            None => Ok(()),
+        }
     }
 
     fn find_free(&mut self, sb: &Superblock) {

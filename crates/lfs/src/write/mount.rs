@@ -18,7 +18,7 @@ use super::order::{LogOrder, SpaceProvider};
 use super::recover::{Alone, RecoveredLog, recover};
 use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
-use super::writer::{SegmentWriter, write_superblock};
+use super::writer::{LogForm, SegmentWriter, write_superblock};
 use crate::data::{DataSide, DualRules, Locality, kind_of};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
@@ -100,7 +100,7 @@ async fn mount_on(
     }
     let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let RecoveredLog { mut state, alone, rolled } = recover(&disk, places).await?;
+    let RecoveredLog { mut state, alone, rolled, sealed } = recover(&disk, places).await?;
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
     }
@@ -116,7 +116,8 @@ async fn mount_on(
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
     let contents_first = rules.contains(DualRules::CONTENTS);
     let every = options.checkpoint_every;
-    let writer = SegmentWriter::new(store.clone(), options.rules, next, contents_first, every);
+    let form = LogForm { rules: options.rules, sealed, contents_first };
+    let writer = SegmentWriter::new(store.clone(), form, next, every);
     let writer = Rc::new(writer);
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));

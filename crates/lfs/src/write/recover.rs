@@ -36,6 +36,8 @@ pub struct RecoveredLog {
     pub alone: Vec<Alone>,
     /// Whether there was any log behind the checkpoint, or an end of one that does not count.
     pub rolled: bool,
+    /// Whether its partial segments have seals, and those to come get them.
+    pub sealed: bool,
 }
 
 /// Reads checkpoint and log.
@@ -62,6 +64,10 @@ pub async fn recover(
         let head = &last.summary.head;
         state.set_end(segment, last.end, head.next, head.serial);
     }
+    let sealed = match log.psegs.last() {
+        Some(last) => last.summary.is_sealed(),
+        None => log::is_sealed(disk).await?,
+    };
     let (moved, alone) = read_inodes(disk, &log).await?;
     let mut contents = Contents::default();
     for (ino, (addr, inode)) in moved {
@@ -73,7 +79,7 @@ pub async fn recover(
     let sb = state.sb.clone();
     state.ifile.relist(&sb);
     let rolled = !log.psegs.is_empty() || log.incomplete > 0;
-    Ok(RecoveredLog { state, alone, rolled })
+    Ok(RecoveredLog { state, alone, rolled, sealed })
 }
 
 /// Counts a partial segment in its segment.

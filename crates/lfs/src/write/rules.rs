@@ -14,6 +14,8 @@ bitflags::bitflags! {
         const REUSE = 1 << 2;
         /// The log is flushed before the superblock that leads to it is written.
         const FLUSH = 1 << 3;
+        /// In a log without seals the blocks of a write-out are durable before its summaries are written.
+        const BLOCKS_FIRST = 1 << 4;
     }
 }
 

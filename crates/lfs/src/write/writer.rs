@@ -37,7 +37,7 @@ const REQUESTS: usize = 16;
 /// Writes the log.
 pub struct SegmentWriter {
     store: Shared,
-    rules: LfsRules,
+    form: LogForm,
     one: Mutex<()>,
     /// The superblock that is written next: 0 or 1.
     next_superblock: Cell<usize>,
@@ -46,10 +46,19 @@ pub struct SegmentWriter {
     pub checkpoints: Cell<u64>,
     /// Whether the device may lose some of the log.
     unflushed: Cell<bool>,
-    /// Whether contents are durable before the pointers to them are written.
-    contents_first: bool,
     /// Time between two checkpoints while something is written.
     interval: Duration,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy)]
+pub struct LogForm {
+    /// The rules that are kept.
+    pub rules: LfsRules,
+    /// Whether the log has seals. Without them nothing tells a torn partial segment, so that its summary comes last.
+    pub sealed: bool,
+    /// Whether contents are durable before the pointers to them are written.
+    pub contents_first: bool,
 }
 
 /// The kind of a write-out.
@@ -80,6 +89,8 @@ struct Batch {
     /// Contents on the data device.
     contents: Vec<Gathered>,
     requests: Vec<Gathered>,
+    /// Summaries that are written after their blocks, in a log without seals.
+    summaries: Vec<Gathered>,
     superblock: Option<Superblock>,
 }
 
@@ -95,9 +106,8 @@ pub fn full() -> BlockError {
 impl SegmentWriter {
     pub fn new(
         store: Shared,
-        rules: LfsRules,
+        form: LogForm,
         next_superblock: usize,
-        contents_first: bool,
         interval: Duration,
     ) -> SegmentWriter {
         let last_checkpoint = Cell::new(store.cache.runtime().now());
@@ -106,13 +116,12 @@ impl SegmentWriter {
         let unflushed = Cell::new(false);
         SegmentWriter {
             store,
-            rules,
+            form,
             one,
             next_superblock,
             last_checkpoint,
             checkpoints,
             unflushed,
-            contents_first,
             interval,
         }
     }
@@ -244,19 +253,23 @@ impl SegmentWriter {
         let store = &self.store;
         self.unflushed.set(true);
         self.note_in_flight(&batch.requests);
+        self.note_in_flight(&batch.summaries);
         let mut requests = batch.contents;
-        if self.contents_first && !requests.is_empty() {
-            let contents = std::mem::take(&mut requests).into_iter();
-            let writes = contents.map(|r| store.cache.write_gathered(r, false));
-            buffer_unordered(REQUESTS, writes, |_, result| result).await?;
+        if self.form.contents_first && !requests.is_empty() {
+            self.write_all(std::mem::take(&mut requests)).await?;
             store.cache.barrier().await?;
         }
         requests.extend(batch.requests);
-        let writes = requests.into_iter().map(|r| store.cache.write_gathered(r, false));
-        buffer_unordered(REQUESTS, writes, |_, result| result).await?;
+        self.write_all(requests).await?;
+        if !batch.summaries.is_empty() {
+            if self.form.rules.contains(LfsRules::BLOCKS_FIRST) {
+                store.cache.barrier().await?;
+            }
+            self.write_all(batch.summaries).await?;
+        }
         store.state.borrow_mut().in_flight.clear();
         let Some(sb) = batch.superblock else { return Ok(()) };
-        if self.rules.contains(LfsRules::FLUSH) {
+        if self.form.rules.contains(LfsRules::FLUSH) {
             self.flush_if_needed().await?;
         }
         let other = if sb.sboffs[1] == 0 { 0 } else { 1 - self.next_superblock.get() };
@@ -269,6 +282,11 @@ impl SegmentWriter {
         self.checkpoints.set(self.checkpoints.get() + 1);
         store.state.borrow_mut().checkpoint_done();
         Ok(())
+    }
+
+    async fn write_all(&self, requests: Vec<Gathered>) -> Result<(), BlockError> {
+        let writes = requests.into_iter().map(|r| self.store.cache.write_gathered(r, false));
+        buffer_unordered(REQUESTS, writes, |_, result| result).await
     }
 
     /// Takes note of the segments into which a write-out is under way.
@@ -307,7 +325,7 @@ impl SegmentWriter {
             if may_grow {
                 self.grow_ifile(&mut state, extent);
             }
-            state.retire(self.rules.contains(LfsRules::REUSE));
+            state.retire(self.form.rules.contains(LfsRules::REUSE));
         }
         if let Some(data) = &mut state.data {
             data.frees_gathered();
@@ -322,7 +340,7 @@ impl SegmentWriter {
             let sb = state.sb.clone();
             state.ifile.finish_inode(&sb);
         }
-        let requests = self.take_bytes(&state, &psegs, now);
+        let (requests, summaries) = self.take_bytes(&state, &psegs, now);
         let superblock = is_checkpoint.then(|| {
             state.ifile.clean();
             state.sb.tstamp = now;
@@ -332,7 +350,7 @@ impl SegmentWriter {
         });
         drop(state);
         let contents = self.content_requests(contents);
-        Ok(Batch { contents, requests, superblock })
+        Ok(Batch { contents, requests, summaries, superblock })
     }
 
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
@@ -557,18 +575,25 @@ impl SegmentWriter {
         buf.write(|bytes| put_written_size(bytes, d.size));
     }
 
-    /// The requests of a write-out: partial segments that lie one after another go together.
-    fn take_bytes(&self, state: &LogState, psegs: &[Pseg], now: u64) -> Vec<Gathered> {
+    /// The requests of a write-out: partial segments that lie one after another go together. In a log without seals the
+    /// summaries are requests of their own, the second ones.
+    fn take_bytes(
+        &self,
+        state: &LogState,
+        psegs: &[Pseg],
+        now: u64,
+    ) -> (Vec<Gathered>, Vec<Gathered>) {
         let (cache, sb) = (&self.store.cache, &self.store.shape);
         let most = self.store.device.geometry().max_request;
         let style = Style {
-            sealed: self.rules.contains(LfsRules::SEAL),
-            chained: self.rules.contains(LfsRules::CHAIN),
+            sealed: self.form.sealed && self.form.rules.contains(LfsRules::SEAL),
+            chained: self.form.rules.contains(LfsRules::CHAIN),
             now,
         };
         let mut requests: Vec<Gathered> = Vec::new();
+        let mut summaries = Vec::new();
         for (i, pseg) in psegs.iter().enumerate() {
-            let bytes: IoBuf = pseg.bytes(sb, &state.ifile, style, i + 1 == psegs.len());
+            let mut bytes: IoBuf = pseg.bytes(sb, &state.ifile, style, i + 1 == psegs.len());
             let mut covered = Vec::new();
             for (addr, buf) in pseg.buffers() {
                 if let Some(addr) = addr {
@@ -576,14 +601,21 @@ impl SegmentWriter {
                 }
                 covered.push(buf.clone());
             }
-            let at = sb.byte_of(pseg.at);
+            let mut at = sb.byte_of(pseg.at);
+            if !self.form.sealed {
+                let summary = IoBuf::from_slice(&bytes[..sb.sumsize as usize]);
+                bytes = IoBuf::from_slice(&bytes[sb.sumsize as usize..]);
+                summaries.push(Gathered::at(at));
+                cache.gather_bytes(summaries.last_mut().expect("there"), summary, &[]);
+                at += u64::from(sb.sumsize);
+            }
             let fits = |r: &Gathered| r.end() == at && r.len() + bytes.len() <= most;
             if !requests.last().is_some_and(fits) {
                 requests.push(Gathered::at(at));
             }
             cache.gather_bytes(requests.last_mut().expect("there"), bytes, &covered);
         }
-        requests
+        (requests, summaries)
     }
 }
 
