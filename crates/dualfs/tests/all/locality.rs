@@ -247,7 +247,8 @@ fn metadata_that_is_read_is_written_anew() {
         for (relocate, read_only) in [(0, false), (128, true)] {
             let fs = disks.mounted_by(&rt, Locality { relocate, ..prefetch }, read_only).await;
             read_all(&fs, fs.root()).await;
-            assert_eq!(fs.layout().relocated(), 0, "{relocate}, {read_only}");
+            let moved = (fs.layout().relocated(), fs.layout().relocated_inodes());
+            assert_eq!(moved, (0, 0), "{relocate}, {read_only}");
             disks.seen.take();
             rt.sleep(Duration::from_secs(20)).await;
             assert_eq!(disks.requests(Operation::Write), [], "{relocate}, {read_only}");
@@ -266,6 +267,9 @@ fn metadata_that_is_read_is_written_anew() {
             } else {
                 // Directories, and an indirect block in each.
                 assert!(first >= DIRECTORIES, "{first}");
+                // The inodes of what was read go with it: directories without them would lie apart from them.
+                let inodes = fs.layout().relocated_inodes();
+                assert!(inodes >= DIRECTORIES, "{inodes}");
             }
             fs.unmount().await.expect("a healthy device");
             disks.is_consistent().await;

@@ -164,6 +164,11 @@ impl LogLayout {
         self.store.relocated()
     }
 
+    /// Inodes that were rewritten because their files were read, since the mount.
+    pub fn relocated_inodes(&self) -> u64 {
+        self.store.relocated_inodes()
+    }
+
     /// Checkpoints since the mount.
     pub fn checkpoints(&self) -> u64 {
         self.writer.checkpoints.get()

@@ -32,25 +32,28 @@ const RELOCATED_WITH: u64 = 4;
 /// One in so many segments stays clean beside what is kept anyhow, for metadata that was read to be rewritten.
 const SPARE_SHARE: u32 = 8;
 
-/// How many blocks were rewritten in the second that is under way.
+/// How much was rewritten in the second that is under way.
 #[derive(Default)]
 pub struct Relocated {
     second: Cell<u64>,
     blocks: Cell<u32>,
+    inodes: Cell<u32>,
     all: Cell<u64>,
+    all_inodes: Cell<u64>,
 }
 
 impl Relocated {
-    /// Whether one more may be; it is counted.
-    fn take(&self, now: Time, most: u32) -> bool {
+    /// Whether one more of a kind may be, of which there may be so many in a second; it is counted.
+    fn take(&self, now: Time, (this, all): (&Cell<u32>, &Cell<u64>), most: u32) -> bool {
         let second = now.since(Time::ZERO).as_secs();
         if self.second.replace(second) != second {
             self.blocks.set(0);
+            self.inodes.set(0);
         }
-        let may = self.blocks.get() < most;
+        let may = this.get() < most;
         if may {
-            self.blocks.set(self.blocks.get() + 1);
-            self.all.set(self.all.get() + 1);
+            this.set(this.get() + 1);
+            all.set(all.get() + 1);
         }
         may
     }
@@ -154,8 +157,7 @@ impl Store {
     /// Whether a block of metadata may be rewritten for nothing but its place: there is far more space than anything else
     /// needs, it is neither new there nor about to be, and no write-out is being gathered.
     fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
-        let most = self.locality.relocate;
-        if most == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
+        if self.locality.relocate == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
             return false;
         }
         let is_near = {
@@ -171,12 +173,39 @@ impl Store {
                 RELOCATED_WITH,
                 spare,
             )
-            && self.relocated.take(self.cache.runtime().now(), most)
+    }
+
+    /// Rewrites a block of metadata, if it may be.
+    fn relocate(&self, buf: &BufRef, pointer: i64) {
+        let (done, most) = (&self.relocated, self.locality.relocate);
+        let now = self.cache.runtime().now();
+        if self.may_relocate(buf, pointer) && done.take(now, (&done.blocks, &done.all), most) {
+            self.cache.mark_dirty(buf);
+        }
+    }
+
+    /// Rewrites the inode of a file that was read, as the paper's does for its time of access, which is in the IFILE here. In
+    /// a second as many as fill the blocks that may be rewritten.
+    fn relocate_inode(&self, ino: u64) {
+        let Some(pin) = self.peek_inode(ino) else { return };
+        let (done, most) =
+            (&self.relocated, self.locality.relocate.saturating_mul(self.shape.inopb));
+        let now = self.cache.runtime().now();
+        if self.may_relocate(&pin, self.place_of(ino))
+            && done.take(now, (&done.inodes, &done.all_inodes), most)
+        {
+            self.cache.mark_dirty(&pin);
+        }
     }
 
     /// Blocks of metadata that were rewritten because they were read.
     pub fn relocated(&self) -> u64 {
         self.relocated.all.get()
+    }
+
+    /// Inodes that were rewritten because their files were read.
+    pub fn relocated_inodes(&self) -> u64 {
+        self.relocated.all_inodes.get()
     }
 }
 
@@ -192,10 +221,11 @@ impl LogLayout {
         let Some((_, path)) = Node::of(number, store.nindir()) else { return };
         let relocate = |number: i64, buf: &BufRef| {
             let pointer = store.peek_pointer(ip.ino(), number).filter(|pointer| is_set(*pointer));
-            if pointer.is_some_and(|pointer| store.may_relocate(buf, pointer)) {
-                store.cache.mark_dirty(buf);
+            if let Some(pointer) = pointer {
+                store.relocate(buf, pointer);
             }
         };
+        store.relocate_inode(ip.ino());
         if let Some(buf) = buf {
             relocate(number, buf);
         }
