@@ -102,7 +102,7 @@ impl DualChecker {
         let second = DualChecker::identity(&data, "data").await?;
         check_pair(&first, &second)?;
         let shape = first.shape();
-        let bytes = shape.blocks.saturating_mul(shape.bsize.into());
+        let bytes = first.data_bytes();
         let have = [self.devices[0].geometry().bytes, data.geometry().bytes];
         for (device, want, have) in
             [("metadata", first.metadata_bytes, have[0]), ("data", bytes, have[1])]

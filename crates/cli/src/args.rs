@@ -359,6 +359,10 @@ pub struct Mkfs {
     /// or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
     pub meta: Option<MetadataSize>,
+    /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint, by which --salvage reads
+    /// files where the metadata device is lost: bytes, or a share of the metadata device as in 90% [default: no copy].
+    #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
+    pub meta_copy: Option<MetadataSize>,
     /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
     /// first path is the data device.
     #[arg(long, value_name = "PATH")]
@@ -513,6 +517,10 @@ pub struct Ls {
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
@@ -540,6 +548,10 @@ pub struct Cat {
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
 }
 
 /// `ordo cp`.
@@ -622,6 +634,10 @@ pub struct Export {
     /// image].
     #[arg(long, value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

@@ -62,11 +62,12 @@ pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
 pub async fn open_to_read(runtime: &Runtime, named: Named<'_>) -> Result<AnyFs> {
     let disks = erased(named.open(runtime, FileAccess::ReadOnly).await?, true);
     let name = || named.words();
-    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    let format = named.format(pair::image(&disks)).await.with_context(name)?;
     if let Some(said) = replay_log(runtime, format, &disks, named.image, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
-    let mounted = format.read(runtime, &disks, &MountOptions::default()).await;
+    let options = MountOptions { salvage: named.salvage, ..MountOptions::default() };
+    let mounted = format.read(runtime, &disks, &options).await;
     Ok(mounted.with_context(name)?.fs().clone())
 }
 

@@ -11,7 +11,7 @@ use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::Runtime;
-use ordo_systems::{Half, format_of, probe};
+use ordo_systems::{Format, Half, dualfs, format_of, probe};
 
 use crate::image::when_free;
 
@@ -22,6 +22,8 @@ pub struct Named<'a> {
     pub image: &'a Path,
     /// Its metadata device, if it was named.
     pub metadata: Option<&'a Path>,
+    /// Whether it is read without a metadata device.
+    pub salvage: bool,
 }
 
 /// The half that was not the image.
@@ -35,7 +37,24 @@ pub struct Other {
 impl<'a> Named<'a> {
     /// An image, and the path of its metadata device where the user named one.
     pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> Named<'a> {
-        Named { image, metadata: metadata.map(PathBuf::as_path) }
+        Named { image, metadata: metadata.map(PathBuf::as_path), salvage: false }
+    }
+
+    /// The same, to be read without its metadata device where that is asked for.
+    #[must_use]
+    pub fn salvaged(self, salvage: bool) -> Named<'a> {
+        Named { salvage, ..self }
+    }
+
+    /// The format of what is on `disk`. The metadata device's identity may be lost with it.
+    ///
+    /// # Errors
+    /// There is no file system, or the device failed.
+    pub async fn format(&self, disk: &Device) -> Result<&'static dyn Format> {
+        match self.salvage {
+            true => Ok(dualfs::DUALFS.format()),
+            false => Ok(format_of(disk).await?),
+        }
     }
 
     /// The image's path, and the metadata device's, for messages.
@@ -53,6 +72,9 @@ impl<'a> Named<'a> {
     /// # Errors
     /// The format has no metadata device; the other half is not among the image's neighbours, or is there twice.
     pub async fn other(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Other>> {
+        if self.salvage {
+            return Ok(None);
+        }
         let image = self.image.display();
         if let Some(path) = self.metadata {
             return match probe(disk).await? {

@@ -28,6 +28,12 @@ pub enum DualError {
     /// The devices do not belong together.
     #[error(transparent)]
     Pair(#[from] PairError),
+    /// The metadata device is lost, and the data device keeps no copy of it.
+    #[error("the data device of the pair {0} keeps no copy of the metadata (mkfs --meta-copy)")]
+    NoCopy(PairName),
+    /// There is room for a copy, but none is complete.
+    #[error("the data device of the pair {0} has no complete copy of the metadata")]
+    CopyIncomplete(PairName),
     /// A device ends before what it should have does.
     #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
     TooSmall {

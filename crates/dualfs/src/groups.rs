@@ -2,7 +2,7 @@
 //!
 //! The tables of the IFILE say what is free at a checkpoint. A block that a file gave back goes three steps: it is still in use in
 //! the tables until the write-out that has its file without it is gathered; it is free in the tables, but given to nobody,
-//! until that write-out is durable; then it is free.
+//! until that write-out is durable, and until the copy of the metadata has it free too, where there is one; then it is free.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,16 @@ pub struct Groups {
     freed: Vec<u64>,
     /// Blocks that are free in the tables, but not durably.
     gathered: Vec<u64>,
+    /// Blocks that are free durably, but that the copy of the metadata may still have.
+    copied: Vec<u64>,
     /// Promises.
     reserved: u64,
     /// Changed blocks of the tables.
     dirty: BTreeSet<usize>,
     /// Whether freed blocks wait ([`DualRules::FREED`]).
     waits: bool,
+    /// Whether they wait for the copy too ([`DualRules::COPIED`]).
+    awaits_copy: bool,
     /// A new directory leaves its parent's group only for one with so many percent more free blocks; none: for any better one.
     affinity: Option<u32>,
 }
@@ -87,11 +91,19 @@ impl Groups {
             groups: vec![Group::default(); shape.groups() as usize],
             freed: Vec::new(),
             gathered: Vec::new(),
+            copied: Vec::new(),
             reserved: 0,
             dirty: BTreeSet::new(),
             waits: rules.contains(DualRules::FREED),
+            awaits_copy: false,
             affinity,
         }
+    }
+
+    /// The same, for a device that keeps a copy of the metadata or does not.
+    #[must_use]
+    pub fn with_copy(self, has_copy: bool, rules: DualRules) -> Groups {
+        Groups { awaits_copy: has_copy && rules.contains(DualRules::COPIED), ..self }
     }
 
     fn group_mut(&mut self, block: u64) -> &mut Group {
@@ -239,7 +251,7 @@ impl DataPlaces for Groups {
     }
 
     fn space(&self) -> DataSpace {
-        let soon = (self.freed.len() + self.gathered.len()) as u64;
+        let soon = (self.freed.len() + self.gathered.len() + self.copied.len()) as u64;
         let free = self.usable().saturating_sub(self.reserved);
         DataSpace { blocks: self.shape.blocks - 1, free, soon }
     }
@@ -287,7 +299,17 @@ impl DataPlaces for Groups {
     }
 
     fn frees_durable(&mut self) {
+        if self.awaits_copy {
+            self.copied.append(&mut self.gathered);
+            return;
+        }
         for block in std::mem::take(&mut self.gathered) {
+            self.open(block);
+        }
+    }
+
+    fn frees_copied(&mut self) {
+        for block in std::mem::take(&mut self.copied) {
             self.open(block);
         }
     }

@@ -8,9 +8,12 @@
 //! - [`groups`]: which blocks of the data device are free, and which one a file gets.
 //! - [`mkfs`]: making an empty pair.
 //! - [`mod@mount`]: the metadata log is [`ordo_lfs`]'s, which is given the groups as its place for contents.
+//! - [`salvage`]: reading without the metadata device, by the copy of the metadata that the data device may keep.
 //!
 //! Invariants:
-//! - The data device has contents of regular files and its identity. There is one copy of each piece of metadata, in the log.
+//! - The data device has contents of regular files and its identity. There is one copy of each piece of metadata that a mount
+//!   reads, in the log; the copy on the data device is for when the log is lost, and a block that it leads to is another file's
+//!   only when a newer one is complete ([`DualRules::COPIED`]).
 //! - New contents are durable before the partial segment with the pointers to them is written ([`DualRules::CONTENTS`]).
 //! - A block that a file gave back is given to no other before it is durable that the file has it no more
 //!   ([`DualRules::FREED`]).
@@ -45,6 +48,7 @@ pub mod groups;
 pub mod mkfs;
 pub mod mount;
 pub mod pair;
+pub mod salvage;
 
 pub use error::DualError;
 pub use ordo_lfs::data::DualRules;

@@ -4,7 +4,9 @@
 //! pair.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::dualfs::{DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION};
+use ordo_format::dualfs::{
+    CopyArea, DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION,
+};
 use ordo_format::lfs::{LABEL_BYTES, Superblock};
 use ordo_lfs::mkfs::{MkfsOptions as LogOptions, mkfs_dual};
 use ordo_runtime::Runtime;
@@ -43,6 +45,9 @@ pub struct MkfsOptions {
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
+    /// Room on the data device for a copy of the metadata, by which files are read where the metadata device is lost; a share
+    /// is one of the metadata device. `None`: there is no copy.
+    pub copy: Option<MetadataSize>,
     /// The bytes that are used of the only disk, or of the data device's; by default all.
     pub size: Option<u64>,
     /// The percentage of the metadata log that is reserved.
@@ -58,6 +63,7 @@ impl Default for MkfsOptions {
             segment_size: None,
             group_blocks: None,
             metadata: MetadataSize::Percent(10),
+            copy: None,
             size: None,
             min_free: 10,
             seed: 0,
@@ -109,8 +115,13 @@ pub async fn mkfs(
             (parts.0, parts.1, bytes, bytes)
         }
     };
-    let shape = shape(options, (size - data_at) / bsize)?;
-    let identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
+    let blocks = (size - data_at) / bsize;
+    let copy_blocks = copy_blocks(options, metadata_bytes, blocks)?;
+    let shape = shape(options, blocks - copy_blocks)?;
+    let mut identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
+    if copy_blocks > 0 {
+        (identity.copy_at, identity.copy_blocks) = (shape.blocks, copy_blocks);
+    }
     let log = LogOptions {
         block_size: options.block_size,
         frag_size: options.block_size,
@@ -148,6 +159,24 @@ fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
             let share = u128::from(bytes) * u128::from(percent.min(100)) / 100;
             (share as u64).max(LABEL_BYTES + SEGMENTS_LEAST * segment)
         }
+    }
+}
+
+/// Blocks for the copy of the metadata, of `blocks` that the data device has.
+fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Result<u64, DualError> {
+    let bsize = u64::from(options.block_size);
+    let bytes = match options.copy {
+        None => return Ok(0),
+        Some(MetadataSize::Bytes(bytes)) => bytes,
+        Some(MetadataSize::Percent(percent)) => metadata_bytes / 100 * u64::from(percent),
+    };
+    let count = bytes.div_ceil(bsize);
+    let wrong =
+        |what| Err(DualError::Sizes(format!("{bytes} bytes for a copy of the metadata: {what}")));
+    match () {
+        () if CopyArea::slots_in(count, options.block_size) == 0 => wrong("too few for any block"),
+        () if count >= blocks => wrong("the data device has no more"),
+        () => Ok(count),
     }
 }
 

@@ -129,12 +129,14 @@ pub async fn mount(
     let mut pair = Pair::open(disks).await?;
     pair.begin_mount().await?;
     let device = pair.data_device();
-    let places = Groups::new(device.shape, options.rules, options.options.affinity);
+    let places = Groups::new(device.shape, options.rules, options.options.affinity)
+        .with_copy(pair.copy_side().is_some(), options.rules);
     let data = DataSide {
         device,
         places: Box::new(places),
         rules: options.rules,
         locality: options.options.locality,
+        copy: pair.copy_side(),
     };
     let mut cache = options.cache.clone();
     for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {

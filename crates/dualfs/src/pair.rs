@@ -5,7 +5,7 @@ use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::dualfs::{
     IDENTITY_SIZE, Identity, IdentityError, ROLE_DATA, ROLE_METADATA, check_pair,
 };
-use ordo_lfs::data::DataDevice;
+use ordo_lfs::data::{CopySide, DataDevice};
 
 use crate::DualError;
 
@@ -94,7 +94,7 @@ impl Pair {
             }
         };
         check_pair(&identity, &data_identity)?;
-        let bytes = identity.shape().blocks.saturating_mul(identity.bsize.into());
+        let bytes = identity.data_bytes();
         let wanted = [("metadata", &metadata, identity.metadata_bytes), ("data", &data, bytes)];
         for (device, found, want) in wanted {
             let have = found.geometry().bytes;
@@ -110,6 +110,12 @@ impl Pair {
     pub fn data_device(&self) -> DataDevice {
         let (shape, first) = (self.identity.shape(), self.identity.data_at);
         DataDevice { device: self.data.clone(), shape, first }
+    }
+
+    /// Where the data device keeps a copy of the metadata, if it does.
+    pub fn copy_side(&self) -> Option<CopySide> {
+        let (area, uuid) = (self.identity.copy_area()?, self.identity.uuid);
+        Some(CopySide { area, uuid })
     }
 
     /// Takes note on both devices that they are mounted together once more. See

@@ -7,10 +7,11 @@
 //! Typical sequence: [`DataPlaces::load`] at the mount; [`reserve`](DataPlaces::reserve) when a file gets a block,
 //! [`allocate`](DataPlaces::allocate) when a write-out gives it its place; [`free`](DataPlaces::free) when a file gives it back,
 //! [`frees_gathered`](DataPlaces::frees_gathered) when the write-out has the file without it, and
-//! [`frees_durable`](DataPlaces::frees_durable) when that is durable.
+//! [`frees_durable`](DataPlaces::frees_durable) when that is durable, [`frees_copied`](DataPlaces::frees_copied) when the copy of
+//! the metadata has it too.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::dualfs::DataShape;
+use ordo_format::dualfs::{CopyArea, DataShape};
 use ordo_format::lfs::{LfsInode, Superblock};
 use ordo_vfs::FileType;
 
@@ -26,6 +27,11 @@ bitflags::bitflags! {
         const CONTENTS = 1;
         /// A block that was given back is given to no file before it is durable that its file has it no more.
         const FREED = 1 << 1;
+        /// Where the data device keeps a copy of the metadata: a block that was given back is given to no file before a copy
+        /// is complete in which its file has it no more.
+        const COPIED = 1 << 2;
+        /// A copy of the metadata is durable before its head is written.
+        const COPY_FIRST = 1 << 3;
     }
 }
 
@@ -40,6 +46,15 @@ pub struct DataDevice {
     pub first: u64,
 }
 
+/// The place of the copy of the metadata on the data device.
+#[derive(Clone, Copy, Debug)]
+pub struct CopySide {
+    /// The place.
+    pub area: CopyArea,
+    /// The identifier of the pair, by which a copy is known.
+    pub uuid: [u8; 16],
+}
+
 /// The device and what knows which of its blocks are free, for a file system that is written.
 pub struct DataSide {
     /// The device.
@@ -50,6 +65,8 @@ pub struct DataSide {
     pub rules: DualRules,
     /// How the log's metadata is kept together and read.
     pub locality: Locality,
+    /// Where the device keeps a copy of the metadata, if it does.
+    pub copy: Option<CopySide>,
 }
 
 /// Mechanisms that keep metadata together in the log and read it together. Each can be off.
@@ -118,6 +135,9 @@ pub trait DataPlaces {
 
     /// Tells the allocator that the gathered frees are durable.
     fn frees_durable(&mut self);
+
+    /// Tells the allocator that a copy of the metadata has all frees that are durable, or that there is no copy.
+    fn frees_copied(&mut self);
 
     /// The group for a new directory in one of `parent`'s.
     fn group_for(&mut self, parent: u32) -> u32;

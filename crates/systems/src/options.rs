@@ -49,6 +49,8 @@ pub struct MakeOptions {
     pub segment_size: Option<u64>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: Option<MetadataSize>,
+    /// Room on the data device for a copy of the metadata; a share is one of the metadata device. The default is no copy.
+    pub metadata_copy: Option<MetadataSize>,
     /// The place in which a log for a journal is made.
     pub log: Option<LogPlace>,
     /// The size of that log in bytes. The default is a hundredth of the file system.
@@ -97,10 +99,12 @@ pub struct MountOptions {
     pub cleaning: Cleaning,
     /// Options of DualFS.
     pub dual: DualOptions,
-}
-
     /// Runs of blocks of an FFS, and the gaps between them.
     pub tuning: Tuning,
+    /// Read a DualFS by the copy of the metadata on its data device.
+    pub salvage: bool,
+}
+
 /// Options of a journal's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {

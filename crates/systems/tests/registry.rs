@@ -175,7 +175,8 @@ fn what_means_nothing_to_a_format_is_refused() {
         of(&mut options);
         options
     };
-    let not_lfs: [(&str, MakeOptions); 5] = [
+    let not_lfs: [(&str, MakeOptions); 6] = [
+        ("--meta-copy", odd(|o| o.metadata_copy = Some(MetadataSize::Percent(20)))),
         ("--label", odd(|o| o.label = Some("data".into()))),
         ("--soft-updates", odd(|o| o.soft_updates = true)),
         ("--big-endian", odd(|o| o.big_endian = true)),
@@ -191,6 +192,7 @@ fn what_means_nothing_to_a_format_is_refused() {
         ("--segment-size", odd(|o| o.segment_size = Some(1 << 20))),
         ("--no-crc", odd(|o| o.no_seals = true)),
         ("--meta", odd(|o| o.metadata = Some(MetadataSize::Percent(20)))),
+        ("--meta-copy", odd(|o| o.metadata_copy = Some(MetadataSize::Percent(20)))),
     ];
     let all = not_lfs
         .iter()

@@ -30,7 +30,8 @@ use ordo_cache::CacheConfig;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_systems::{
-    Cleaning, DualOptions, LogOptions, MakeOptions, MountOptions, System, SystemError, Tuning,
+    Cleaning, DualOptions, LogOptions, MakeOptions, MetadataSize, MountOptions, System,
+    SystemError, Tuning,
 };
 use ordo_vfs::FsError;
 
@@ -70,6 +71,8 @@ pub struct ComparisonSetup {
     pub cleaning: Cleaning,
     /// Mechanisms of DualFS.
     pub dual: DualOptions,
+    /// Room for a copy of a DualFS's metadata on its data device, in percent of the metadata device; `None`: no copy.
+    pub metadata_copy: Option<u32>,
     /// Runs of blocks of an FFS, and the gaps between them.
     pub tuning: Tuning,
     /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
@@ -99,6 +102,7 @@ impl ComparisonSetup {
             soft: SoftOptions::default(),
             cleaning: Cleaning::default(),
             dual: DualOptions::default(),
+            metadata_copy: None,
             tuning: Tuning::default(),
             write_order: (true, true),
             seed: 1,
@@ -186,6 +190,7 @@ impl ComparisonSetup {
 
     fn make_options(&self) -> MakeOptions {
         MakeOptions {
+            metadata_copy: self.metadata_copy.map(MetadataSize::Percent),
             block_size: Some(self.block_size.into()),
             frag_size: Some(self.frag_size.into()),
             seed: self.seed,
@@ -212,8 +217,8 @@ impl ComparisonSetup {
             log,
             cleaning: self.cleaning,
             dual: self.dual,
-            ..MountOptions::default()
             tuning: self.tuning,
+            ..MountOptions::default()
         }
     }
 }

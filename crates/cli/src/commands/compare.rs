@@ -85,6 +85,7 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
         },
         cleaning: Cleaning::default(),
         dual: DualOptions::default(),
+        metadata_copy: None,
         tuning: Tuning::default(),
         write_order: (true, true),
         seed: machine.seed,

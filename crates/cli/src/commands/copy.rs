@@ -277,7 +277,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let named = Named::new(&args.image, args.meta_device.as_ref()).salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {

@@ -62,6 +62,7 @@ fn options(args: &Mkfs) -> MakeOptions {
         no_seals: args.no_crc,
         segment_size: args.segment_size,
         metadata: args.meta,
+        metadata_copy: args.meta_copy,
         log,
         log_bytes: args.journal_size,
         ..MakeOptions::default()

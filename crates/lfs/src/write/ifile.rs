@@ -97,6 +97,11 @@ impl Ifile {
         self.free.contains(&ino)
     }
 
+    /// The addresses of its blocks, indirect ones included.
+    pub fn places(&self) -> impl Iterator<Item = i64> + '_ {
+        self.addresses.values().copied()
+    }
+
     /// Blocks that it has, indirect ones included.
     pub fn blocks(&self) -> usize {
         self.addresses.len()

@@ -4,6 +4,7 @@ mod blocks;
 mod budget;
 mod cleaner;
 mod contents;
+mod copy;
 mod cut;
 mod directory;
 mod idle;
@@ -26,6 +27,7 @@ use std::rc::Rc;
 use ordo_ufs::Ufs;
 
 pub use cleaner::CleanerCounts;
+pub use copy::CopyIndex;
 pub use layout::LogLayout;
 pub use mount::{MountOptions, mount, mount_with};
 pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};

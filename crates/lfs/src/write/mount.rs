@@ -94,13 +94,19 @@ async fn mount_on(
     refuse(&device, &found.sb)?;
     let rules = data.as_ref().map_or(DualRules::all(), |data| data.rules);
     let locality = locality_of(data.as_ref(), options);
+    let copy = data.as_ref().and_then(|data| {
+        let device = data.device.device.clone();
+        data.copy.map(|side| (device, side, rules))
+    });
     let (data, places) = data.map(|data| (data.device, data.places)).unzip();
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
     let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let RecoveredLog { mut state, alone, rolled, sealed } = recover(&disk, places).await?;
+    let RecoveredLog { mut state, alone, rolled, sealed } = recover(&disk, places, copy).await?;
+    // What the last complete copy has must not be used before there is a newer one.
+    let lacks_copy = state.copy.as_ref().is_some_and(|copy| !copy.is_of(disk.sb.serial));
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
     }
@@ -144,7 +150,7 @@ async fn mount_on(
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
         fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
     }
-    if !was_clean {
+    if !was_clean || lacks_copy {
         fs.layout().make_space().await.map_err(failed)?;
         writer.force_checkpoint().await?;
     }

@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
 
+use super::copy::MetadataCopy;
 use super::ifile::{Ifile, next_of};
 use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
-use crate::data::DataPlaces;
+use crate::data::{CopySide, DataPlaces, DualRules};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::log::{self, LogScan};
@@ -47,6 +48,7 @@ pub struct RecoveredLog {
 pub async fn recover(
     disk: &LogDisk,
     places: Option<Box<dyn DataPlaces>>,
+    copy: Option<(Device, CopySide, DualRules)>,
 ) -> Result<RecoveredLog, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
@@ -54,6 +56,9 @@ pub async fn recover(
     if let Some(mut places) = places {
         places.load(state.ifile.tables(&disk.sb)).map_err(LfsError::Groups)?;
         state.data = Some(places);
+    }
+    if let Some(copy) = copy {
+        state.copy = Some(MetadataCopy::load(disk, &state.ifile, copy).await?);
     }
     let log = log::read(disk).await?;
     for pseg in &log.psegs {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Superblock};
 
+use super::copy::MetadataCopy;
 use super::ifile::Ifile;
 use crate::data::DataPlaces;
 
@@ -45,6 +46,8 @@ pub struct LogState {
     pub bytes_max: usize,
     /// The allocator of the data device, if there is one.
     pub data: Option<Box<dyn DataPlaces>>,
+    /// The copy of the metadata on the data device, if there is one.
+    pub copy: Option<MetadataCopy>,
 }
 
 impl LogState {
@@ -67,6 +70,7 @@ impl LogState {
             in_flight: BTreeSet::new(),
             bytes_max,
             data: None,
+            copy: None,
         };
         for segment in 0..count as u64 {
             let seguse = state.seguse(segment);
@@ -120,6 +124,7 @@ impl LogState {
         if let Some(segment) = self.sb.segment_of(addr) {
             self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_add(bytes as u32));
             self.live += bytes;
+            self.copy.iter_mut().for_each(|copy| copy.add(addr, bytes));
         }
     }
 
@@ -129,6 +134,7 @@ impl LogState {
             // A damaged image may count too few.
             self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_sub(bytes as u32));
             self.live = self.live.saturating_sub(bytes);
+            self.copy.iter_mut().for_each(|copy| copy.sub(addr, bytes));
         }
     }
 

@@ -17,6 +17,7 @@ use ordo_vfs::{Errno, FsError};
 
 use super::Shared;
 use super::budget::{ReservedExtent, SpacePurpose};
+use super::copy::CopyPlan;
 use super::ifile::next_of;
 use super::plan::{Full, Pseg, SegmentPlan, Style};
 use super::rules::LfsRules;
@@ -92,6 +93,8 @@ struct Batch {
     /// Summaries that are written after their blocks, in a log without seals.
     summaries: Vec<Gathered>,
     superblock: Option<Superblock>,
+    /// The copy of the metadata that goes with it.
+    copy: Option<CopyPlan>,
 }
 
 pub fn as_block_error(error: FsError) -> BlockError {
@@ -281,6 +284,21 @@ impl SegmentWriter {
         self.last_checkpoint.set(store.cache.runtime().now());
         self.checkpoints.set(self.checkpoints.get() + 1);
         store.state.borrow_mut().checkpoint_done();
+        match batch.copy {
+            Some(plan) => self.write_copy(&plan).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Copies the metadata of the checkpoint that was just made to the data device. What files gave back before it can be
+    /// used then.
+    async fn write_copy(&self, plan: &CopyPlan) -> Result<(), BlockError> {
+        let entries = plan.write(&self.store.device).await?;
+        let mut state = self.store.state.borrow_mut();
+        let state = &mut *state;
+        let copy = state.copy.as_mut().expect("it was planned");
+        copy.done(entries.as_deref(), plan.serial());
+        state.data.iter_mut().for_each(|data| data.frees_copied());
         Ok(())
     }
 
@@ -348,9 +366,10 @@ impl SegmentWriter {
             state.sb.pflags = if clean { PF_CLEAN } else { 0 };
             state.sb.clone()
         });
+        let copy = superblock.as_ref().and_then(|sb| Some(state.copy.as_mut()?.plan(sb)));
         drop(state);
         let contents = self.content_requests(contents);
-        Ok(Batch { contents, requests, summaries, superblock })
+        Ok(Batch { contents, requests, summaries, superblock, copy })
     }
 
     /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.

@@ -112,6 +112,7 @@ impl Dual {
             segment_size: given("segment size", options.segment_size)?,
             group_blocks: options.group_blocks,
             metadata: options.metadata.unwrap_or(usual.metadata),
+            copy: options.metadata_copy,
             size: options.size,
             min_free: options.min_free.map_or(usual.min_free, u32::from),
             seed: options.seed,
@@ -174,10 +175,13 @@ impl Format for Dual {
         &'a self,
         _rt: &'a Runtime,
         disks: &'a [Device],
-        _options: &'a MountOptions,
+        options: &'a MountOptions,
     ) -> Done<'a, Mounted> {
         Box::pin(async move {
-            let reader = ordo_dualfs::mount::read(disks).await?;
+            let reader = match options.salvage {
+                true => ordo_dualfs::salvage::read(disks).await?.0,
+                false => ordo_dualfs::mount::read(disks).await?,
+            };
             Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
         })
     }

@@ -71,6 +71,7 @@ impl Lfs {
             (options.log.is_some(), "--journal"),
             (options.no_check_hashes, "--no-check-hashes"),
             (options.metadata.is_some(), "--meta"),
+            (options.metadata_copy.is_some(), "--meta-copy"),
         ];
         if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
             return Err(SystemError::Option { option, what: self.noun() });

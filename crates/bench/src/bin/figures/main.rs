@@ -124,7 +124,7 @@ const PAGES: [(&str, &str); 6] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 22] = [
+const SECTIONS: [(&str, &str, &str, Measure); 23] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -145,6 +145,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 22] = [
     (LFS, "lfs-stream", "One large file, written and read", lfs_real::stream),
     (DUALFS, "dualfs", "Beside FFS, journals and LFS", dualfs::measure),
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
+    (DUALFS, "dualfs-copy", "What a copy of the metadata costs", dualfs::copy),
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
     (AGED, "aged", "Aged beside fresh", aged::measure),
 ];

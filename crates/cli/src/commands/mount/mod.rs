@@ -52,6 +52,8 @@ Options, after -o, separated by commas:
   relocate=BLOCKS   metadata that is read is written anew, so much in a second (default 128; off)
   affinity=PERCENT  a new directory leaves its parent's group for one with so many percent more free
                     blocks (default 10; off: always)
+  salvage           read a DualFS without its metadata device, by the copy of the metadata that its data
+                    device keeps (mkfs --meta-copy), as of the last checkpoint; with ro
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse

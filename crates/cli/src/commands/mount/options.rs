@@ -74,6 +74,8 @@ pub struct Wanted {
     for_pairs: Option<String>,
     for_ffs: Option<String>,
     pub force: bool,
+    /// Read a DualFS by the copy of the metadata on its data device.
+    pub salvage: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
     /// Use requests over io_uring, if the kernel offers them.
@@ -90,6 +92,9 @@ impl Wanted {
         let cleaner = self.for_cleaners.as_ref().filter(|_| !format.has_cleaner());
         let pair = self.for_pairs.as_ref().filter(|_| !format.has_pairs());
         let tuned = self.for_ffs.as_ref().filter(|_| !format.has_tuning());
+        if self.salvage && !self.read_only {
+            bail!("-o salvage only reads: -o ro,salvage");
+        }
         match cleaner.or(pair).or(tuned) {
             Some(key) => bail!("-o {key}= does not go with {}", format.noun()),
             None => Ok(()),
@@ -132,6 +137,7 @@ impl Wanted {
             "noreaddirplus" => self.names_only = true,
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
+            "salvage" => self.salvage = true,
             "remount" => self.remount = true,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
@@ -196,13 +202,13 @@ impl Wanted {
                 self.dual.set(key, value)?;
                 self.for_pairs = Some(key.to_owned());
             }
-            "cache" => self.cache = Some(bytes()?),
-            "dirty" => self.dirty = Some(bytes()?),
-            "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             _ if Tuning::KEYS.contains(&key) => {
                 self.tuning.set(key, value)?;
                 self.for_ffs = Some(key.to_owned());
             }
+            "cache" => self.cache = Some(bytes()?),
+            "dirty" => self.dirty = Some(bytes()?),
+            "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
@@ -240,11 +246,11 @@ mod tests {
             Wanted::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()]).unwrap();
         let locality = Locality { prefetch: 0, inverse: false, relocate: 9 };
         assert_eq!(dual.dual, DualOptions { affinity: Some(3), locality });
+        let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
+        assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
-        let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
-        assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
         assert_eq!(group.group_batch, Some(8));
         assert_eq!(Wanted::parse(&["timeout=30".into()]).unwrap().timeout, 30);
         for wrong in [
@@ -262,13 +268,13 @@ mod tests {
             "order=any",
             "relocate=0",
             "affinity=-1",
-            "timeout=soon",
-            "timeout=70000",
-            "rww",
             "maxcontig=0",
             "maxcontig=257",
             "rotgap=-1",
             "rotgap=65",
+            "timeout=soon",
+            "timeout=70000",
+            "rww",
         ] {
             assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
         }

@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{self, Journaled};
 use ordo_systems::{
     Attempt, CacheConfig, Choice, Facts, GroupCommit, MountMessage, MountOptions, SoftOptions,
-    SystemError, format_of,
+    SystemError,
 };
 
 use super::Mount;
@@ -56,10 +56,10 @@ pub async fn mount_and_serve(
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
-    let format = format_of(&device).await.with_context(name)?;
+    let named = Named::new(&args.image, wanted.meta_device.as_ref()).salvaged(wanted.salvage);
+    let format = named.format(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
-    let named = Named::new(&args.image, wanted.meta_device.as_ref());
     let (mut disks, mut image) = (vec![disk], 0);
     if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
         let writes = !wanted.read_only && !device_read_only;
@@ -205,6 +205,7 @@ impl Plan<'_> {
             cleaning: self.wanted.cleaning,
             dual: self.wanted.dual,
             tuning: self.wanted.tuning,
+            salvage: self.wanted.salvage,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
             ..MountOptions::default()
