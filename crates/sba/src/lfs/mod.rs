@@ -26,6 +26,7 @@ use rustc_hash::FxHashMap;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, Owner, cover};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
+use dual::DataBlocks;
 use log::{LfsLog, LfsPiece, Pseg};
 pub(crate) use prime::probe;
 
@@ -51,6 +52,8 @@ struct Lfs {
     /// By inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<(i64, i64)>>,
     waiting: usize,
+    /// The blocks of files on a DualFS's data device that is on the same disk.
+    data: DataBlocks,
 }
 
 /// The meaning of an address.
@@ -68,9 +71,11 @@ enum LfsPlace {
 
 impl Lfs {
     fn new(sb: Superblock, dual: Option<Identity>) -> Lfs {
+        let data = DataBlocks::new(dual.as_ref());
         Lfs {
             sb,
             dual,
+            data,
             log: LfsLog::default(),
             classes: FxHashMap::default(),
             places: BTreeMap::new(),
@@ -185,7 +190,7 @@ impl Lfs {
                 LfsPiece::File { ino, lbn } => match self.class_of(ino, lbn) {
                     Some(class) => {
                         self.claim(addr, frags, class, Some((ino, lbn)), state);
-                        self.contents_of(ino, class, &bytes, state);
+                        self.contents_of((ino, lbn), class, &bytes, state);
                     }
                     None => self.wait(ino, addr, frags),
                 },
@@ -254,6 +259,7 @@ impl Lfs {
             let blocks = inode.size.div_ceil(self.sb.bsize.into()).min(i64::MAX as u64);
             let end = if class.is_some() { blocks.cast_signed() } else { 0 };
             self.forget_from(ino, end);
+            self.data.inode(&inode, end, state);
             let Some(class) = class else {
                 self.classes.remove(&ino);
                 continue;
@@ -286,13 +292,22 @@ impl Lfs {
             }
             self.claim(addr, frags, class, Some((ino, lbn)), state);
             if let Some(bytes) = self.early_bytes(addr, frags) {
-                self.contents_of(ino, class, &bytes, state);
+                self.contents_of((ino, lbn), class, &bytes, state);
             }
         }
     }
 
-    /// Learns names from a directory's block.
-    fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], state: &mut DecoderState) {
+    /// Learns names from a directory's block, and from an indirect block which file has which blocks of a data device.
+    fn contents_of(
+        &mut self,
+        (ino, lbn): (u64, i64),
+        class: Class,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) {
+        if lbn < 0 {
+            self.data.indirect(&self.sb, (ino, lbn), bytes, state);
+        }
         if class != Class::Directory {
             return;
         }
@@ -325,7 +340,7 @@ impl Lfs {
                         self.divide(self.sb.byte_of(start), bytes, state);
                     }
                     LfsPiece::File { ino, lbn } if !is_first => match self.class_of(ino, lbn) {
-                        Some(class) => self.contents_of(ino, class, bytes, state),
+                        Some(class) => self.contents_of((ino, lbn), class, bytes, state),
                         None => {
                             self.wait(ino, addr, frags);
                             self.keep(addr, bytes);
@@ -404,7 +419,11 @@ impl Lfs {
         let identity = self.dual.as_ref()?;
         let (class, what, len) = match at.checked_sub(identity.data_at) {
             Some(at) if identity.data_at > 0 => {
-                dual::data_part(identity, at, end - identity.data_at)
+                let end = end - identity.data_at;
+                match self.data.part(at, end) {
+                    Some(found) => found,
+                    None => dual::data_part(identity, at, end),
+                }
             }
             _ if at < u64::from(self.sb.fsize) => {
                 let len = u64::from(self.sb.fsize).min(end) - at;
@@ -418,7 +437,7 @@ impl Lfs {
     /// Bytes that the file system has on the disk.
     fn bytes(&self) -> u64 {
         match &self.dual {
-            Some(id) if id.data_at > 0 => id.data_at + id.blocks * u64::from(id.bsize),
+            Some(id) if id.data_at > 0 => id.data_at + id.data_bytes(),
             _ => self.sb.size * u64::from(self.sb.fsize),
         }
     }
@@ -519,6 +538,7 @@ impl Decoder for Lfs {
             Contents { at, offset: self.sb.byte_of(*addr), len: u64::from(*len) }
         });
         let mut all: Vec<_> = all.collect();
+        all.extend(self.data.contents(ino));
         all.sort_unstable_by_key(|c| c.offset);
         all
     }

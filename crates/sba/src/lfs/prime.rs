@@ -77,15 +77,18 @@ impl Lfs {
             }
         }
         let is_directory = |ino: &u64| self.classes.get(ino) == Some(&Class::Directory);
-        let places: Vec<(u64, i64, u32)> = self
+        // Indirect blocks lead to blocks of a data device.
+        let leads = |lbn: i64| lbn < 0 && self.data.is_here();
+        let places: Vec<(u64, i64, i64, u32)> = self
             .places
             .iter()
-            .filter(|((ino, lbn), _)| *lbn >= 0 && is_directory(ino))
-            .map(|((ino, _), (addr, len))| (*ino, *addr, *len))
+            .filter(|((ino, lbn), _)| if *lbn < 0 { leads(*lbn) } else { is_directory(ino) })
+            .map(|((ino, lbn), (addr, len))| (*ino, *lbn, *addr, *len))
             .collect();
-        for (ino, addr, len) in places {
+        for (ino, lbn, addr, len) in places {
             if let Some(bytes) = frags(image, &sb, addr, i64::from(len / sb.fsize)) {
-                self.contents_of(ino, Class::Directory, &bytes, state);
+                let class = if lbn < 0 { Class::Indirect } else { Class::Directory };
+                self.contents_of((ino, lbn), class, &bytes, state);
             }
         }
         self.untyped.clear();
