@@ -105,18 +105,20 @@ impl Store {
         self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
-    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here.
+    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here. Where
+    /// some on one side are in memory, there are more on the other: a reader goes one way, and has what is behind it.
     fn neighbours(&self, addr: i64) -> Range<i64> {
         let most = self.device.geometry().max_request / self.shape.bsize as usize;
-        let count = (self.locality.prefetch as usize).min(most) as i64;
-        let before = ((count - 1).max(0) * BEFORE_OF_FOUR + 3) / 4;
+        let others = ((self.locality.prefetch as usize).min(most) as i64 - 1).max(0);
         let written = self.state.borrow().written_around(addr);
         let is_missing = |addr: &i64| self.cache.peek(self.log_key(*addr)).is_none();
-        let low = (addr - before).max(written.start);
-        let start = addr - (low..addr).rev().take_while(is_missing).count() as i64;
-        let high = (start + count).min(written.end);
-        let end = addr + 1 + (addr + 1..high).take_while(is_missing).count() as i64;
-        start..end
+        let low = (addr - others).max(written.start);
+        let before = (low..addr).rev().take_while(is_missing).count() as i64;
+        let high = (addr + 1 + others).min(written.end);
+        let behind = (addr + 1..high).take_while(is_missing).count() as i64;
+        let wanted = (others * BEFORE_OF_FOUR + 3) / 4;
+        let behind = behind.min(others - before.min(wanted));
+        addr - before.min(others - behind)..addr + 1 + behind
     }
 
     /// A file's block of metadata that is on the device at `addr`, from a block as it is there. `None`: it has moved meanwhile.
