@@ -93,7 +93,9 @@ impl<'a> Named<'a> {
         let mut found = search(runtime, self.image, &dir, &half).await?;
         let next = match half.is_first {
             true => format!("name the data device, and this one with --meta-device {image}"),
-            false => "name it with --meta-device PATH".to_owned(),
+            false => "name it with --meta-device PATH; or, where it is lost, --salvage reads by the copy of its \
+                      metadata that this one may keep"
+                .to_owned(),
         };
         match found.len() {
             1 => Ok(Some(Other { path: found.remove(0), is_first: !half.is_first })),

@@ -34,6 +34,18 @@ struct Log {
     last_written: u64,
 }
 
+/// The copy of the metadata on a data device.
+#[derive(serde::Serialize)]
+struct ShownCopy {
+    /// The serial number of its checkpoint.
+    serial: u64,
+    /// Seconds since 1970.
+    time: u64,
+    blocks: u64,
+    /// Blocks for which it has room.
+    slots: u64,
+}
+
 #[derive(serde::Serialize)]
 struct Shown {
     image: String,
@@ -51,6 +63,9 @@ struct Shown {
     group_blocks: u32,
     groups: u32,
     data_at: Option<u64>,
+    /// The last complete copy of the metadata, where one is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<ShownCopy>,
     /// The metadata log; not on a data device.
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<Log>,
@@ -82,9 +97,23 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
         true => ordo_dualfs::mount::read(disks).await?.groups().await?,
         false => Vec::new(),
     };
+    let copy = copy_of(disks, &id).await?;
     match options.json {
-        true => Ok(json(&shown(&id, log.as_ref(), &groups, options))?),
-        false => Ok(text(&id, log.as_ref(), &groups, options)),
+        true => Ok(json(&shown(&id, (log.as_ref(), copy), &groups, options))?),
+        false => Ok(text(&id, (log.as_ref(), copy), &groups, options)),
+    }
+}
+
+/// The last complete copy of the metadata, where the data device is among the disks and keeps one.
+async fn copy_of(disks: &[Device], id: &Identity) -> Result<Option<ShownCopy>, SystemError> {
+    let Some(area) = id.copy_area() else { return Ok(None) };
+    match ordo_dualfs::salvage::copy_on(disks).await {
+        Ok(found) => {
+            let (serial, time, blocks) = (found.serial, found.time, found.blocks);
+            Ok(Some(ShownCopy { serial, time, blocks, slots: area.slots }))
+        }
+        Err(DualError::Device(error)) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 
@@ -101,7 +130,7 @@ fn numbered<'g>(
 
 fn shown(
     id: &Identity,
-    log: Option<&Superblock>,
+    (log, copy): (Option<&Superblock>, Option<ShownCopy>),
     groups: &[GroupDescriptor],
     options: &ShowOptions,
 ) -> Shown {
@@ -118,6 +147,7 @@ fn shown(
         group_blocks: id.group_blocks,
         groups: id.groups,
         data_at: Some(id.data_at).filter(|at| *at > 0),
+        copy,
         log: log.map(|sb| Log {
             clean: sb.pflags & PF_CLEAN != 0,
             serial: sb.serial,
@@ -133,7 +163,7 @@ fn shown(
 
 fn text(
     id: &Identity,
-    log: Option<&Superblock>,
+    (log, copy): (Option<&Superblock>, Option<ShownCopy>),
     groups: &[GroupDescriptor],
     options: &ShowOptions,
 ) -> String {
@@ -159,6 +189,17 @@ fn text(
         id.groups,
         id.group_blocks,
     );
+    if id.copy_area().is_some() {
+        let _ = match copy {
+            Some(ShownCopy { serial, blocks, slots, .. }) => {
+                writeln!(
+                    out,
+                    "copy of the metadata: checkpoint {serial}, {blocks} blocks, room for {slots}"
+                )
+            }
+            None => writeln!(out, "copy of the metadata: none that is complete"),
+        };
+    }
     if let Some(sb) = log {
         let state = if sb.pflags & PF_CLEAN != 0 { "unmounted" } else { "not unmounted" };
         let _ = writeln!(

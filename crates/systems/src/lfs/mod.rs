@@ -2,7 +2,7 @@
 
 pub(crate) mod judged;
 mod made;
-mod mounted;
+pub(crate) mod mounted;
 pub mod segments;
 mod show;
 
