@@ -21,6 +21,8 @@ use ordo_vfs::{FileSystem, FsError, NewNode};
 pub type Pair = [Rc<RamDisk>; 2];
 
 const BLOCK: u32 = 512;
+/// The part of the metadata device in which all that was written lies, superblocks apart, in bytes.
+const LOG_BYTES: u64 = 128 << 10;
 
 fn devices(pair: &Pair) -> Vec<Device> {
     pair.iter().map(|disk| disk.clone().erase()).collect()
@@ -67,9 +69,9 @@ pub fn dualfs(pair: &Pair) {
 
 /// The devices for the fuzzer's bytes: a small file system with a few files and a copy of its metadata, with changes. Each
 /// change is an offset (three bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the
-/// identities, the superblock, the log, and the copy. The highest bit of the first byte asks for corrected checksums.
+/// identities, the superblock, the copy, and the log. The highest bit of the first byte asks for corrected checksums.
 pub fn dualfs_images(data: &[u8]) -> Pair {
-    let pair: Pair = [Rc::new(RamDisk::new(1 << 20)), Rc::new(RamDisk::new(200 << 10))];
+    let pair: Pair = [Rc::new(RamDisk::new(2 << 20)), Rc::new(RamDisk::new(200 << 10))];
     let (identity, log_end) = make(&pair);
     let Some((which, mut rest)) = data.split_first() else { return pair };
     let copy_at = identity.copy_at * u64::from(BLOCK);
@@ -79,8 +81,8 @@ pub fn dualfs_images(data: &[u8]) -> Pair {
         (0, 0, IDENTITY_SIZE as u64),
         (1, 0, IDENTITY_SIZE as u64),
         (0, LABEL_BYTES, SUPERBLOCK_SIZE as u64),
-        (0, 2 * LABEL_BYTES, log_end - 2 * LABEL_BYTES),
         (1, copy_at, copy_len),
+        (0, 2 * LABEL_BYTES, log_end - 2 * LABEL_BYTES),
     ];
     let all: u64 = places.iter().map(|(_, _, len)| len).sum();
     while let [a, b, c, count, tail @ ..] = rest {
@@ -102,14 +104,14 @@ pub fn dualfs_images(data: &[u8]) -> Pair {
     pair
 }
 
-/// Makes the file system, with what a crash leaves behind its checkpoint. Its identity, and the end of its log.
+/// Makes the file system, with what a crash leaves behind its checkpoint. Its identity, and where its log ends at most.
 fn make(pair: &Pair) -> (Identity, u64) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let made = executor.block_on(async {
         let options = MkfsOptions {
             block_size: BLOCK,
-            segment_size: Some(8 << 10),
+            segment_size: Some(16 << 10),
             group_blocks: Some(64),
             copy: Some(MetadataSize::Bytes(60 << 10)),
             ..MkfsOptions::default()
@@ -127,10 +129,7 @@ fn make(pair: &Pair) -> (Identity, u64) {
         made.identity
     });
     let identity = made.expect("waits for no one");
-    // What was written lies at the start of the log.
-    let image = pair[0].to_vec();
-    let end = image.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1);
-    (identity, end)
+    (identity, LOG_BYTES)
 }
 
 /// Makes the checksums of both identities and of the first superblock right.

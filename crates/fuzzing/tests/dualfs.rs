@@ -30,7 +30,7 @@ fn a_spread_of_changes_passes() {
             // Half of the changes go to the identities and the superblock.
             let at = match round % 4 {
                 0 => spread.next(3 * 512),
-                _ => spread.next(1 << 17),
+                _ => spread.next(180 << 10),
             };
             input.extend(&(at as u32).to_le_bytes()[..3]);
             let len = 1 + spread.next(8);
