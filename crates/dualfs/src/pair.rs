@@ -112,7 +112,7 @@ impl Pair {
         DataDevice { device: self.data.clone(), shape, first }
     }
 
-    /// Where the data device keeps a copy of the metadata, if it does.
+    /// The place of the copy of the metadata on the data device, if it keeps one.
     pub fn copy_side(&self) -> Option<CopySide> {
         let (area, uuid) = (self.identity.copy_area()?, self.identity.uuid);
         Some(CopySide { area, uuid })

@@ -27,7 +27,7 @@ bitflags::bitflags! {
         const CONTENTS = 1;
         /// A block that was given back is given to no file before it is durable that its file has it no more.
         const FREED = 1 << 1;
-        /// Where the data device keeps a copy of the metadata: a block that was given back is given to no file before a copy
+        /// A rule for a data device that keeps a copy of the metadata: a block that was given back is given to no file before a copy
         /// is complete in which its file has it no more.
         const COPIED = 1 << 2;
         /// A copy of the metadata is durable before its head is written.
@@ -65,7 +65,7 @@ pub struct DataSide {
     pub rules: DualRules,
     /// How the log's metadata is kept together and read.
     pub locality: Locality,
-    /// Where the device keeps a copy of the metadata, if it does.
+    /// The place of the copy of the metadata on the device, if it keeps one.
     pub copy: Option<CopySide>,
 }
 

@@ -243,9 +243,7 @@ pub async fn work(
         }
     }
     // What nobody waits for is written too, in part.
-    if !seed.is_multiple_of(3) {
-        rt.sleep(Duration::from_secs(6)).await;
-    }
+    rt.sleep(Duration::from_secs(if seed.is_multiple_of(3) { 0 } else { 6 })).await;
     states
 }
 

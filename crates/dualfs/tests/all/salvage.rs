@@ -232,7 +232,7 @@ fn a_copy_that_cannot_be_is_said_and_holds_nobody_up() {
     });
 }
 
-/// What files give back is theirs again when the copy has it too: a full device with a copy can be filled again and again.
+/// Blocks that files give back are to be had again when the copy has that too: a full device with a copy can be filled again and again.
 #[test]
 fn a_full_device_with_a_copy_can_be_filled_again() {
     run(async |rt| {

@@ -39,7 +39,7 @@ struct CopiedBlock {
 
 /// A complete copy, as its index has it.
 pub struct CopyIndex {
-    /// Which of the two heads it has.
+    /// The number of its head: 0 or 1.
     pub which: usize,
     /// Its head.
     pub head: CopyHead,

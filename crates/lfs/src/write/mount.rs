@@ -121,10 +121,8 @@ async fn mount_on(
     let store = Rc::new(Store::new(cache, device, state, data, locality));
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
     let contents_first = rules.contains(DualRules::CONTENTS);
-    let every = options.checkpoint_every;
     let form = LogForm { rules: options.rules, sealed, contents_first };
-    let writer = SegmentWriter::new(store.clone(), form, next, every);
-    let writer = Rc::new(writer);
+    let writer = Rc::new(SegmentWriter::new(store.clone(), form, next, options.checkpoint_every));
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));
     let cleaner = Cleaner::new(store.clone(), writer.clone(), options.cleaning);

@@ -150,9 +150,8 @@ fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), Str
                 12 => fs.sync().await.expect("a healthy device"),
                 _ => {}
             }
-            if n % 13 == 6 || n % 13 == 12 {
-                models.drain(..models.len() - 1);
-            }
+            let is_durable = n % 13 == 6 || n % 13 == 12;
+            models.drain(..if is_durable { models.len() - 1 } else { 0 });
             if n % 23 == 22 {
                 rt.sleep(Duration::from_secs(31)).await;
             }
@@ -172,8 +171,7 @@ fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), Str
     };
     drop((executor, rt));
     let executor = Executor::simulated(seed + 1);
-    let rt = executor.runtime();
-    let options = MountOptions::default();
+    let (rt, options) = (executor.runtime(), MountOptions::default());
     let found = executor.block_on(async {
         let disk = Rc::new(image);
         let fs = mount(&rt, disk.clone(), &options).await.map_err(|e| e.to_string())?;

@@ -62,7 +62,7 @@ const BLOCKS_MAX: usize = 1 << 22;
 #[derive(Default)]
 pub(super) struct DataBlocks {
     shape: Option<DataShape>,
-    /// Where the device begins, in bytes.
+    /// The start of the device, in bytes.
     first: u64,
     /// By block: the file and its logical block.
     owners: BTreeMap<u64, (u64, u64)>,

@@ -174,13 +174,16 @@ impl Format for Lfs {
             if found.sb.pflags & PF_CLEAN == 0 {
                 (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
-            if !options.read_only && !ordo_lfs::has_seals(&disks[0]).await? {
-                (tell)(MountMessage::Notice(
-                    "its log has no seals and is written by NetBSD's rules: blocks, flush, summaries, flush",
-                ));
-            }
+            let sealed = ordo_lfs::has_seals(&disks[0]).await?;
             match mounted::mount(rt, disks[0].clone(), options).await {
-                Ok(mounted) => Ok(Attempt::Mounted(mounted, LFS.ordering())),
+                Ok(mounted) => {
+                    if !sealed {
+                        (tell)(MountMessage::Notice(
+                            "its log has no seals and is written by NetBSD's rules: blocks, flush, summaries, flush",
+                        ));
+                    }
+                    Ok(Attempt::Mounted(mounted, LFS.ordering()))
+                }
                 Err(SystemError::Lfs(LfsError::NotWritable(why))) => {
                     Ok(Attempt::ReadOnly(why.to_owned()))
                 }

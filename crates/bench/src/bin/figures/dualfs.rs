@@ -273,7 +273,7 @@ pub fn pairs(out: &mut Section) {
 /// Percent of the metadata device that a copy of the metadata gets.
 const COPY: u32 = 90;
 
-/// What a copy of the metadata on the data device takes.
+/// The cost of a copy of the metadata on the data device.
 pub fn copy(out: &mut Section) {
     out.say(format_args!(
         "The same trees by one process, with a copy of the metadata on the data device (`mkfs --meta-copy {COPY}%`), made with each \
