@@ -19,7 +19,7 @@ use ordo_format::lfs::{IFILE_INO, LE, LfsInode, NDADDR, NIADDR, SUPERBLOCK_SIZE,
 use ordo_runtime::sync::buffer_unordered;
 
 use super::ifile::Ifile;
-use super::store::{has_pointers, is_set};
+use super::store::has_pointers;
 use crate::data::{CopySide, DualRules, is_regular};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
@@ -351,7 +351,8 @@ async fn walk(disk: &LogDisk, ifile: &Ifile) -> Result<BTreeMap<i64, CopiedBlock
         let trees = (0..NIADDR).map(|tree| (inode.ib[tree], tree + 1));
         let mut todo: Vec<(i64, usize)> = direct.chain(trees).collect();
         while let Some((addr, level)) = todo.pop() {
-            if !is_set(addr) || level == 0 && is_apart {
+            // What leads out of the log is damage, of which there is nothing to copy.
+            if level == 0 && is_apart || !sb.is_log(addr, sb.frag) {
                 continue;
             }
             let spent = LfsError::InodeSize { ino, size: inode.size };
