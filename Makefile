@@ -203,7 +203,7 @@ bench-building:
 	$(CARGO) xtask building $(BASE)
 
 fuzz:
-	cd fuzz && for t in mount check lfs; do mkdir -p corpus/$$t regressions/$$t && \
+	cd fuzz && for t in mount check lfs dualfs; do mkdir -p corpus/$$t regressions/$$t && \
 	  $(CARGO) +nightly fuzz run $$t corpus/$$t regressions/$$t -- -max_total_time=60 || exit 1; done
 
 # As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.

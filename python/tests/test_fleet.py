@@ -95,7 +95,7 @@ def test_xargs_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, b
     subprocess.run(merge, stdout=subprocess.DEVNULL, check=True)
     assert merged.read_bytes() == whole
 
-    # A result that is there twice is refused, with both names.
+    # A result that is given twice is refused, with both names.
     shutil.copy(into / names[0], into / "copy.json")
     ran = subprocess.run(merge, capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "copy.json" in ran.stderr and names[0] in ran.stderr, ran.stderr

@@ -216,10 +216,10 @@ mod tests {
 
     /// Names that exist pass, in every form. Would catch a check that finds fault with everything.
     #[test]
-    fn what_exists_passes() {
+    fn existing_names_pass() {
         let page = "| Rule | Code | Test that fails |\n|---|---|---|\n| one | `SyncRules::INODE_BEFORE_ENTRY`, \
                     `xtask/src/papers.rs`, `ffs-sync`, `make bench`, `ordo crash mutants --fs ffs-sync` | \
-                    `what_exists_passes` |\n\n[style](style.md#style), [up](../CONTRIBUTING.md)\n";
+                    `existing_names_pass` |\n\n[style](style.md#style), [up](../CONTRIBUTING.md)\n";
         let root = crate::tidy::root();
         assert_eq!(checker(&root).faults(page), Vec::<String>::new());
     }

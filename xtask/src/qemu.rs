@@ -295,7 +295,7 @@ mod tests {
     /// A right analysis passes, and each planted fault is reported once. Would catch a target that accepts any
     /// analysis.
     #[test]
-    fn each_fault_is_told() {
+    fn each_planted_fault_is_reported_once() {
         let sound = serde_json::json!({
             "system": "reiserfs", "unknown": {}, "unclaimed": 0, "orphan_blocks": 0, "without_contents": 0, "flushes": 40,
             "writes": {"file_data": {"blocks": 3000}}, "journal": {"blocks": 90},

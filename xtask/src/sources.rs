@@ -310,7 +310,7 @@ mod tests {
     /// A test is an item with the attribute, and there is one of each name. Would catch a function that passes
     /// for a test.
     #[test]
-    fn tests_are_told_from_functions() {
+    fn tests_are_distinguished_from_functions() {
         let s = sources();
         assert_eq!(s.test_fault("it_holds"), None);
         assert!(s.test_fault("alone").is_some());

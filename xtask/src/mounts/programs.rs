@@ -83,7 +83,7 @@ pub const PROGRAMS: [Program; 7] = [
     },
 ];
 
-/// Runs a program. Returns `None` where the machine does not have it.
+/// Runs a program. Returns `None` if the machine does not have it.
 pub fn measure(program: &Program, mounted: &Path) -> Result<Option<f64>, String> {
     let shell = |script: &str| {
         let mut command = Command::new("bash");

@@ -1,6 +1,6 @@
 //! One type for every device. Code above this crate is compiled once, and not once for each stack of wrappers.
 //!
-//! An operation on a [`Device`] is ready or boxed. Where a device answers at once ([`BlockDevice::immediate`]), the
+//! An operation on a [`Device`] is ready or boxed. If a device answers at once ([`BlockDevice::immediate`]), the
 //! operation's future lives on the stack, is polled once, and allocates nothing. Any other device boxes its future,
 //! which costs little beside a request that takes time.
 
@@ -172,8 +172,8 @@ mod tests {
     use crate::tap::Tap;
     use crate::volatile::VolatileCache;
 
-    /// A device that takes a millisecond for each operation, whatever [`BlockDevice::immediate`] says, and counts its
-    /// operations.
+    /// A device that takes a millisecond for each operation, even if [`BlockDevice::immediate`] is true, and counts
+    /// its operations.
     struct Late {
         runtime: Runtime,
         says_immediate: bool,
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Late says that it answers at once")]
-    fn who_says_at_once_and_waits_is_found_out() {
+    fn a_device_that_claims_to_be_immediate_and_waits_is_caught() {
         let executor = Executor::simulated(1);
         let device = Late::new(&executor.runtime(), true).erase();
         drop(executor.block_on(device.flush()));

@@ -41,9 +41,9 @@ pub enum Fault {
 pub struct BlockError {
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: usize,
     /// The reason of the failure.
     pub fault: Fault,

@@ -1,8 +1,8 @@
 //! Fault injection: devices that fail on demand.
 //!
-//! [`Faulty`] asks its [`Faults`] about each request. Rules say which requests fail and how. A latent error makes a
-//! range unreadable until it is written again. The handle is shared, so a test can change the rules while the file
-//! system runs.
+//! [`Faulty`] asks its [`Faults`] about each request. Rules decide which requests fail and how. A latent error
+//! makes a range unreadable until it is written again. The handle is shared, so a test can change the rules while
+//! the file system runs.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, Operation, WriteFlags, ram::RamDisk};
@@ -33,9 +33,9 @@ const TEAR: usize = 512;
 pub struct FaultAttempt<'a> {
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 for a flush.
+    /// The offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 for a flush.
+    /// The length in bytes; 0 for a flush.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -48,7 +48,8 @@ pub struct FaultAttempt<'a> {
 enum Failure {
     /// An error; the device does nothing.
     Error(i32),
-    /// The marked sectors of 512 bytes are written. Then comes the error, or success where there is none.
+    /// The marked sectors of 512 bytes are written. The request then ends with the error, or with success if there
+    /// is none.
     Tear(Vec<bool>, Option<i32>),
     /// Success; the device does nothing.
     Lie,
@@ -160,7 +161,7 @@ impl Faults {
         Faults::default()
     }
 
-    /// Adds a rule. Where several match a request, the one added first decides.
+    /// Adds a rule. If several rules match a request, the one that was added first decides.
     pub fn add(&self, rule: FaultRule) -> RuleId {
         let mut rules = self.0.borrow_mut();
         let id = RuleId(rules.next);
@@ -197,7 +198,7 @@ impl Faults {
         drop(all);
     }
 
-    /// The failure of a request; `None` where no rule matches.
+    /// The failure of a request; `None` if no rule matches.
     fn judge(&self, attempt: &FaultAttempt<'_>) -> Option<Failure> {
         let mut rules = self.0.borrow_mut();
         let mut failure = None;
@@ -394,7 +395,7 @@ mod tests {
         });
     }
 
-    /// A torn write leaves exactly the marked sectors, and reports an error or success as the rule says.
+    /// A torn write leaves exactly the marked sectors, and reports an error or success as its rule demands.
     #[test]
     fn torn_writes_leave_the_marked_sectors() {
         let faults = Faults::new();

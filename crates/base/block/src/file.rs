@@ -1,9 +1,9 @@
 //! A disk in an image file, or on a block device.
 //!
-//! O_DIRECT is used where the file supports it, at whatever alignment it needs. A request that is not aligned so
-//! reads, modifies and writes the blocks around it, while no other request runs. Two processes cannot have the same
-//! image open if one of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device
-//! the image behind it. An image that somebody cuts off meanwhile fails every request from then on.
+//! O_DIRECT is used where the file supports it, at whatever alignment it needs. An unaligned request reads, modifies
+//! and writes the blocks around it, while no other request runs. Two processes cannot have the same image open if one
+//! of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device the image behind
+//! it. If an open image is truncated by another program, every request fails from then on.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -63,7 +63,7 @@ pub enum OpenError {
     TooSmall {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: u64,
     },
 }
@@ -248,8 +248,8 @@ impl FileDisk {
     }
 }
 
-/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` where there
-/// is none, or where it cannot be opened by its name: it may be removed, or in another mount namespace.
+/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` if there is
+/// none, or if it cannot be opened by its name: it may have been removed, or be in another mount namespace.
 ///
 /// # Errors
 /// Another process has the image open, and one of the two writes.
@@ -324,8 +324,7 @@ fn logical_block(file: &File) -> u64 {
     if code == 0 { u64::try_from(bytes).unwrap_or(SECTOR).max(SECTOR) } else { SECTOR }
 }
 
-/// The alignment at which direct I/O on the file works, found by trying; `None` where it does not work for the whole
-/// file.
+/// The alignment at which direct I/O on the file works, found by trying; `None` if it does not work for the whole file.
 fn direct_unit(file: &File, device: bool, bytes: u64) -> Option<u64> {
     let mut unit = if device { logical_block(file) } else { SECTOR };
     while unit <= 4096 && bytes >= 2 * unit {
@@ -546,7 +545,7 @@ mod tests {
         }
     }
 
-    /// An image has one writer, or readers: the second process must be told why it may not open the image.
+    /// An image has one writer, or several readers. A second process must get the reason why it may not open the image.
     #[test]
     fn an_image_is_locked() {
         let executor = Executor::simulated(1);
@@ -565,8 +564,8 @@ mod tests {
         assert_eq!(open(FileAccess::ReadWrite).unwrap().geometry().bytes, 1 << 20);
     }
 
-    /// Somebody cuts an image off while it is used. A read must not give zeros for what is gone, and a write must not
-    /// hide it by making the image long again.
+    /// Another program truncates an image while it is used. A read must not return zeros for the missing part, and a
+    /// write must not hide the loss by extending the image again.
     #[test]
     fn an_image_that_was_cut_off_fails() {
         let dir = tempfile::tempdir().unwrap();

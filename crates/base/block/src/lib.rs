@@ -49,7 +49,7 @@ bitflags::bitflags! {
         const FUA = 1;
         /// A task waits for this write (`REQ_SYNC`): schedulers may prefer it, and statistics count it.
         const SYNC = 2;
-        /// The write carries metadata (`REQ_META`). A hint for people; classifiers must not look at it.
+        /// The write carries metadata (`REQ_META`). A hint for people; decoders must not look at it.
         const META = 4;
     }
 }
@@ -110,15 +110,15 @@ pub trait BlockDevice: 'static {
     /// The range lies outside the device or is not whole sectors, or the device failed.
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError>;
 
-    /// Writes `data` at `offset`. On return the device has the data, but where its cache is volatile, only a flush or
+    /// Writes `data` at `offset`. On return the device has the data. If its cache is volatile, only a flush or
     /// [`WriteFlags::FUA`] makes them durable.
     ///
     /// # Errors
     /// As for reads. The contents of the range are undefined afterwards.
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError>;
 
-    /// As [`write`](Self::write), of bytes in pieces: one request. A device that can send them from where they are does
-    /// so; elsewhere they are copied into one buffer.
+    /// As [`write`](Self::write), for bytes in several pieces, which are one request. A device that can send the pieces
+    /// from where they are does so; other devices copy them into one buffer.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -137,7 +137,7 @@ pub trait BlockDevice: 'static {
     /// The device failed. No earlier write may then be taken to be durable.
     async fn flush(&self) -> Result<(), BlockError>;
 
-    /// Tells the device that the contents of a range are no longer needed; the range may read as anything afterwards.
+    /// Announces that the contents of a range are no longer needed. Reads of the range may return any bytes afterwards.
     ///
     /// # Errors
     /// The range lies outside the device, or the device failed.

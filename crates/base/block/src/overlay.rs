@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
-/// A device whose reads come from the device beneath unless the sector was written here; writes stay in memory.
+/// A device whose writes stay in memory. A read returns the written sectors, and all others from the device
+/// beneath.
 pub struct Overlay<D> {
     inner: D,
     /// Written sectors by number.

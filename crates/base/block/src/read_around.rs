@@ -1,8 +1,8 @@
 //! A read-around cache, for a device whose requests bypass the host's cache.
 //!
-//! Small files, directories and inodes that were made together lie together, and are wanted together. The second
-//! small read in a region reads all of it, and the following ones find it in memory. A region is dropped when
-//! anything in it is written, so a read always returns what the device would.
+//! Small files, directories and inodes that were made together are close to each other on disk, and are usually read
+//! together. The second small read in a region reads the whole region, and the following reads find it in memory. A
+//! region is dropped when a byte in it is written, so a read always returns the device's bytes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ impl<D: BlockDevice> ReadAround<D> {
         &self.inner
     }
 
-    /// The bytes of a range, where its region is in memory.
+    /// The bytes of a range, if its region is in memory.
     fn find(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let mut kept = self.kept.borrow_mut();
         let place = kept.iter().rposition(|(number, _)| *number == region)?;
@@ -87,8 +87,8 @@ impl<D: BlockDevice> ReadAround<D> {
         false
     }
 
-    /// Reads a region and keeps it. `None` where the read fails or a write to the region is under way.
-    /// The wanted range is then read alone.
+    /// Reads a region and keeps it. `None` if the read fails or a write to the region is under way. The wanted range
+    /// is then read alone.
     async fn fetch(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let start = region * REGION;
         let end = (start + REGION).min(self.inner.geometry().bytes);
@@ -254,7 +254,7 @@ mod tests {
     /// A region in memory is dropped when it is written. A region that is read during a write, or just before one, is
     /// not kept. Without either rule a later read would give the old contents.
     #[test]
-    fn what_is_written_is_read() {
+    fn reads_return_the_newest_writes() {
         with_disk(&Faults::new(), async |disk, runtime| {
             first(&disk, 0).await;
             first(&disk, 4096).await;
@@ -289,7 +289,7 @@ mod tests {
         });
     }
 
-    /// Memory is bounded, whatever is read in whatever order. The end of the device may cut the last region short.
+    /// Memory is bounded, for any reads in any order. The end of the device may cut the last region short.
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);

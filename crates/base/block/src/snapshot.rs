@@ -29,7 +29,7 @@ enum Copied {
     Here(Box<[u8]>),
 }
 
-/// A function that says which bytes nobody will read through the snapshot.
+/// A function that tells whether a range will not be read through the snapshot.
 type Spare = Box<dyn Fn(Range<u64>) -> bool>;
 
 struct State {
@@ -142,7 +142,7 @@ impl<D: BlockDevice> SnapshotDevice<D> {
 }
 
 impl State {
-    /// Whether a piece has been copied; `None` where its copy has not begun.
+    /// Whether a piece has been copied; `None` if its copy has not begun.
     fn copied(&self, piece: u64) -> Option<bool> {
         self.copies.borrow().get(&piece).map(|copied| matches!(copied, Copied::Here(_)))
     }
@@ -264,7 +264,7 @@ impl<D: BlockDevice> BlockDevice for SnapshotDevice<D> {
     }
 
     fn immediate(&self) -> bool {
-        // A write waits only for a copy that another write has begun. Where reads complete at once, no such copy is
+        // A write waits only for a copy that another write has begun. If reads complete at once, no such copy is
         // under way.
         self.device.immediate()
     }
@@ -286,7 +286,7 @@ mod tests {
         /// snapshot always shows all of the first contents; the device shows the writes. Catches a copy that is made
         /// too late, is torn, or is of the wrong piece.
         #[test]
-        fn the_view_never_changes(
+        fn a_snapshot_never_changes(
             writes in prop::collection::vec((0u64..SECTORS, 1usize..20, any::<u8>()), 1..40),
             reads in prop::collection::vec((0u64..SECTORS, 1usize..20), 1..40),
             seed in 0u64..1000,
@@ -364,7 +364,7 @@ mod tests {
 
     /// A snapshot refuses writes.
     #[test]
-    fn a_view_is_read_only() {
+    fn a_snapshot_is_read_only() {
         let executor = Executor::simulated(1);
         let snapshot = SnapshotDevice::new(RamDisk::new(1 << 16), 0).snapshot();
         let write = snapshot.write(0, IoBuf::from_slice(&[1; 512]), WriteFlags::empty());

@@ -11,13 +11,13 @@ use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 /// A request when it is sent to the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Issued<'a> {
-    /// Its number, in order of issue, from 0.
+    /// The number, in order of issue, from 0.
     pub id: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes; 0 for a flush.
+    /// The offset in bytes; 0 for a flush.
     pub offset: u64,
-    /// Its length in bytes; 0 for a flush.
+    /// The length in bytes; 0 for a flush.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -32,15 +32,15 @@ pub struct Issued<'a> {
 /// A request when it completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed<'a> {
-    /// Its number, in order of issue.
+    /// The number, in order of issue.
     pub id: u64,
-    /// Its number in order of completion, from 0.
+    /// The number in order of completion, from 0.
     pub order: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
@@ -57,11 +57,12 @@ pub struct Completed<'a> {
     pub result: Result<(), BlockError>,
 }
 
-/// A watcher of a device. A request whose task is dropped, or that a crash cuts off, is issued and never completed.
+/// A watcher of a device. A request whose task is dropped, or which a crash interrupts, is issued and never
+/// completed.
 pub trait TapSink {
-    /// Takes in a request that is about to be sent.
+    /// A request is about to be sent.
     fn issued(&self, request: &Issued<'_>);
-    /// Takes in a completed request.
+    /// A request has completed.
     fn completed(&self, request: &Completed<'_>);
 }
 
@@ -216,30 +217,30 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 /// A request as a [`Recorder`] keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number, in order of issue.
+    /// The number, in order of issue.
     pub id: u64,
     /// The kind of request.
     pub op: Operation,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The flags of a write.
     pub flags: WriteFlags,
-    /// The data that was written or read, where contents are kept.
+    /// The data that was written or read, if contents are kept.
     pub data: Option<Rc<[u8]>>,
     /// The time of issue.
     pub issued: Time,
     /// The epoch of issue.
     pub issue_epoch: u64,
-    /// Its completion; `None` where it was cut off.
+    /// The request's completion; `None` if it was interrupted.
     pub end: Option<RecordEnd>,
 }
 
 /// The end of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordEnd {
-    /// Its number in order of completion.
+    /// The number in order of completion.
     pub order: u64,
     /// The time of completion.
     pub at: Time,
@@ -260,7 +261,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of every request; `contents` says whether it keeps their data.
+    /// A recorder of every request. `contents`: it keeps their data.
     pub fn new(contents: bool) -> Rc<Recorder> {
         let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
         Rc::new(Recorder { contents, most, records, first })
@@ -272,7 +273,7 @@ impl Recorder {
         Rc::new(Recorder { contents, most, records, first })
     }
 
-    /// Takes the records so far. Requests still under way appear as cut off.
+    /// Takes the records so far. Requests still under way appear as interrupted.
     pub fn take(&self) -> Vec<Record> {
         self.records.take().into()
     }

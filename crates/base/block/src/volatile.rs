@@ -2,8 +2,8 @@
 //!
 //! A completed write stays in the cache until a flush, or until the cache is full and the oldest writes go to the
 //! device beneath. Reads see the newest data. At a crash the caller decides the fate of each write in the cache:
-//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` says what disks
-//! may do.
+//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` has the rules for
+//! disks.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
@@ -35,13 +35,13 @@ pub const TEAR: usize = 512;
 /// A completed write that a crash may lose.
 #[derive(Debug)]
 pub struct PendingWrite {
-    /// Its number, in order of completion, from 0.
+    /// The number, in order of completion, from 0.
     pub id: u64,
-    /// The number of flushes that had completed before it, including those that lied.
+    /// The number of flushes that had completed before the write, including flushes without effect.
     pub epoch: u64,
-    /// Its offset in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// Its data.
+    /// The data.
     pub data: IoBuf,
     /// Whether it was written through (FUA): it then survives, and overwrites earlier writes.
     pub durable: bool,
@@ -70,7 +70,7 @@ pub enum Loss {
 }
 
 /// The newest data of a range.
-struct Piece {
+struct CachedPiece {
     end: u64,
     write: Rc<PendingWrite>,
 }
@@ -81,7 +81,7 @@ struct State {
     pending: VecDeque<Rc<PendingWrite>>,
     bytes: usize,
     /// The newest data by start; the ranges do not overlap.
-    newest: BTreeMap<u64, Piece>,
+    newest: BTreeMap<u64, CachedPiece>,
     next_id: u64,
     epoch: u64,
 }
@@ -174,7 +174,7 @@ impl State {
         if let Some((s, old_end)) = before.filter(|(_, e)| *e > start) {
             let piece = self.newest.get_mut(&s).expect("just found");
             piece.end = start;
-            let rest = Piece { end: old_end, write: piece.write.clone() };
+            let rest = CachedPiece { end: old_end, write: piece.write.clone() };
             if old_end > end {
                 self.newest.insert(end, rest);
             }
@@ -186,7 +186,7 @@ impl State {
                 self.newest.insert(end, piece);
             }
         }
-        self.newest.insert(start, Piece { end, write: write.clone() });
+        self.newest.insert(start, CachedPiece { end, write: write.clone() });
     }
 
     fn remove_oldest(&mut self) {
@@ -245,7 +245,7 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
         image
     }
 
-    /// The disk after a crash at this moment that loses what `loss` allows, chosen by `seed`.
+    /// The disk after a crash now, with a loss that `loss` allows and `seed` chooses.
     pub fn crash_image_seeded(&self, loss: Loss, seed: u64) -> RamDisk {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let losable = self.state.borrow().pending.iter().filter(|w| !w.durable).count();
@@ -334,7 +334,7 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
     }
 
     fn immediate(&self) -> bool {
-        // The lock is held only during operations of the device beneath. Where those complete at once, it is always
+        // The lock is held only during operations of the device beneath. If those complete at once, it is always
         // free.
         self.inner.immediate()
     }
@@ -402,7 +402,7 @@ mod tests {
         ) {
             let disk = VolatileCache::with_capacity(
                 RamDisk::new((SECTORS * TEAR) as u64), capacity * TEAR);
-            // For each sector, what it may hold after a crash: durable first, newest last.
+            // For each sector, the contents that it may have after a crash: durable first, newest last.
             let mut may: Vec<Vec<u8>> = vec![vec![0]; SECTORS];
             run(async {
                 for op in &ops {

@@ -55,7 +55,7 @@ impl BlkEvent {
     /// Force unit access (FUA): durable when completed.
     pub const FUA: u16 = 0x8000;
 
-    /// The action: what happened to the request.
+    /// The action: the event of the request that is recorded.
     pub fn act(&self) -> u16 {
         self.action as u16 & !Self::CGROUP
     }

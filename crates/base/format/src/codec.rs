@@ -87,13 +87,13 @@ impl OnDisk for u8 {
 
 /// A type with a fixed size on disk.
 pub trait OnDisk: Sized {
-    /// Its size in bytes.
+    /// The size in bytes.
     const SIZE: usize;
-    /// Decodes the value at byte `at`. Panics where `bytes` is too short.
+    /// Decodes the value at byte `at`. Panics if `bytes` is too short.
     fn get(bytes: &[u8], at: usize, endian: Endian) -> Self;
-    /// Encodes to byte `at`; bytes that no field covers stay as they are. Panics where `bytes` is too short.
+    /// Encodes to byte `at`; bytes that no field covers stay as they are. Panics if `bytes` is too short.
     fn put(&self, bytes: &mut [u8], at: usize, endian: Endian);
-    /// Decodes several consecutive values. Panics where `bytes` is too short.
+    /// Decodes several consecutive values. Panics if `bytes` is too short.
     #[inline]
     fn get_all<const N: usize>(bytes: &[u8], at: usize, endian: Endian) -> [Self; N] {
         std::array::from_fn(|i| Self::get(bytes, at + i * Self::SIZE, endian))
@@ -117,17 +117,17 @@ impl<T: OnDisk, const N: usize> OnDisk for [T; N] {
 /// A field of an on-disk structure, as its documentation shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its name in the kernel's sources; empty for a field of Ordo's own.
+    /// The name in the kernel's sources; empty for a field of Ordo's own.
     pub kernel: &'static str,
-    /// Its first byte, counted from the start of the structure.
+    /// The first byte, counted from the start of the structure.
     pub offset: usize,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: usize,
-    /// Its Rust type.
+    /// The Rust type.
     pub type_name: &'static str,
-    /// Its meaning, in a line.
+    /// The meaning, in a line.
     pub doc: &'static str,
 }
 
@@ -185,13 +185,13 @@ macro_rules! on_disk {
                 },)+
             ];
 
-            /// Decodes the first [`Self::SIZE`] bytes, whatever their values. Panics where there are fewer.
+            /// Decodes the first [`Self::SIZE`] bytes, which may have any values. Panics if there are fewer.
             pub fn decode(bytes: &[u8], endian: $crate::Endian) -> $name {
                 let bytes = &bytes[..$size];
                 $name { $($field: <$type as $crate::OnDisk>::get(bytes, $offset, endian),)+ }
             }
 
-            /// Encodes every field; bytes that no field covers stay as they are. Panics where `bytes` is shorter than
+            /// Encodes every field; bytes that no field covers stay as they are. Panics if `bytes` is shorter than
             /// [`Self::SIZE`].
             pub fn encode(&self, bytes: &mut [u8], endian: $crate::Endian) {
                 let bytes = &mut bytes[..$size];

@@ -1,11 +1,11 @@
 //! DualFS: data and metadata apart. `docs/formats/dualfs.md`.
 //!
 //! The metadata device has a log on the structures of LFS64 ([`crate::lfs`]), whose superblocks have a magic number of
-//! their own. The data device has the contents of regular files in groups of blocks, and nothing else.
+//! their own. The data device has the contents of regular files in groups of blocks, and an identity.
 //!
 //! Layers, lowest first:
 //! - [`Identity`]: the first sector of both devices: which pair they belong to, and which of the two each is.
-//! - [`DataShape`]: the data device's blocks and groups, and where the IFILE's tables have them.
+//! - [`DataShape`]: the data device's blocks and groups, and the places of its tables in the IFILE.
 //! - [`GroupDescriptor`]: how many blocks of a group are free, and how many inodes it has.
 //! - [`check_pair`]: whether two devices belong together and were mounted together last.
 //!
@@ -51,7 +51,9 @@ crate::on_disk! {
         64 => /** blocks of the data device, the one with its identity included */ blocks: u64,
         72 => /** bytes of the metadata device */ metadata_bytes: u64,
         80 => /** metadata device: where the data device begins on the same disk, in bytes; 0: on another */ data_at: u64,
-        88 => /** zero */ pad: [u8; 420],
+        88 => /** where the copy of the metadata is, a block of the data device behind its last one; 0: there is none */ copy_at: u64,
+        96 => /** blocks of the copy */ copy_blocks: u64,
+        104 => /** zero */ pad: [u8; 404],
         508 => /** CRC-32C of the 508 bytes before it */ check: u32,
     }
 }
@@ -61,6 +63,107 @@ crate::on_disk! {
     pub struct GroupDescriptor: 8 {
         0 => /** free blocks */ free: u32,
         4 => /** inodes whose contents are meant for it */ inodes: u32,
+    }
+}
+
+/// The magic number of a copy of the metadata, `OrdoCopy`.
+pub const COPY_MAGIC: u64 = u64::from_le_bytes(*b"OrdoCopy");
+
+crate::on_disk! {
+    /// The head of a copy of the metadata: a sector. There are two, written in turn.
+    pub struct CopyHead: 512 {
+        0 => /** `OrdoCopy` */ magic: u64,
+        8 => /** 1 */ version: u32,
+        12 => /** zero */ reserved: u32,
+        16 => /** the pair's identifier */ uuid: [u8; 16],
+        32 => /** one more with each copy */ sequence: u64,
+        40 => /** serial number of the checkpoint that was copied */ serial: u64,
+        48 => /** when that was made, seconds */ time: u64,
+        56 => /** entries of its index */ entries: u64,
+        64 => /** CRC-32C of its index: of the superblock and the entries */ index_check: u32,
+        68 => /** zero */ pad: [u8; 440],
+        508 => /** CRC-32C of the 508 bytes before it */ check: u32,
+    }
+}
+
+crate::on_disk! {
+    /// An entry of the index of a copy: a block of the log.
+    pub struct CopyEntry: 16 {
+        0 => /** its address in the log */ addr: i64,
+        8 => /** the slot with its contents */ slot: u32,
+        12 => /** CRC-32C of its contents */ check: u32,
+    }
+}
+
+impl CopyHead {
+    /// Decodes the head of a copy; `None` where it is none, or not whole.
+    pub fn read(bytes: &[u8]) -> Option<CopyHead> {
+        let bytes = bytes.get(..CopyHead::SIZE)?;
+        let head = CopyHead::decode(bytes, LE);
+        let is_whole = head.check == crate::check_hash(&[&bytes[..CHECK_AT]]);
+        let is_known = (head.magic, head.version) == (COPY_MAGIC, VERSION);
+        (is_whole && is_known).then_some(head)
+    }
+
+    /// Encodes the head with its checksum. Panics where there are fewer than 512 bytes.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        self.encode(bytes, LE);
+        let check = crate::check_hash(&[&bytes[..CHECK_AT]]);
+        LE.put_u32(bytes, CHECK_AT, check);
+    }
+}
+
+/// The place of the copy of the metadata: two heads, two indexes, slots of a block each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyArea {
+    /// Its first block.
+    pub at: u64,
+    /// Its slots.
+    pub slots: u64,
+    /// Bytes of a block.
+    pub bsize: u32,
+}
+
+impl CopyArea {
+    /// The slots that so many blocks have room for.
+    pub fn slots_in(blocks: u64, bsize: u32) -> u64 {
+        let most = blocks.min(u64::from(u32::MAX));
+        // Each slot takes an entry in two indexes. The estimate is less than two blocks of indexes too high.
+        let each = u64::from(bsize) + 2 * CopyEntry::SIZE as u64;
+        let mut slots = most * u64::from(bsize) / each;
+        while slots > 0 && 2 + 2 * CopyArea::index_blocks_of(slots, bsize) + slots > most {
+            slots -= 1;
+        }
+        slots
+    }
+
+    fn index_blocks_of(slots: u64, bsize: u32) -> u64 {
+        let bytes = crate::lfs::SUPERBLOCK_SIZE as u64 + slots * CopyEntry::SIZE as u64;
+        bytes.div_ceil(bsize.into())
+    }
+
+    fn byte_of(&self, block: u64) -> u64 {
+        (self.at + block) * u64::from(self.bsize)
+    }
+
+    /// The byte of one of the two heads on the data device.
+    pub fn head_at(&self, which: usize) -> u64 {
+        self.byte_of(which as u64 % 2)
+    }
+
+    /// Blocks of an index.
+    pub fn index_blocks(&self) -> u64 {
+        CopyArea::index_blocks_of(self.slots, self.bsize)
+    }
+
+    /// The byte of the index that goes with a head.
+    pub fn index_at(&self, which: usize) -> u64 {
+        self.byte_of(2 + (which as u64 % 2) * self.index_blocks())
+    }
+
+    /// The byte of a slot.
+    pub fn slot_at(&self, slot: u32) -> u64 {
+        self.byte_of(2 + 2 * self.index_blocks() + u64::from(slot))
     }
 }
 
@@ -88,7 +191,7 @@ pub enum IdentityError {
         right: u32,
     },
     /// The version is a later one.
-    #[error("byte 8: version {value}, of which only 1 is known")]
+    #[error("byte 8: version {value}, but only version 1 is known")]
     Version {
         /// The value found.
         value: u32,
@@ -111,7 +214,7 @@ pub enum IdentityError {
         /// The value found.
         value: u32,
     },
-    /// The groups are not those that the blocks make.
+    /// The number of groups does not agree with the number of blocks.
     #[error("byte 56: {value} groups, but the blocks make {right}")]
     Groups {
         /// The value found.
@@ -124,6 +227,14 @@ pub enum IdentityError {
     Blocks {
         /// The value found.
         value: u64,
+    },
+    /// The copy of the metadata cannot be there, or not be so short.
+    #[error("byte 88: a copy of the metadata of {blocks} blocks at block {at}")]
+    Copy {
+        /// Its first block.
+        at: u64,
+        /// Its blocks.
+        blocks: u64,
     },
     /// The data device begins inside of the metadata device.
     #[error("byte 80: the data device begins at byte {value}, inside of the metadata device")]
@@ -169,11 +280,12 @@ impl Identity {
             () if id.data_at != 0 && id.data_at < id.metadata_bytes => {
                 Err(E::DataAt { value: id.data_at })
             }
+            () if !id.is_copy_right() => Err(E::Copy { at: id.copy_at, blocks: id.copy_blocks }),
             () => Ok(id),
         }
     }
 
-    /// Encodes the identity with its checksum. Panics where there are fewer than 512 bytes.
+    /// Encodes the identity with its checksum. Panics if there are fewer than 512 bytes.
     pub fn seal(&self, bytes: &mut [u8]) {
         self.encode(bytes, LE);
         let check = crate::check_hash(&[&bytes[..CHECK_AT]]);
@@ -183,6 +295,29 @@ impl Identity {
     /// The data device's blocks and groups.
     pub fn shape(&self) -> DataShape {
         DataShape { bsize: self.bsize, group_blocks: self.group_blocks, blocks: self.blocks }
+    }
+
+    /// Whether there is no copy of the metadata, or it is behind the data device's last block and has room.
+    fn is_copy_right(&self) -> bool {
+        let is_near = self.copy_at >= self.blocks && self.copy_at <= BLOCKS_MAX;
+        match (self.copy_at, self.copy_blocks) {
+            (0, 0) => true,
+            (_, blocks) => {
+                is_near && blocks <= BLOCKS_MAX && CopyArea::slots_in(blocks, self.bsize) > 0
+            }
+        }
+    }
+
+    /// The place of the copy of the metadata, where there is one.
+    pub fn copy_area(&self) -> Option<CopyArea> {
+        let (at, bsize) = (self.copy_at, self.bsize);
+        (at > 0).then(|| CopyArea { at, slots: CopyArea::slots_in(self.copy_blocks, bsize), bsize })
+    }
+
+    /// Bytes that the data device has at least.
+    pub fn data_bytes(&self) -> u64 {
+        let blocks = self.blocks.max(self.copy_at.saturating_add(self.copy_blocks));
+        blocks.saturating_mul(self.bsize.into())
     }
 
     /// The pair's identifier, as it is written down.
@@ -239,7 +374,7 @@ pub enum PairError {
     Older {
         /// The older device's role.
         role: &'static str,
-        /// Its generation.
+        /// The generation.
         have: u64,
         /// The other's.
         want: u64,
@@ -340,7 +475,7 @@ impl DataShape {
         group as usize * GroupDescriptor::SIZE
     }
 
-    /// The byte in the tables that has a block's bit, and the bit's mask. A bit is 1 where the block is in use.
+    /// The byte in the tables with a block's bit, and the bit's mask. A bit is 1 if the block is in use.
     pub fn bit_at(&self, block: u64) -> (usize, u8) {
         let first = self.descriptor_blocks() as usize * self.bsize as usize;
         (first + (block / 8) as usize, 1 << (block % 8))
@@ -386,8 +521,8 @@ mod tests {
     /// A change, and the error that it makes.
     type Case = (fn(&mut Identity), IdentityError);
 
-    /// A right identity is read; each kind of damage has its own error. Would catch a value that is computed with before
-    /// it is looked at.
+    /// A valid identity is read; each kind of damage has its own error. Would catch a value that is used in a
+    /// computation before it is checked.
     #[test]
     fn each_damage_has_its_error() {
         use IdentityError as E;
@@ -396,7 +531,7 @@ mod tests {
         let mut torn = sealed(|_| {});
         torn[300] ^= 1;
         assert!(matches!(Identity::read(&torn), Err(E::Checksum { .. })));
-        let cases: [Case; 8] = [
+        let cases: [Case; 11] = [
             (|i| i.magic = 1, E::Magic { value: 1 }),
             (|i| i.version = 2, E::Version { value: 2 }),
             (|i| i.role = 3, E::Role { value: 3 }),
@@ -405,14 +540,42 @@ mod tests {
             (|i| i.groups = 17, E::Groups { value: 17, right: 16 }),
             (|i| i.blocks = 1, E::Blocks { value: 1 }),
             (|i| i.data_at = 4096, E::DataAt { value: 4096 }),
+            (|i| (i.copy_at, i.copy_blocks) = (999, 90), E::Copy { at: 999, blocks: 90 }),
+            (|i| (i.copy_at, i.copy_blocks) = (1000, 4), E::Copy { at: 1000, blocks: 4 }),
+            (
+                |i| (i.copy_at, i.copy_blocks) = (1000, u64::MAX),
+                E::Copy { at: 1000, blocks: u64::MAX },
+            ),
         ];
         for (change, error) in cases {
             assert_eq!(Identity::read(&sealed(change)), Err(error));
         }
     }
 
-    /// Devices belong together by role, identifier, shape and generation; a mount that was cut off between its writes
-    /// leaves a pair that is still one. Would catch an older copy that is taken for the pair's own.
+    /// The parts of a copy lie behind each other and inside of it, whatever its size. Would catch an index that reaches into a
+    /// slot, and slots behind the end.
+    #[test]
+    fn the_parts_of_a_copy_have_room() {
+        for bsize in [512, 4096, 8192] {
+            assert_eq!(CopyArea::slots_in(4, bsize), 0);
+            for blocks in (7..2000).chain([100_000, 1 << 33]) {
+                let slots = CopyArea::slots_in(blocks, bsize);
+                let area = CopyArea { at: 70, slots, bsize };
+                let b = u64::from(bsize);
+                assert!(slots > 0 && slots <= u64::from(u32::MAX));
+                assert_eq!((area.head_at(0), area.head_at(1)), (70 * b, 71 * b));
+                let bytes = 512 + slots * CopyEntry::SIZE as u64;
+                assert!(area.index_at(0) + bytes <= area.index_at(1));
+                assert!(area.index_at(1) + bytes <= area.slot_at(0));
+                let end = area.slot_at((slots - 1) as u32) + b;
+                assert!(end <= (70 + blocks) * b, "{bsize}, {blocks}");
+                assert!(blocks > 1 << 32 || end + 3 * b > (70 + blocks) * b, "{bsize}, {blocks}");
+            }
+        }
+    }
+
+    /// Devices belong together by role, identifier, shape and generation; a mount that was interrupted between its two
+    /// writes leaves a valid pair. Would catch an older copy that is taken for the pair's own.
     #[test]
     fn devices_that_do_not_belong_together_are_refused() {
         let (meta, data) = (identity(ROLE_METADATA), identity(ROLE_DATA));

@@ -125,7 +125,7 @@ pub struct Shape {
 }
 
 impl JournalSuper {
-    /// Decodes a journal's superblock; `None` where it is none, or a size is impossible.
+    /// Decodes a journal's superblock; `None` if it is none, or a size is impossible.
     pub fn shape(bytes: &[u8]) -> Option<(JournalSuper, Shape)> {
         if bytes.len() < JournalSuper::SIZE {
             return None;
@@ -168,7 +168,7 @@ impl JournalSuper {
         Some((sb, shape))
     }
 
-    /// Whether the superblock's own checksum, where it has one, is right.
+    /// Whether the superblock's own checksum is right, or it has none.
     pub fn checksum_is_right(bytes: &[u8], shape: &Shape) -> bool {
         shape.checksums < 2
             || BIG.get_u32(bytes, 252)
@@ -189,7 +189,7 @@ pub struct Tag {
 }
 
 impl Shape {
-    /// The header of a block; `None` where it is a copy.
+    /// The header of a block; `None` if it is a copy.
     pub fn header(block: &[u8]) -> Option<Header> {
         if block.len() < Header::SIZE {
             return None;
@@ -260,7 +260,7 @@ impl Shape {
         }
     }
 
-    /// Whether the checksum in a descriptor, revoke block or commit block is right. Returns true where the block has
+    /// Whether the checksum in a descriptor, revoke block or commit block is right. Returns true if the block has
     /// none.
     pub fn checksum_is_right(&self, block: &[u8], header: &Header) -> bool {
         if self.checksums < 2 || block.len() != self.block_size {
@@ -275,9 +275,9 @@ impl Shape {
         BIG.get_u32(block, field) == right
     }
 
-    /// Whether a copy has the checksum in its tag. Returns true where tags have none.
+    /// Whether a copy has the checksum in its tag. Returns true if tags have none.
     pub fn copy_is_right(&self, sequence: u32, tag: &Tag, copy: &[u8]) -> bool {
-        // The checksum covers the copy as it is in the journal, where an escaped one begins with zeros.
+        // The checksum covers the copy as it is in the journal: an escaped copy begins with zeros.
         let right = || self.crc(&[&sequence.to_be_bytes(), copy]);
         match self.checksums {
             3 => right() == tag.checksum,
@@ -302,7 +302,7 @@ pub mod fast {
     pub const CREATE: u16 = 3;
     /// A new name of a file, laid out as for [`CREATE`] (`EXT4_FC_TAG_LINK`).
     pub const LINK: u16 = 4;
-    /// A name that is gone, laid out as for [`CREATE`] (`EXT4_FC_TAG_UNLINK`).
+    /// A name that was removed, laid out as for [`CREATE`] (`EXT4_FC_TAG_UNLINK`).
     pub const UNLINK: u16 = 5;
     /// An inode as it is on disk, after its number (`EXT4_FC_TAG_INODE`).
     pub const INODE: u16 = 6;
@@ -315,7 +315,7 @@ pub mod fast {
     /// The largest type that is known.
     pub const LAST: u16 = 9;
 
-    /// Calls `each` with the records of a block, as far as they make sense. Returns false where a type is not known.
+    /// Calls `each` with the records of a block, as far as they make sense. Returns false if a type is not known.
     pub fn records(block: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
         let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! JFS and its log, as far as a classifier reads them, described in `docs/formats/jfs.md`. No code here writes them.
+//! JFS and its log, as far as a decoder reads them, described in `docs/formats/jfs.md`. No code here writes them.
 //! All integers are little-endian. Blocks have 4096 bytes, the only size that Linux mounts.
 
 use crate::Endian;
@@ -213,7 +213,7 @@ pub const LOG_MAGIC: u32 = 0x8765_4321;
 pub struct Geometry {
     /// Blocks of the aggregate.
     pub blocks: u64,
-    /// The log's first block and number of blocks; zeros where it is on another device.
+    /// The log's first block and number of blocks; zeros if it is on another device.
     pub log: (u64, u64),
     /// The first block and number of blocks of fsck's workspace.
     pub fsck: (u64, u64),
@@ -224,8 +224,8 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or one
-    /// that Linux would not mount.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or one that
+    /// Linux would not mount.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -248,7 +248,7 @@ impl Superblock {
     }
 }
 
-/// The entries of a node of an extent tree; the boolean is false where they are children.
+/// The entries of a node of an extent tree. The boolean is false if they are children.
 pub fn extents(node: &[u8]) -> Option<(bool, impl Iterator<Item = Extent>)> {
     if node.len() < ExtentNode::SIZE {
         return None;
@@ -269,8 +269,8 @@ impl Extent {
     }
 }
 
-/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf` says which kind of
-/// page is wanted.
+/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf`: the page of a
+/// leaf is wanted, otherwise that of an inner node.
 fn name_slots(page: &[u8], root: bool, leaf: bool) -> impl Iterator<Item = &[u8]> {
     const LEAF: u8 = 2;
     const INNER: u8 = 4;
@@ -296,7 +296,7 @@ pub fn name_children(page: &[u8], root: bool) -> impl Iterator<Item = Pxd> {
     name_slots(page, root, false).map(|raw| <Pxd as crate::OnDisk>::get(raw, 0, LE))
 }
 
-/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode where that is a leaf.
+/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode if that is a leaf.
 /// `indexed` is [`Geometry::indexed`].
 pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, u32)) {
     let first = if indexed { 22 } else { 26 };

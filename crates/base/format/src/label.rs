@@ -14,17 +14,17 @@ use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// The unit of all of them, in bytes.
+/// The size of a sector, in which all these tables count, in bytes.
 pub const SECTOR: u64 = 512;
-/// The most entries of a GPT that are looked at.
+/// The most entries of a GPT that are read.
 const GPT_MAX: u32 = 1024;
 
 /// A range of a disk, in bytes, with its type and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its first byte, counted from the origin of the table that lists it.
+    /// The first byte, counted from the origin of the table that lists it.
     pub start: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The meaning of its type.
     pub kind: Kind,
@@ -59,8 +59,8 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// The four entries of a master boot record, without the empty ones; each with its place, counted from 1. `None`
-/// where the sector is not an MBR.
+/// The four entries of a master boot record, without the empty ones; each with its place, counted from 1. `None` if
+/// the sector is not an MBR.
 pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
     if sector.len() < 512 || sector[510..512] != [0x55, 0xaa] {
         return None;
@@ -98,7 +98,7 @@ pub struct GptHeader {
     crc: u32,
 }
 
-/// Reads a GPT's header; `None` where the sector is none, or it is damaged.
+/// Reads a GPT's header; `None` if the sector is none, or it is damaged.
 pub fn gpt_header(sector: &[u8]) -> Option<GptHeader> {
     if sector.len() < 512 || !sector.starts_with(b"EFI PART") {
         return None;
@@ -126,7 +126,7 @@ const FREEBSD: [u8; 16] = [
     0xb4, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0x00, 0x02, 0x2d, 0x09, 0x71, 0x2b,
 ];
 
-/// The entries of a GPT that are in use, each with its place, counted from 1. `None` where they are damaged.
+/// The entries of a GPT that are in use, each with its place, counted from 1. `None` if they are damaged.
 pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>> {
     let bytes = bytes.get(..header.entries_len)?;
     if crc32(bytes) != header.crc {
@@ -159,7 +159,7 @@ pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>
     Some(out)
 }
 
-/// The partitions of a BSD label by letter, as ranges from the start of the labelled disk or slice. `None` where the
+/// The partitions of a BSD label by letter, as ranges from the start of the labelled disk or slice. `None` if the
 /// sector is not a label.
 pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
     const MAGIC: u32 = 0x8256_4557;
@@ -176,8 +176,8 @@ pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
         return None;
     }
     let field = |i: usize, at: usize| u64::from(LE.get_u32(entries, 16 * i + at));
-    // Offsets count from the start of the disk or of the slice. The raw partition's offset tells which, so it is
-    // subtracted.
+    // Offsets count from the start of the disk or of the slice. The raw partition's offset shows from which, so it
+    // is subtracted.
     let base = if count > RAW { field(RAW, 4) } else { 0 };
     let mut out = Vec::new();
     for (i, letter) in (0..count).zip('a'..='z') {

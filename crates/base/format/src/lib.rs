@@ -25,7 +25,7 @@
 //! - Encoding writes the known fields only. Bytes that no field covers stay as they are, so decoding and encoding
 //!   with the same [`Endian`] changes nothing.
 //! - A structure that a `read` returned can be used in arithmetic: every value that divides, shifts or indexes was
-//!   checked. A structure from a bare `decode` holds whatever was on disk.
+//!   checked. A structure from a bare `decode` has the values on disk, unchecked.
 //!
 //! ```
 //! use ordo_format::{Endian, ufs2::superblock::{SEARCH, Superblock, SuperblockError}};

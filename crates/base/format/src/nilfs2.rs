@@ -1,4 +1,4 @@
-//! NILFS2, as far as a classifier reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
+//! NILFS2, as far as a decoder reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
 
 use crate::Endian;
 
@@ -224,7 +224,7 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// The geometry that a superblock gives; `None` where its checksum is wrong or a value is impossible.
+    /// The geometry that a superblock gives; `None` if its checksum is wrong or a value is impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         let counted = usize::from(sb.bytes);
@@ -332,12 +332,12 @@ pub struct Extent {
 pub enum Holds {
     /// Data, from this logical block on.
     Data(u64),
-    /// A node of the file's tree, with its level; 0 where only the node itself holds the level.
+    /// A node of the file's tree, with its level; 0 if only the node itself holds the level.
     Node(u8),
 }
 
 impl SegmentSummary {
-    /// The head of a summary in these bytes, to learn how many blocks it needs; `None` where a count is impossible.
+    /// The head of a summary in these bytes, to learn how many blocks it needs; `None` if a count is impossible.
     pub fn head(g: &Geometry, bytes: &[u8]) -> Option<SegmentSummary> {
         let head = SegmentSummary::decode(bytes.get(..SegmentSummary::SIZE)?, LE);
         let (own, all) = (u32::from(head.bytes), u64::from(head.nblocks));
@@ -361,8 +361,8 @@ impl SegmentSummary {
         self.flags & summary_flag::SUPER_ROOT != 0
     }
 
-    /// The contents of the partial segment after its summary, whose blocks are `summary`. `None` where the checksum
-    /// is wrong, or the summary describes more or fewer blocks than there are.
+    /// The contents of the partial segment after its summary, whose blocks are `summary`. `None` if the checksum is
+    /// wrong, or the summary describes more or fewer blocks than there are.
     pub fn extents(&self, g: &Geometry, summary: &[u8]) -> Option<Vec<Extent>> {
         let bytes = summary.get(..self.sumbytes as usize)?;
         if checksum(g.crc_seed, &bytes[8..]) != self.sumsum {
@@ -444,7 +444,7 @@ impl SuperRoot {
     }
 }
 
-/// The level of a tree node; `None` where the block cannot be one.
+/// The level of a tree node; `None` if the block cannot be one.
 pub fn node_level(block: &[u8]) -> Option<u8> {
     let node = TreeNode::decode(block.get(..TreeNode::SIZE)?, LE);
     let sane = (1..14).contains(&node.level)
@@ -461,7 +461,7 @@ pub struct Name<'a> {
     pub name: &'a [u8],
 }
 
-/// The names in a directory block, up to the first entry that makes no sense. The second value says whether entries
+/// The names in a directory block, up to the first entry that makes no sense. The second value is true if entries
 /// fill the block exactly, each with a valid name.
 pub fn names(block: &[u8]) -> (Vec<Name<'_>>, bool) {
     let (mut at, mut all, mut sound) = (0, Vec::new(), true);

@@ -1,13 +1,13 @@
-//! NTFS and its log, as far as a classifier reads them, described in `docs/formats/ntfs.md`. No code here writes
+//! NTFS and its log, as far as a decoder reads them, described in `docs/formats/ntfs.md`. No code here writes
 //! them. All integers are little-endian.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, whatever the disk's
+/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, on disks of any
 /// sector size.
-pub const STRIDE: usize = 512;
+pub const FIXUP_UNIT: usize = 512;
 
 crate::on_disk! {
     /// The boot sector, the first sector of the volume; the last sector is a copy.
@@ -181,8 +181,9 @@ crate::on_disk! {
 
 /// Operations of log records.
 pub mod action {
-    /// As the undo operation: the record is itself the rollback of an earlier one (a compensation log record).
-    pub const UNDONE: u16 = 1;
+    /// A value of the undo operation: the record is itself the rollback of an earlier one (a compensation log
+    /// record).
+    pub const COMPENSATION: u16 = 1;
     /// The transaction is committed.
     pub const COMMIT: u16 = 26;
     /// The transaction has ended and can be forgotten.
@@ -237,7 +238,7 @@ pub struct Geometry {
 }
 
 impl Boot {
-    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` where it is not NTFS's.
+    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` if it is not NTFS's.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Boot::SIZE {
             return None;
@@ -270,25 +271,28 @@ impl Boot {
     }
 }
 
-/// The bytes of a structure with its fixups applied: the end of each sector is put back. `None` where the structure
-/// is torn, or has no valid fixups.
+/// The bytes of a structure with its fixups applied: the end of each sector is restored. `None` if the structure is
+/// torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
-    if raw.len() < STRIDE {
+    if raw.len() < FIXUP_UNIT {
         return None;
     }
     let head = Protected::decode(raw, LE);
     let (at, count) = (usize::from(head.list_at), usize::from(head.list_len));
-    if count != raw.len() / STRIDE + 1 || at < Protected::SIZE || at + 2 * count > STRIDE - 2 {
+    if count != raw.len() / FIXUP_UNIT + 1
+        || at < Protected::SIZE
+        || at + 2 * count > FIXUP_UNIT - 2
+    {
         return None;
     }
     let mut out = raw.to_vec();
     let number = [raw[at], raw[at + 1]];
-    for (i, sector) in out.chunks_exact_mut(STRIDE).enumerate() {
-        if sector[STRIDE - 2..] != number {
+    for (i, sector) in out.chunks_exact_mut(FIXUP_UNIT).enumerate() {
+        if sector[FIXUP_UNIT - 2..] != number {
             return None;
         }
         let really = at + 2 * (i + 1);
-        sector[STRIDE - 2..].copy_from_slice(&raw[really..really + 2]);
+        sector[FIXUP_UNIT - 2..].copy_from_slice(&raw[really..really + 2]);
     }
     Some(out)
 }
@@ -340,20 +344,20 @@ pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
 /// An attribute of a file record.
 #[derive(Clone, Debug)]
 pub struct Attribute<'a> {
-    /// Its head.
+    /// The head.
     pub head: AttributeHead,
     /// All of its bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Attribute<'a> {
-    /// Its name, in UTF-16.
+    /// The name, in UTF-16.
     pub fn name(&self) -> &'a [u8] {
         let from = usize::from(self.head.name_at);
         self.bytes.get(from..from + 2 * usize::from(self.head.name_len)).unwrap_or_default()
     }
 
-    /// Its contents, where it is resident (in the record).
+    /// The contents, if the attribute is resident (in the record).
     pub fn inside(&self) -> Option<&'a [u8]> {
         if self.head.outside != 0 || self.bytes.len() < AttributeHead::SIZE + 8 {
             return None;
@@ -363,7 +367,7 @@ impl<'a> Attribute<'a> {
         self.bytes.get(usize::from(at)..)?.get(..len)
     }
 
-    /// The runs of its contents, where it is non-resident (in clusters).
+    /// The runs of the contents, if the attribute is non-resident (in clusters).
     pub fn outside(&self) -> Option<Vec<Run>> {
         let raw = self.bytes.get(AttributeHead::SIZE..)?;
         if self.head.outside != 1 || raw.len() < Outside::SIZE {
@@ -393,7 +397,7 @@ pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
 }
 
 impl FileName {
-    /// Decodes a name, with its characters as UTF-8. `None` where it makes no sense.
+    /// Decodes a name, with its characters as UTF-8. `None` if it makes no sense.
     pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
         if bytes.len() < FileName::SIZE {
             return None;
@@ -421,8 +425,7 @@ pub struct LogShape {
 }
 
 impl LogShape {
-    /// Decodes a restart page whose fixups were applied. `None` where it makes no sense, or is newer than what is
-    /// known.
+    /// Decodes a restart page whose fixups were applied. `None` if it makes no sense, or is newer than what is known.
     pub fn read(page: &[u8]) -> Option<LogShape> {
         if page.len() < RestartPage::SIZE || !matches!(&page[..4], b"RSTR" | b"CHKD") {
             return None;
@@ -453,7 +456,7 @@ impl LogShape {
 }
 
 impl Action {
-    /// Decodes the action in a record's data, with its clusters. `None` where it makes no sense.
+    /// Decodes the action in a record's data, with its clusters. `None` if it makes no sense.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;
@@ -484,7 +487,7 @@ mod tests {
     /// A sector whose end has another number is torn. A structure whose fixup list is not inside the first sector has
     /// none.
     #[test]
-    fn torn_structures_are_none() {
+    fn torn_structures_are_not_decoded() {
         let mut raw = vec![0; 1024];
         raw[..8].copy_from_slice(b"FILE\x30\0\x03\0");
         raw[0x30..0x36].copy_from_slice(&[7, 0, 1, 2, 3, 4]);

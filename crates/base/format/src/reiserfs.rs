@@ -1,4 +1,4 @@
-//! ReiserFS 3.5 and 3.6, as far as a classifier reads them, described in `docs/formats/reiserfs.md`. No code here
+//! ReiserFS 3.5 and 3.6, as far as a decoder reads them, described in `docs/formats/reiserfs.md`. No code here
 //! writes them.
 
 use crate::Endian;
@@ -92,7 +92,7 @@ crate::on_disk! {
 
 crate::on_disk! {
     /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
-    /// follow: in the descriptor those of the first copies, in the commit block those of the rest.
+    /// follow: in the descriptor the numbers of the first copies, in the commit block those of the rest.
     pub struct TransactionHead: 12 {
         0 j_trans_id => /** the transaction */ id: u32,
         4 j_len => /** copies in it */ len: u32,
@@ -123,14 +123,14 @@ pub struct Geometry {
     pub root: u64,
     /// The tree's height.
     pub height: u16,
-    /// First block of the journal's ring; `None` where it is on another device.
+    /// First block of the journal's ring; `None` if it is on another device.
     pub journal: Option<u64>,
     /// The number of blocks of the ring.
     pub journal_size: u64,
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or of an
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or of an
     /// unknown version.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
@@ -169,8 +169,8 @@ impl Geometry {
         SUPERBLOCK_AT >> self.block_shift
     }
 
-    /// The index of a bitmap block; `None` where the block is none. The first bitmap follows the superblock; each
-    /// other one is the first of the blocks that it describes.
+    /// The index of a bitmap block; `None` if the block is none. The first bitmap follows the superblock; each other
+    /// one is the first of the blocks that it describes.
     pub fn bitmap(&self, block: u64) -> Option<u64> {
         let each = 8u64 << self.block_shift;
         match block {
@@ -186,7 +186,7 @@ impl Geometry {
     }
 }
 
-/// The head of a tree block; `None` where its level or counts are impossible.
+/// The head of a tree block; `None` if its level or counts are impossible.
 pub fn node(bytes: &[u8]) -> Option<BlockHead> {
     if bytes.len() < BlockHead::SIZE {
         return None;
@@ -235,7 +235,7 @@ impl ItemHead {
         self.offset_and_type == 0
     }
 
-    /// The offset in its file of an indirect item, in bytes from 1 on; `None` where the item is of another kind.
+    /// The offset in its file of an indirect item, in bytes from 1 on; `None` if the item is of another kind.
     pub fn indirect(&self) -> Option<u64> {
         const OLD_INDIRECT: u64 = 0xffff_fffe;
         match self.version {
@@ -276,7 +276,7 @@ impl ItemHead {
     }
 }
 
-/// The head of a journal block; `None` where it is not a descriptor.
+/// The head of a journal block; `None` if it is not a descriptor.
 pub fn descriptor(bytes: &[u8]) -> Option<TransactionHead> {
     let magic = bytes.len().checked_sub(12)?;
     let found = bytes.len() >= 512 && &bytes[magic..magic + 8] == DESCRIPTOR_MAGIC;

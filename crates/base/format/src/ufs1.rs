@@ -5,8 +5,8 @@
 //! There are no extended attributes, no birth times and no check-hashes. A group's structures may begin further into
 //! each next group, so that they do not all lie on one platter.
 //!
-//! UFS1 structures are read into those of UFS2 ([`Superblock::read_ufs1`], [`Inode1::widened`]). A user must ask the
-//! superblock for sizes and places, and needs no other knowledge of UFS1.
+//! UFS1 structures are read into those of UFS2 ([`Superblock::read_ufs1`], [`Inode1::widened`]). A user takes sizes
+//! and places from the superblock, and needs no other knowledge of UFS1.
 
 use crate::ufs2::inode::{IFBLK, IFCHR, IFLNK, IFMT};
 use crate::ufs2::{Dinode, Superblock};
@@ -93,7 +93,7 @@ impl Superblock {
         }
     }
 
-    /// The inode in these bytes. Panics where there are fewer than [`inode_size`](Self::inode_size).
+    /// The inode in these bytes. Panics if there are fewer than [`inode_size`](Self::inode_size).
     pub fn inode(&self, raw: &[u8], endian: Endian) -> Dinode {
         match self.is_ufs1() {
             true => {
@@ -104,7 +104,7 @@ impl Superblock {
         }
     }
 
-    /// Copies the older fields into UFS2's, where the older ones are valid.
+    /// Copies the older fields into UFS2's, if the older ones are valid.
     pub(crate) fn take_over_older_fields(&mut self) {
         use crate::ufs2::superblock::{FS_FLAGS_UPDATED, FS_METACKHASH};
         let updated = i32::from(self.old_flags) & FS_FLAGS_UPDATED != 0;

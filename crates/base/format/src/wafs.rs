@@ -73,7 +73,7 @@ pub enum WafsError {
         value: u64,
     },
     /// The version is another: an earlier one, whose sectors have shorter heads, or a later one.
-    #[error("byte 8: version {value}, of which only 2 is known")]
+    #[error("byte 8: version {value}, but only version 2 is known")]
     Version {
         /// The value found.
         value: u32,
@@ -93,7 +93,7 @@ pub enum WafsError {
         value: u32,
     },
     /// The ring is larger than the device.
-    #[error("byte 32: {value} sectors of log, but the device has room for {capacity}")]
+    #[error("byte 32: {value} sectors of log, but the device has space for {capacity}")]
     Sectors {
         /// The number of sectors found.
         value: u64,
@@ -131,8 +131,8 @@ impl WafsSuper {
     }
 
     /// Repairs a copy in which one bit was flipped. Returns whether its checksum is right afterwards.
-    pub fn mend(bytes: &mut [u8]) -> bool {
-        mend(&mut bytes[..Self::SIZE], 12)
+    pub fn repair(bytes: &mut [u8]) -> bool {
+        repair(&mut bytes[..Self::SIZE], 12)
     }
 
     /// Encodes the superblock with its checksum.
@@ -149,12 +149,12 @@ impl WafsSuper {
 }
 
 impl SectorHead {
-    /// The head of a sector; `None` where its magic number or checksum is wrong.
+    /// The head of a sector; `None` if its magic number or checksum is wrong.
     pub fn read(sector: &[u8]) -> Option<SectorHead> {
         SectorHead::read_unchecked(sector).filter(|head| head.check == checksum(sector, 4))
     }
 
-    /// The head of a sector; `None` where its magic number is wrong or its length impossible. The checksum is not
+    /// The head of a sector; `None` if its magic number is wrong or its length impossible. The checksum is not
     /// verified.
     pub fn read_unchecked(sector: &[u8]) -> Option<SectorHead> {
         let head = SectorHead::decode(sector, LE);
@@ -170,13 +170,13 @@ impl SectorHead {
     }
 
     /// Repairs a sector in which one bit was flipped. Returns its head where its checksum is right afterwards.
-    pub fn mend(sector: &mut [u8]) -> Option<SectorHead> {
-        if mend(sector, 4) { SectorHead::read(sector) } else { None }
+    pub fn repair(sector: &mut [u8]) -> Option<SectorHead> {
+        if repair(sector, 4) { SectorHead::read(sector) } else { None }
     }
 }
 
-/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false where it is more than one bit.
-fn mend(bytes: &mut [u8], field: usize) -> bool {
+/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false if it is more than one bit.
+fn repair(bytes: &mut [u8], field: usize) -> bool {
     let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
     let bit = match found.count_ones() {
         0 => return true,
@@ -233,14 +233,14 @@ mod tests {
     /// Each single flipped bit is found and repaired. Catches a mistake in the algebra of the checksum, which would
     /// take a flipped bit for the end of the log.
     #[test]
-    fn every_turned_bit_is_turned_back() {
+    fn every_flipped_bit_is_repaired() {
         let good = sector();
         let head = SectorHead::read(&good).unwrap();
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SectorHead::read(&bad), None, "bit {bit} is not seen");
-            assert_eq!(SectorHead::mend(&mut bad).as_ref(), Some(&head), "bit {bit}");
+            assert_eq!(SectorHead::repair(&mut bad).as_ref(), Some(&head), "bit {bit}");
             assert_eq!(bad, good);
         }
     }
@@ -251,7 +251,7 @@ mod tests {
         for at in (0..500).step_by(9) {
             let mut bad = good.clone();
             bad[at..at + 12].iter_mut().for_each(|b| *b = !*b);
-            assert_eq!(SectorHead::mend(&mut bad), None, "byte {at}");
+            assert_eq!(SectorHead::repair(&mut bad), None, "byte {at}");
         }
     }
 

@@ -173,8 +173,10 @@ const LFS: [Structure; 16] = [
     ("DirHeader32", lfs::dir::DirHeader32::SIZE, lfs::dir::DirHeader32::FIELDS),
 ];
 
-const DUALFS: [Structure; 2] = [
+const DUALFS: [Structure; 4] = [
     ("Identity", dualfs::Identity::SIZE, dualfs::Identity::FIELDS),
+    ("CopyHead", dualfs::CopyHead::SIZE, dualfs::CopyHead::FIELDS),
+    ("CopyEntry", dualfs::CopyEntry::SIZE, dualfs::CopyEntry::FIELDS),
     ("GroupDescriptor", dualfs::GroupDescriptor::SIZE, dualfs::GroupDescriptor::FIELDS),
 ];
 

@@ -119,7 +119,7 @@ fn each_field_changed_alone_gives_its_own_error() {
 }
 
 #[test]
-fn other_formats_and_broken_hashes_are_told_apart() {
+fn other_formats_and_broken_hashes_are_distinguished() {
     for endian in ORDERS {
         let mut bytes = encoded(&sound(), endian);
         bytes[800] ^= 1;

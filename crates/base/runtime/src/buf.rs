@@ -13,7 +13,7 @@ const ALIGN: usize = 4096;
 /// The number of size classes. A class holds buffers of `1 << class` pages, up to 1 MiB.
 const CLASSES: usize = 9;
 
-/// The memory that one thread keeps on its free list at most, in bytes.
+/// The most memory that one thread keeps on its free list, in bytes.
 const KEEP_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Copy)]
@@ -77,8 +77,8 @@ impl IoBuf {
     }
 }
 
-/// The bytes of one request, in pieces that follow one another. Pieces are shared with whoever else holds them: nobody can
-/// change one of them meanwhile ([`Arc::make_mut`] copies).
+/// The bytes of one request, in pieces that follow one another. Pieces may be shared with other holders, and none of
+/// them can change a shared piece ([`Arc::make_mut`] copies it).
 #[derive(Clone, Debug, Default)]
 pub struct IoList {
     pieces: Vec<Arc<IoBuf>>,
@@ -86,7 +86,7 @@ pub struct IoList {
 }
 
 impl IoList {
-    /// No bytes, with room for so many pieces.
+    /// A list without bytes, with space for `pieces` pieces.
     pub fn with_capacity(pieces: usize) -> IoList {
         IoList { pieces: Vec::with_capacity(pieces), len: 0 }
     }
@@ -112,7 +112,7 @@ impl IoList {
         self.len == 0
     }
 
-    /// All bytes in one buffer: copied, but for one piece that nobody shares.
+    /// Joins all bytes in one buffer. They are copied, unless there is one piece only and it is not shared.
     pub fn join(mut self) -> IoBuf {
         if self.pieces.len() == 1 {
             let only = self.pieces.pop().expect("it has one");
@@ -201,7 +201,7 @@ impl std::fmt::Debug for IoBuf {
 mod tests {
     use super::*;
 
-    /// A recycled buffer must be zeroed where zeros are asked for, and must have the right length.
+    /// A recycled buffer must be zeroed if zeros are asked for, and must have the right length.
     #[test]
     fn recycled_buffers_are_clean_where_asked() {
         for len in [1, 512, 4096, 4097, 12_288, 1 << 20, (1 << 20) + 1] {

@@ -13,7 +13,7 @@ pub struct CpuModel {
     pub name: &'static str,
     /// Entering and leaving one file-system operation: system call, locks, look-up of its objects.
     pub operation_ns: u64,
-    /// Finding one buffer and changing something in it.
+    /// The time to find one buffer and change something in it.
     pub touch_ns: u64,
     /// The whole life of one dependency of soft updates: creating it, or rolling it back in an image, and resolving
     /// it ([`DEPENDENCY_TOUCHES`]).

@@ -37,7 +37,7 @@ pub enum Schedule {
 pub struct WaitingFor {
     /// The name given to the lock or signal, such as "mutex of an inode".
     pub what: &'static str,
-    /// The object's number, such as an inode number or block address; 0 where there is only one.
+    /// The object's number, such as an inode number or block address; 0 if there is only one.
     pub id: u64,
 }
 
@@ -100,8 +100,8 @@ impl Executor {
         Executor::with(Clock::Virtual(Cell::new(0)), seed, Backend::Inline)
     }
 
-    /// An executor in real time. Its I/O is on io_uring, or on a pool of threads where io_uring is refused. `ORDO_IO`
-    /// in the environment (`uring`, `threads` or `inline`) takes precedence.
+    /// An executor in real time. Its I/O is on io_uring, or on a pool of threads if io_uring is refused. `ORDO_IO` in
+    /// the environment (`uring`, `threads` or `inline`) takes precedence.
     pub fn real(seed: u64) -> Executor {
         let named = std::env::var("ORDO_IO").ok();
         Executor::real_on(named.as_deref().and_then(Backend::by_name).unwrap_or_default(), seed)
@@ -148,7 +148,7 @@ impl Executor {
     /// Runs `future` and every spawned task until `future` is done.
     ///
     /// # Errors
-    /// [`Deadlock`] where `future` can never become ready.
+    /// [`Deadlock`] if `future` can never become ready.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let inner = &self.runtime.0;
         let mut future = pin!(future);
@@ -180,7 +180,7 @@ impl Executor {
     /// Runs until every task that is not a daemon is done.
     ///
     /// # Errors
-    /// [`Deadlock`] where tasks are left that nothing can wake.
+    /// [`Deadlock`] if tasks are left that nothing can wake.
     pub fn run_until_idle(&self) -> Result<(), Deadlock> {
         let inner = &self.runtime.0;
         while inner.tasks.borrow().working() > 0 {
@@ -261,7 +261,7 @@ impl Inner {
         }
     }
 
-    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false where there is neither.
+    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false if there is neither.
     fn advance(&self) -> bool {
         let next = self.timers.borrow_mut().next();
         match &self.clock {

@@ -15,7 +15,7 @@
 //! Invariants:
 //! - One thread. A waker may be called from another thread; a task is polled only on the executor's.
 //! - An executor with no ready task, no timer and no I/O under way, but with a task that is not a daemon, has proven
-//!   a [`Deadlock`]. The report says what each task waits for.
+//!   a [`Deadlock`]. The report lists what each task waits for.
 //! - Dropping the [`Executor`] drops every task at its present await. That is a crash.
 //!
 //! ```

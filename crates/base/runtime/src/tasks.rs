@@ -169,7 +169,7 @@ impl Tasks {
         slot.task.as_mut()
     }
 
-    /// Takes a task out to be polled; `None` where it is done or being polled.
+    /// Takes a task out to be polled; `None` if it is done or being polled.
     pub(crate) fn start(&mut self, id: TaskId) -> Option<Runnable> {
         let runnable = self.get(id)?.runnable.take()?;
         runnable.flag.clear();

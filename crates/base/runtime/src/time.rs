@@ -27,7 +27,7 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// The time from `earlier` to `self`; zero where `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

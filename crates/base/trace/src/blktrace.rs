@@ -16,7 +16,7 @@ const SECTOR: u64 = 512;
 /// The reason why events were not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlktraceError {
-    /// There is no magic number where an event should begin.
+    /// There is no magic number at the place where an event should begin.
     #[error(
         "file {file}, byte {byte}: no event of blktrace: the magic number is {found:#x}; was the trace cut or joined?"
     )]
@@ -45,7 +45,7 @@ pub enum BlktraceError {
         file: usize,
         /// The byte in the file.
         byte: usize,
-        /// Its first sector.
+        /// The first sector.
         sector: u64,
     },
     /// The requests are of more than one device.

@@ -39,14 +39,14 @@ pub enum ImportError {
         /// The value found.
         found: u32,
     },
-    /// A flag is not known here, so the bytes after the entry cannot be told.
-    #[error("byte {byte}: entry {entry} has the flags {flags:#x}, of which some are not known")]
+    /// A flag is not known here, so the layout of the bytes after the entry is unknown.
+    #[error("byte {byte}: entry {entry} has the flags {flags:#x}; some of them are not known")]
     Flags {
         /// The entry's number, from 0.
         entry: u64,
         /// The entry's byte in the log.
         byte: usize,
-        /// Its flags.
+        /// The flags.
         flags: u64,
     },
     /// An entry's sectors lie beyond any device.
@@ -58,13 +58,13 @@ pub enum ImportError {
         entry: u64,
         /// The entry's byte in the log.
         byte: usize,
-        /// Its first sector.
+        /// The first sector.
         sector: u64,
         /// The number of sectors.
         sectors: u64,
     },
     /// A mark's text does not fit into its sector.
-    #[error("byte {byte}: entry {entry} is a mark of {len} bytes, more than a sector has room for")]
+    #[error("byte {byte}: entry {entry} is a mark of {len} bytes, which do not fit in a sector")]
     Mark {
         /// The entry's number, from 0.
         entry: u64,
@@ -199,27 +199,27 @@ pub enum ExportError {
     /// The contents of a write were not kept, and the format requires them.
     #[error("request {request}, a write at byte {offset}: its contents were not recorded")]
     NoContents {
-        /// Its number.
+        /// The number.
         request: usize,
-        /// Its offset in bytes.
+        /// The offset in bytes.
         offset: u64,
     },
     /// A request does not consist of whole sectors.
     #[error("request {request} at byte {offset}, {len} bytes: not whole sectors of {sector} bytes")]
     Misaligned {
-        /// Its number.
+        /// The number.
         request: usize,
-        /// Its offset in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// Its length in bytes.
+        /// The length in bytes.
         len: u64,
         /// The trace's sector size in bytes.
         sector: u32,
     },
     /// A mark's text does not fit into a sector.
-    #[error("request {request}: a mark of {len} bytes, more than a sector has room for")]
+    #[error("request {request}: a mark of {len} bytes, which do not fit in a sector")]
     Mark {
-        /// Its number.
+        /// The number.
         request: usize,
         /// The text's length.
         len: usize,
@@ -236,7 +236,7 @@ pub struct Exported {
     pub entries: u64,
     /// Reads left out.
     pub reads: u64,
-    /// Requests left out because they were cut off or failed.
+    /// Requests left out because they were interrupted or failed.
     pub unfinished: u64,
 }
 

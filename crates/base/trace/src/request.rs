@@ -72,18 +72,18 @@ impl From<WriteFlags> for Flags {
 /// A range of a trace's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSpan {
-    /// Its first byte.
+    /// The first byte.
     pub start: usize,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: usize,
 }
 
 /// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestEnd {
-    /// Its number in order of completion, from 0.
+    /// The number in order of completion, from 0.
     pub order: u64,
-    /// The time; zero where the trace has no times.
+    /// The time; zero if the trace has no times.
     pub at: Time,
     /// The number of flushes issued before. A write is durable once flush number `epoch`, or a later one, has
     /// completed.
@@ -97,18 +97,18 @@ pub struct RequestEnd {
 pub struct TraceRequest {
     /// The kind of request.
     pub op: RequestOp,
-    /// Its flags.
+    /// The flags.
     pub flags: Flags,
-    /// Its first byte on the device.
+    /// The first byte on the device.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// The time of issue; zero where the trace has no times.
+    /// The time of issue; zero if the trace has no times.
     pub issued: Time,
     /// The number of flushes issued before.
     pub epoch: u64,
-    /// Its completion; `None` where it was cut off.
+    /// The completion; `None` if it was cut off.
     pub end: Option<RequestEnd>,
-    /// Its contents, or a mark's text, where they were kept.
+    /// The contents, or a mark's text, if they were kept.
     pub data: Option<RequestSpan>,
 }

@@ -11,7 +11,7 @@ pub struct Trace {
     sector: u32,
     /// Whether requests have times.
     timed: bool,
-    /// The name of the disk model whose time requests took.
+    /// The name of the disk model that timed the requests.
     disk: Option<String>,
     requests: Vec<TraceRequest>,
     contents: Vec<u8>,
@@ -38,12 +38,12 @@ impl Trace {
         self.timed
     }
 
-    /// The name of the disk model whose time requests took, where there was one.
+    /// The name of the disk model that timed the requests, if there was one.
     pub fn disk(&self) -> Option<&str> {
         self.disk.as_deref()
     }
 
-    /// Sets the name of the disk model whose time requests took.
+    /// Sets the name of the disk model that timed the requests.
     pub fn set_disk(&mut self, disk: Option<&str>) {
         self.disk = disk.map(str::to_owned);
     }
@@ -64,7 +64,7 @@ impl Trace {
         self.contents.get(span.start..span.start.checked_add(span.len)?)
     }
 
-    /// Appends a request. Panics where its span, if any, is not within this trace's contents.
+    /// Appends a request. Panics if its span, if any, is not within this trace's contents.
     pub fn push(&mut self, request: TraceRequest) {
         if let Some(span) = request.data {
             let end = span.start.checked_add(span.len);

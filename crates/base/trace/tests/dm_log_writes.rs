@@ -30,7 +30,7 @@ fn written(trace: &Trace) -> (Vec<u8>, Exported) {
 /// A kernel's log, imported and exported, must have the same bytes. Catches a field at the wrong place, a lost flag,
 /// and an entry out of order.
 #[test]
-fn what_the_kernel_recorded_comes_back_byte_for_byte() {
+fn the_kernels_dm_log_writes_log_is_written_back_byte_for_byte() {
     for (name, entries) in RECORDED {
         let Some(log) = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites")) else {
             return;
@@ -89,7 +89,7 @@ fn every_kind_of_request_comes_back() {
     assert_eq!(back.data(&back.requests()[3]), Some(&[0; 4096][..]));
 }
 
-/// A tap's records become a trace with the same contents, order and epochs. A write that a crash cut off has no
+/// A tap's records become a trace with the same contents, order and epochs. A write that a crash interrupted has no
 /// completion.
 #[test]
 fn a_recording_becomes_a_trace() {
@@ -166,7 +166,7 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
 
 /// A write whose contents were not kept cannot be exported as if it had been zeros.
 #[test]
-fn nothing_is_made_up() {
+fn writes_without_contents_are_not_exported_as_zeros() {
     let mut trace = Trace::new(512, false);
     let end = Some(RequestEnd { order: 0, at: Time::ZERO, epoch: 0, ok: true });
     let (op, flags, issued) = (RequestOp::Write, Flags::empty(), Time::ZERO);

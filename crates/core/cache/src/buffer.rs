@@ -53,7 +53,7 @@ enum Bytes {
     Short(Vec<u8>),
     /// Pages that only the buffer uses.
     Own(IoBuf),
-    /// Pages that an image, which may be under way to the device, shares.
+    /// Pages shared with an image, which may be under way to the device.
     Shared(Arc<IoBuf>),
 }
 
@@ -71,7 +71,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes, for a change: a copy where an image still uses them.
+    /// The bytes, for a change: a copy of them if an image still uses the old ones.
     #[inline]
     fn own(&mut self) -> &mut [u8] {
         if let Bytes::Shared(_) = self {
@@ -204,8 +204,8 @@ impl Buffer {
         self.end_loading();
     }
 
-    /// The bytes as they are now, whatever happens to the buffer. They are not copied if they have pages of
-    /// their own.
+    /// Shares the present bytes, which later changes of the buffer leave alone. Bytes with pages of their own
+    /// are not copied.
     pub(crate) fn share(&self) -> Arc<IoBuf> {
         self.bytes.borrow_mut().share()
     }
@@ -231,7 +231,7 @@ impl Buffer {
         self.address.get()
     }
 
-    /// Gives the block another address. No write of it may be under way.
+    /// Gives the block another address. No write of the block may be under way.
     pub fn set_address(&self, address: Option<u64>) {
         assert!(!self.writing.get(), "an address changes only between writes");
         self.address.set(address);

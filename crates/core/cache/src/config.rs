@@ -5,8 +5,8 @@ use ordo_runtime::Duration;
 use crate::BufferClass;
 
 /// The age of the oldest change that a power cut may take back, under soft updates:
-/// journaling-versus-soft-updates-2000, section 6. A device misses it only where it takes seconds to write a
-/// single operation.
+/// journaling-versus-soft-updates-2000, section 6. A device exceeds it only if a single operation takes it
+/// seconds to write.
 pub const LOST_MAX: Duration = Duration::from_secs(45);
 
 /// Options of a cache: its size, and when it writes.
@@ -27,9 +27,9 @@ pub struct CacheConfig {
     pub evict_independent_first: bool,
     /// The age at which the syncer writes a dirty block of metadata.
     pub metadata_age: Duration,
-    /// The age at which it writes a dirty block of a directory.
+    /// The age at which the syncer writes a dirty block of a directory.
     pub directory_age: Duration,
-    /// The age at which it writes a dirty block of a file.
+    /// The age at which the syncer writes a dirty block of a file.
     pub data_age: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for CacheConfig {
 }
 
 impl CacheConfig {
-    /// The default limits around a memory of `capacity` bytes, a quarter of which may be dirty.
+    /// The default limits for a memory of `capacity` bytes, a quarter of which may be dirty.
     pub fn with_capacity(capacity: usize) -> CacheConfig {
         CacheConfig { capacity, dirty_max: capacity / 4, ..CacheConfig::default() }
     }
@@ -74,7 +74,7 @@ pub struct CacheStats {
     pub writes: u64,
     /// Buffers that were written.
     pub buffers_written: u64,
-    /// Buffers that were written in part, because the gate rolled something back.
+    /// Buffers that were written in part, because the gate rolled back some of their changes.
     pub rolled_back: u64,
     /// Times that a task waited for a write.
     pub waits: u64,

@@ -15,8 +15,8 @@ struct Span {
     written: Cell<bool>,
 }
 
-/// The devices by address. The first one's byte 0 has address 0; the next one's follows the first one's last
-/// byte. No request crosses from one device into the next.
+/// The devices by address. Byte 0 of the first device has address 0, and each device follows the last byte
+/// of the one before it. No request crosses from one device into the next.
 pub(crate) struct Devices(Vec<Span>);
 
 impl Devices {
@@ -78,12 +78,12 @@ impl Devices {
     ) -> Result<(), BlockError> {
         let span = self.at(address);
         let result = span.device.write_list(address - span.base, data, flags).await;
-        // The mark is set only now: a flush that began during the write does not cover it.
+        // The flag is set after the write: a flush that began during the write does not cover it.
         span.written.set(true);
         result
     }
 
-    /// Flushes the only device, or those of several that were written since their last flush.
+    /// Flushes the device. If there are several, flushes those that were written since their last flush.
     pub(crate) async fn flush(&self) -> Result<(), BlockError> {
         if let [only] = &self.0[..] {
             return only.device.flush().await;

@@ -1,4 +1,4 @@
-//! Bounded memory: which buffers come in, and which must leave.
+//! Bounded memory: loading buffers, and evicting them.
 
 use ordo_block::IoBuf;
 
@@ -55,7 +55,7 @@ impl<G: WriteGate> Cache<G> {
     }
 
     fn drop_if_idle(&self, buf: &BufRef) -> bool {
-        // Three references are those of the map, of the list, and of the caller.
+        // Three references belong to the map, the list and the caller.
         let held = std::rc::Rc::strong_count(buf) > 3;
         let idle = !buf.is_dirty() && !buf.is_writing() && !buf.is_loading() && !held;
         if idle {
@@ -64,8 +64,8 @@ impl<G: WriteGate> Cache<G> {
         idle
     }
 
-    /// Removes a buffer from memory that only waited for the end of a write, or for its durability.
-    pub(crate) fn passed(&self, buf: &BufRef) {
+    /// Removes a drop-behind buffer that stayed in memory only until its write ended, or until it was durable.
+    pub(crate) fn remove_drop_behind(&self, buf: &BufRef) {
         if buf.drop_behind.get() && !buf.is_dirty() && !self.drop_if_idle(buf) {
             self.shared.lingering.borrow_mut().push(buf.key());
         }
@@ -94,8 +94,8 @@ impl<G: WriteGate> Cache<G> {
     }
 }
 
-/// Buffers that are being read. Those that have no contents when this is dropped leave the cache again, so a
-/// failed or abandoned read leaves nothing behind.
+/// Buffers that are being read. When this is dropped, those that got no contents leave the cache again, so a
+/// failed or abandoned read leaves no empty buffers behind.
 pub(crate) struct Loading<'a, G: WriteGate> {
     cache: &'a Cache<G>,
     buffers: Vec<BufRef>,

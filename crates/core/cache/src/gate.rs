@@ -12,7 +12,7 @@ use crate::{BufKey, BufRef, Buffer};
 pub enum WriteDecision {
     /// The image equals the block's contents and may be written.
     Write,
-    /// Something was rolled back in the image. The image may be written, but the block stays dirty.
+    /// The gate rolled changes back in the image. The image may be written, but the block stays dirty.
     WriteRolledBack,
     /// The block must wait until the log is durable up to this log sequence number.
     WaitFor(u64),
@@ -49,23 +49,23 @@ impl Deref for WriteImage {
 /// The write preview: the effect that writing a block now would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritePreview {
-    /// The block would be on disk as it is.
+    /// All changes of the block would be on disk.
     Whole,
     /// Some of the block's new changes would be on disk.
     Part,
-    /// The disk would get nothing new.
+    /// No new change would be on disk.
     Nothing,
 }
 
-/// Sees every block before it is written, and again after the write is durable. The default of every method
-/// lets all writes pass.
+/// Sees every block before it is written, and again after the write is durable. The default methods let all
+/// writes pass.
 ///
 /// Source: soft-updates-2000, section 3 (undo before and redo after a write; here the undo changes a copy, so
 /// that no redo is needed), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait WriteGate: 'static {
-    /// Whether the ordering uses [`write_done`](Self::write_done). Otherwise no block is kept for it until the
-    /// device's cache is flushed, and no flush is made for its sake.
+    /// Whether the ordering uses [`write_done`](Self::write_done). If not, no block is kept in memory until the
+    /// device's cache is flushed, and no flush is made for the ordering's sake.
     const FOLLOWS_WRITES: bool;
 
     /// Whether the ordering ever rolls changes back in an image.
@@ -83,21 +83,21 @@ pub trait WriteGate: 'static {
         WriteDecision::Write
     }
 
-    /// Tells that the write of the image of this [version](Buffer::version) is durable, or failed. On a device
-    /// with a volatile cache the call comes after the flush.
+    /// Announces that the write of the image with this [version](Buffer::version) is durable, or failed. On a
+    /// device with a volatile cache the call comes after the flush.
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
         let _ = (block, version, result);
     }
 
-    /// Tells that the block leaves memory and will not be written, whatever its contents. The pointer to it has
-    /// been reset, and its address will be given to another block.
+    /// Announces that the block leaves memory and will not be written, whatever its contents. The pointer to it
+    /// has been reset, and its address will be given to another block.
     fn forgotten(&self, block: &Buffer) {
         let _ = block;
     }
 
     /// Whether the block must not be written at all for now: its address belonged to another block, which may
-    /// get it back if the power fails. Where a task has to wait for the block, [`wait_for_progress`](Self::wait_for_progress)
-    /// is called to end that.
+    /// get it back if the power fails. A task that must wait for the block calls
+    /// [`wait_for_progress`](Self::wait_for_progress).
     fn held(&self, block: &Buffer) -> bool {
         let _ = block;
         false
@@ -116,15 +116,15 @@ pub trait WriteGate: 'static {
         Ok(())
     }
 
-    /// The effect that writing the block now would have. It is asked for only if
-    /// [`ROLLS_BACK`](Self::ROLLS_BACK) is set.
+    /// The effect that writing the block now would have. Called only if [`ROLLS_BACK`](Self::ROLLS_BACK) is
+    /// set.
     fn write_preview(&self, block: &Buffer) -> WritePreview {
         let _ = block;
         WritePreview::Whole
     }
 
-    /// The blocks that must be on disk before the first `changes` changes of these blocks can be, through any
-    /// number of dependencies, and in any order.
+    /// The blocks that must be on disk before the first `changes` changes of these blocks can be. They include
+    /// prerequisites of prerequisites, at any distance, and come in any order.
     fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         let _ = (blocks, changes);
         Vec::new()
@@ -147,8 +147,8 @@ pub trait WriteGate: 'static {
         String::new()
     }
 
-    /// The number of dependencies that the ordering has made or met since the last call. The processor is
-    /// charged for them.
+    /// The number of dependencies that the ordering has made or met since the last call. Their processor time
+    /// is charged.
     fn take_work(&self) -> u64 {
         0
     }

@@ -9,14 +9,14 @@
 //! - [`writer`]: writing in another way than in place; `devices`: one space of addresses over several devices.
 //!
 //! Invariants:
-//! - At most one write of a buffer is under way at a time, and none once [`Cache::forget`] has returned. Its
-//!   address may then be given to another buffer.
+//! - At most one write of a buffer is under way at a time, and none once [`Cache::forget`] has returned. The
+//!   buffer's address may then be given to another one.
 //! - The device gets an image: the buffer's bytes at one moment. Image and buffer share these bytes until the
 //!   gate or the seal changes the image, or the file system changes the buffer; the first of these changes
 //!   makes a copy. A live buffer is never rolled back, and never locked for I/O.
 //! - A buffer is clean only when the gate has let its last version be written whole.
-//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure). Nothing that depends on it
-//!   is reported durable.
+//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure). No write after it is
+//!   reported durable.
 //! - Memory stays within the configured size, except for buffers that running operations pin.
 //!
 //! Typical sequence: [`Cache::get`], change the bytes with [`Buffer::write`], [`Cache::mark_dirty`];
@@ -78,9 +78,9 @@ struct Shared<G> {
     drained: Notify,
     /// The request slots, which bound the requests under way.
     slots: Semaphore,
-    /// Buffers whose writes have completed but are not known to be durable, in the order of completion.
+    /// Buffers whose writes have completed but may not be durable yet, in the order of completion.
     unflushed: RefCell<Vec<(BufRef, u64)>>,
-    /// The bytes among them that leave memory once they are known to be durable.
+    /// The bytes of those unflushed buffers that leave memory once they are durable.
     unflushed_drop_behind: Cell<usize>,
     /// Written buffers that should leave memory, but were in use.
     lingering: RefCell<Vec<BufKey>>,
@@ -114,10 +114,10 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// A cache over several devices, one behind the other in one space of addresses: see
-    /// [`first_address`](Self::first_address). No buffer, and no request, reaches from one into the next.
+    /// [`first_address`](Self::first_address). No buffer and no request crosses from one device into the next.
     ///
     /// # Panics
-    /// Without a device.
+    /// The list of devices is empty.
     pub fn over(runtime: &Runtime, devices: Vec<Device>, gate: G, config: CacheConfig) -> Cache<G> {
         let devices = Devices::new(devices);
         let volatile = devices.any_volatile();
@@ -204,7 +204,7 @@ impl<G: WriteGate> Cache<G> {
         *self.shared.seal.borrow_mut() = Some(seal);
     }
 
-    /// The first failed write, if there was one. No later write may be taken as durable.
+    /// The first failed write, if there was one. After it, no write counts as durable.
     pub fn failure(&self) -> Option<BlockError> {
         self.shared.failure.get()
     }
@@ -282,7 +282,7 @@ impl<G: WriteGate> Cache<G> {
                 break;
             }
             let buf = Buffer::loading(*key, Some(at), *len, class);
-            // The bytes that are read may have been written, and their buffer evicted, without a flush since.
+            // The bytes on the device may be from a write without a flush since, whose buffer was evicted.
             buf.volatile_since.set(self.shared.epochs.unflushed());
             self.insert(&buf);
             loading.push(buf);
@@ -313,9 +313,9 @@ impl<G: WriteGate> Cache<G> {
         self.get_or_make(key, len, || Buffer::zeroed(key, address, len, class)).await
     }
 
-    /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs in
-    /// between. A new buffer is clean and has no address. It is for data that a layout keeps inside of other
-    /// blocks.
+    /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs before it
+    /// has been called. A new buffer is clean and has no address. It is for data that a layout keeps inside of
+    /// other blocks.
     pub async fn get_filled(
         &self,
         key: BufKey,

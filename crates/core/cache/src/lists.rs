@@ -23,7 +23,7 @@ struct Node {
 pub(crate) struct CleanList {
     nodes: Vec<Node>,
     free: Vec<usize>,
-    /// The first and the last, if there are any.
+    /// The indices of the first and the last buffer, if there are any.
     ends: Option<(usize, usize)>,
     len: usize,
 }
@@ -73,12 +73,12 @@ impl CleanList {
         self.len -= 1;
     }
 
-    /// The next buffer that is not in use, and was not used since its last turn.
+    /// The next buffer to evict: one that is not in use, and was not used since its last turn.
     pub(crate) fn victim(&mut self) -> Option<BufRef> {
         for _ in 0..2 * self.len {
             let (first, _) = self.ends?;
             let buf = self.nodes[first].buf.clone().expect("a place in the list holds a buffer");
-            // Three references are those of the map, of the list, and of this function.
+            // Three references belong to the map, the list and this function.
             let busy = std::rc::Rc::strong_count(&buf) > 3 || buf.is_writing() || buf.is_loading();
             if !busy && !buf.referenced.replace(false) {
                 return Some(buf);

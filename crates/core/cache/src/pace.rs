@@ -3,9 +3,9 @@
 //!
 //! A buffer is due when it reaches the age of its class ([`CacheConfig::age`](crate::CacheConfig::age)), and
 //! must be on the device [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only if the buffers
-//! before it in the list can be written in the time between. So the syncer begins before anything is due when
-//! writing everything would take longer than [`BEHIND`], and writers wait when it would take longer than
-//! [`LATE`].
+//! before it in the list can be written in the time between. So when writing everything would take longer than
+//! [`BEHIND`], the syncer begins before any buffer is due; when it would take longer than [`LATE`], writers
+//! wait.
 
 use std::cell::Cell;
 
@@ -17,7 +17,8 @@ const BEHIND: Duration = Duration::from_secs(8);
 /// The time to write all dirty buffers above which writers wait.
 const LATE: Duration = Duration::from_secs(16);
 
-/// The duration of a round of writing that replaces the measured speed; a shorter round changes it less.
+/// The weight of the past: a round of writing that lasts this long replaces the measured speed, and a shorter
+/// round changes it in proportion.
 const MEMORY: Duration = Duration::from_secs(4);
 
 /// The time to write one buffer, averaged over the last rounds of writing.
@@ -35,7 +36,7 @@ impl Default for Pace {
 impl Pace {
     /// Notes a round of writing in which `buffers` buffers became clean.
     pub(crate) fn note(&self, buffers: u64, took: Duration) {
-        /// The weight of this round and of all earlier ones together.
+        /// The sum of the weights of this round and of the measured speed before it.
         const WHOLE: u64 = 256;
         if buffers == 0 {
             return;
@@ -47,12 +48,13 @@ impl Pace {
         self.nanos_each.set(before.saturating_add(now) / WHOLE);
     }
 
-    /// The time to write so many buffers, in nanoseconds.
+    /// The time to write this number of buffers, in nanoseconds.
     fn nanos_for(&self, buffers: usize) -> u64 {
         (buffers as u64).saturating_mul(self.nanos_each.get())
     }
 
-    /// Whether so many dirty buffers could not be written in time if writing began only when they are due.
+    /// Whether this number of dirty buffers could not be written in time if writing began only when they are
+    /// due.
     pub(crate) fn is_behind(&self, dirty: usize) -> bool {
         self.nanos_for(dirty) > nanos(BEHIND)
     }

@@ -1,4 +1,4 @@
-//! The syncer: writes buffers that have grown old, or that could not be written in time if it waited for that.
+//! The syncer: writes buffers that are due, and begins earlier if they could not be written in time otherwise.
 
 use ordo_runtime::{Duration, sync::select};
 

@@ -1,9 +1,9 @@
 //! Waves: the order in which dirty blocks are written when an ordering may have to roll changes back in them.
 //!
 //! Source: soft-updates-2000, section 4.3 ("Useless Write-Backs"): write the blocks without dependencies, wait,
-//! and only then look at the others, many of which have none any more; and reclaim memory from blocks without
-//! dependencies first. On a device with a volatile cache a flush follows each wave, because only then is the
-//! wave known to be durable.
+//! and only then look at the others, many of which have no dependencies any more; and reclaim memory from
+//! blocks without dependencies first. On a device with a volatile cache a flush follows each wave, because only
+//! then is the wave known to be durable.
 
 use ordo_block::BlockError;
 
@@ -14,34 +14,34 @@ use crate::gate::WritePreview;
 use crate::syncer::TICK;
 use crate::{Cache, Occasion, WriteGate};
 
-/// The time for which a due block that could only be written in part waits until its prerequisites are due by
-/// themselves.
+/// The time for which a due block that could only be written in part is left, so that its prerequisites may
+/// become due by themselves.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// The most rounds of writing prerequisites, and by then their own prerequisites, before the rest is left to
-/// the next round of the syncer.
+/// The most rounds of writing prerequisites, with the prerequisites that those have by then. The next round of
+/// the syncer continues from there.
 const DEPTH_MAX: u32 = 16;
 
-/// The most dirty blocks that a search for unused or independent ones looks at.
+/// The most dirty blocks among which unused or independent ones are searched for.
 const LOOKS_MAX: usize = 4096;
 
 /// The most blocks that the syncer writes in one round. Blocks that become due meanwhile wait for the next one.
 const ROUND_MAX: usize = 1024;
 
-/// The share (one over this) of the bytes to write that independent blocks must have, if only they are to be
-/// written.
+/// The part of the bytes to write that independent blocks must have before they alone are written: one over
+/// this number.
 const ENOUGH: usize = 2;
 
-/// The rounds of writing everything without progress after which a defect is assumed.
+/// The number of rounds of writing everything, none with progress, after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
 impl<G: WriteGate> Cache<G> {
-    /// Writes these buffers and waits for all writes. They go in clusters, in order of address, many at once:
-    /// first those in which nothing must be rolled back, then those that this has freed of dependencies, and so
-    /// on. Buffers in which the gate rolled something back stay dirty.
+    /// Writes these buffers, and waits for all the writes. Many requests are under way at once, in clusters and
+    /// in order of address: first the buffers in which nothing must be rolled back, then those whose
+    /// dependencies the first writes have met, and so on. Buffers with rolled-back changes stay dirty.
     ///
     /// # Errors
-    /// The first failure. The other buffers are written all the same.
+    /// The first failure. The other buffers are written nevertheless.
     pub async fn write_all(&self, bufs: Vec<BufRef>, sync: bool) -> Result<(), BlockError> {
         if let Some(writer) = self.writer()? {
             return writer.write_out(bufs, Occasion::Demand).await;
@@ -54,7 +54,8 @@ impl<G: WriteGate> Cache<G> {
         let (part, nothing): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|b| gate.write_preview(b) == WritePreview::Part);
         result = result.and(self.write_wave(part, sync).await);
-        // These buffers have nothing new for the disk, perhaps because another task is writing them.
+        // Writing these buffers would bring nothing new to the disk, perhaps because another task is writing
+        // them.
         for buf in nothing {
             buf.written().await;
         }
@@ -65,8 +66,8 @@ impl<G: WriteGate> Cache<G> {
         G::ROLLS_BACK && self.config().dependents_last
     }
 
-    /// Writes the blocks that can be written whole, then those that this has freed, and so on. Returns the
-    /// others.
+    /// Writes the blocks that can be written whole, then those whose dependencies are met by these writes, and
+    /// so on. Returns the rest.
     async fn write_waves(
         &self,
         mut left: Vec<BufRef>,
@@ -89,8 +90,9 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Writes the blocks that are due, for the syncer. A block that could only be written in part waits a few
-    /// rounds until its prerequisites are due by themselves; then they are written for its sake.
+    /// Writes the blocks that are due, for the syncer. A block that could only be written in part is left for
+    /// some rounds, so that its prerequisites may become due by themselves; after that they are written for its
+    /// sake.
     pub(crate) async fn write_due(&self) -> Result<(), BlockError> {
         let start = self.start_round();
         let mut due = self.shared.dirty.borrow().due(start.at);
@@ -121,8 +123,8 @@ impl<G: WriteGate> Cache<G> {
         result
     }
 
-    /// Writes everything that these blocks had at the start. Their prerequisites, through any number of
-    /// dependencies, go first, in part where they have got changes since that cannot be on the device yet.
+    /// Writes all changes that these blocks have now. Their prerequisites, at any distance, are written before
+    /// them; a prerequisite that gets later changes which cannot be on the device yet is written in part.
     /// Blocks that wait for an operation under way are left out.
     async fn write_with_prerequisites(
         &self,
@@ -166,9 +168,9 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// Writes some dirty blocks, about `bytes` bytes: those without dependencies among the oldest, then the
-    /// oldest others with their prerequisites. Returns false where that made no progress. A few independent
-    /// blocks are not enough: they would be written, with a flush, again and again, and the others would keep
-    /// the memory.
+    /// oldest others with their prerequisites. Returns false if that made no progress. If there are only a few
+    /// independent blocks, the others are written too: otherwise a few would be written again and again, each
+    /// time with a flush, while the others keep the memory.
     ///
     /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without dependencies first.
     ///
@@ -204,7 +206,7 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// Dirty buffers that `fit`, up to `bytes` bytes in all, among the oldest: first those that were not used
-    /// since they last came up here. Buffers in use would be dirty again at once.
+    /// since this function last looked at them. Buffers in use would be dirty again at once.
     fn least_used(&self, bytes: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
         let (idle, used): (Vec<_>, Vec<_>) = self
             .oldest_dirty(usize::MAX, LOOKS_MAX, fit)
@@ -222,7 +224,7 @@ impl<G: WriteGate> Cache<G> {
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
         self.barrier_if_needed().await?;
         if self.progress() == before && G::ROLLS_BACK {
-            // Other tasks are writing the prerequisites of the oldest blocks.
+            // No oldest block can be written, since other tasks are writing their prerequisites.
             self.write_round(self.all_dirty()).await?;
         }
         self.end_round(start);
@@ -247,15 +249,15 @@ impl<G: WriteGate> Cache<G> {
         self.write_round(self.all_dirty()).await
     }
 
-    /// Writes these buffers, as far as they can be written, waits for others' writes too, and makes all of them
-    /// durable.
+    /// Writes these buffers, as far as they can be written, waits for the writes of other tasks too, and makes
+    /// all of them durable.
     async fn write_round(&self, dirty: Vec<BufRef>) -> Result<(), BlockError> {
         self.write_all(dirty, false).await?;
         self.wait_for_writes().await;
         self.barrier_if_needed().await
     }
 
-    /// Writes everything that is dirty, also what becomes dirty meanwhile, and makes it durable.
+    /// Writes everything that is dirty, including what becomes dirty meanwhile, and makes it durable.
     ///
     /// # Errors
     /// The first failure.
@@ -288,8 +290,8 @@ impl<G: WriteGate> Cache<G> {
 /// The counters at the beginning of a round of writing.
 struct Start {
     at: Time,
-    /// The number of buffers that had become clean.
+    /// The number of buffers that had become clean so far.
     cleaned: u64,
-    /// The number of changes that the gate had recorded.
+    /// The number of changes that the gate had recorded so far.
     changes: u64,
 }

@@ -14,7 +14,7 @@ use crate::{Cache, Occasion, WriteDecision, WriteGate, WriteImage};
 pub(crate) struct BufferWrite {
     pub(crate) buf: BufRef,
     pub(crate) version: u64,
-    /// The time at which its image was made.
+    /// The time at which the buffer's image was made.
     pub(crate) at: Time,
     pub(crate) whole: bool,
 }
@@ -44,7 +44,7 @@ impl Default for Epochs {
 }
 
 /// The most bytes of drop-behind buffers that may wait for a flush.
-const PASSING_MAX: usize = 32 << 20;
+const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
 
 impl Epochs {
     /// Notes that a write has completed without being durable by itself.
@@ -53,7 +53,7 @@ impl Epochs {
         buf.volatile_since.set(self.current.get());
     }
 
-    /// The epoch since which writes may be lost; 0 where none may be.
+    /// The epoch since which writes may be lost; 0 if none may be.
     pub(crate) fn unflushed(&self) -> u64 {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
     }
@@ -122,7 +122,7 @@ impl<G: WriteGate> Cache<G> {
             b.set_writing(true);
         }
         let cache = self.clone();
-        // The task takes over the claim made above. The cache keeps a failure.
+        // The task takes over the claim. The cache keeps a failure.
         let task = async move {
             let _ = cache.write_claimed(cluster, false).await;
         };
@@ -143,11 +143,11 @@ impl<G: WriteGate> Cache<G> {
         let mut ours = FxHashSet::default();
         for buf in bufs {
             if buf.is_writing() && !ours.contains(&buf.key()) {
-                // Another task's write may have begun before the last change.
+                // A write of another task may have begun before the last change.
                 buf.written().await;
             }
             if !buf.is_dirty() || buf.is_writing() {
-                self.passed(&buf);
+                self.remove_drop_behind(&buf);
                 continue;
             }
             let cluster = self.neighbours(&buf);
@@ -226,7 +226,7 @@ impl<G: WriteGate> Cache<G> {
         }
         for (buf, version) in wave {
             self.shared.gate.write_done(&buf, version, result);
-            self.passed(&buf);
+            self.remove_drop_behind(&buf);
         }
         self.shared.flushed.notify_all();
         result
@@ -299,12 +299,13 @@ impl<G: WriteGate> Cache<G> {
     async fn write_claimed(&self, cluster: Vec<BufRef>, sync: bool) -> Result<bool, BlockError> {
         let claim = Claim(cluster);
         let slot = self.shared.slots.acquire(1).await;
-        // A buffer that was forgotten since the claim is clean, and its address may belong to another.
+        // A buffer that was forgotten since the claim is clean, and its address may belong to another buffer.
         let live: Vec<BufRef> = claim.0.iter().filter(|b| self.may_write(b)).cloned().collect();
         if live.len() < claim.0.len() || live.is_empty() {
             drop((slot, claim));
             for buf in live {
-                // This is rare. The buffers are claimed again and written one at a time.
+                // A buffer of the cluster could not be written with the others, which is rare. The buffers are
+                // claimed again and written one at a time.
                 if buf.is_dirty() && !buf.is_writing() {
                     Box::pin(self.write_cluster(vec![buf], sync)).await?;
                 }
@@ -338,9 +339,9 @@ impl<G: WriteGate> Cache<G> {
         let all_whole = parts.iter().all(|p| p.whole);
         drop(claim);
         for BufferWrite { buf, .. } in parts {
-            self.passed(&buf);
+            self.remove_drop_behind(&buf);
         }
-        if self.shared.unflushed_drop_behind.get() > PASSING_MAX {
+        if self.shared.unflushed_drop_behind.get() > DROP_BEHIND_UNFLUSHED_MAX {
             self.shared.unflushed_drop_behind.set(0);
             let cache = self.clone();
             // The cache keeps a failure.
@@ -352,7 +353,7 @@ impl<G: WriteGate> Cache<G> {
         result.map(|()| !all_whole)
     }
 
-    /// Whether a claimed buffer must still be written. A buffer that the gate holds must wait.
+    /// Whether a claimed buffer must still be written. A buffer that the gate holds back must wait.
     fn may_write(&self, buf: &BufRef) -> bool {
         let held = buf.is_dirty() && self.shared.gate.held(buf);
         if held {
@@ -361,7 +362,7 @@ impl<G: WriteGate> Cache<G> {
         buf.is_dirty() && !held
     }
 
-    /// The images of the buffers, as the gate lets them be written, sealed, one after another.
+    /// Makes the images of the buffers, one after another, as the gate lets them be written, and seals them.
     async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<BufferWrite>), BlockError> {
         'again: loop {
             let mut images = IoList::with_capacity(cluster.len());
@@ -392,7 +393,7 @@ impl<G: WriteGate> Cache<G> {
                 self.mark_clean(&part.buf);
                 self.shared.cleaned.set(self.shared.cleaned.get() + 1);
             } else if part.buf.is_dirty() && part.whole && result.is_ok() {
-                // Changes since the image was made are no older than the image.
+                // Changes made after the image are at most as old as the image.
                 let age = self.shared.config.age(part.buf.class());
                 self.set_due(&part.buf, part.at + age);
                 part.buf.due_since.set(None);

@@ -1,10 +1,10 @@
-//! Writing dirty buffers in another way than each in its place.
+//! The trait of a writer, which writes dirty buffers elsewhere than in their places.
 //!
 //! A cache without a [`Writer`] writes in place: buffers have addresses, neighbours go in one request, and
 //! waves respect an ordering's rollbacks. A log has no fixed places. Its writer gets the dirty buffers from the
-//! syncer, from eviction and from callers that wait for a file, and gives each buffer an address only then. It
-//! makes [`Gathered`] requests of buffers and of bytes of its own (summaries, blocks of inodes), and hands them
-//! to the cache, which then knows what is clean.
+//! syncer, from eviction and from callers that wait for a file, and gives each buffer an address only then. The
+//! writer makes [`Gathered`] requests of buffers and of bytes of its own (summaries, blocks of inodes), and
+//! hands them to the cache, which marks the buffers clean when they are written.
 //!
 //! Typical sequence, in [`Writer::write_out`]: [`Cache::all_dirty`]; for each request [`Gathered::at`],
 //! [`Cache::gather`], [`Cache::gather_bytes`], [`Cache::write_gathered`]; [`Cache::barrier`]; the checkpoint.
@@ -22,23 +22,23 @@ use crate::{Cache, WriteDecision, WriteGate, WriteImage};
 /// The reason for writing dirty buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// A caller waits until they are on the device.
+    /// A caller waits until the buffers are on the device.
     Demand,
-    /// They have grown old, or too much is dirty.
+    /// The buffers have grown old, or too much is dirty.
     Age,
-    /// Their memory is needed, perhaps by an operation under way. A writer that must wait for operations to end
-    /// writes nothing.
+    /// The memory of the buffers is needed, perhaps by an operation under way. A writer that must wait for
+    /// operations to end writes nothing.
     Memory,
 }
 
-/// A write-out under way.
+/// A call of [`Writer::write_out`] under way.
 pub type WriteOut<'w> = Pin<Box<dyn Future<Output = Result<(), BlockError>> + 'w>>;
 
 /// A way of writing dirty buffers.
 pub trait Writer: 'static {
-    /// Writes these buffers, and everything that must go with them, and waits. Then they are clean, unless they
-    /// were changed meanwhile, or could not be written on this occasion. They are not durable before
-    /// [`Cache::barrier`].
+    /// Writes these buffers, and everything that must go with them, and waits until they are on the device. A
+    /// buffer is clean afterwards, unless it was changed meanwhile or could not be written on this occasion.
+    /// The writes are not durable before [`Cache::barrier`].
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_>;
 
     /// Announces that a buffer is complete and may be written before long. Does not wait.
@@ -47,7 +47,8 @@ pub trait Writer: 'static {
     }
 }
 
-/// A write request that is being gathered. Its buffers count as being written until it is written or dropped.
+/// A write request that is being gathered. Its buffers count as being written until the request is written or
+/// dropped.
 pub struct Gathered {
     address: u64,
     bytes: IoList,
@@ -63,33 +64,33 @@ impl Gathered {
         Gathered { address, bytes, parts, claim, meta: false }
     }
 
-    /// The address behind its bytes so far.
+    /// The device's address behind the bytes gathered so far.
     pub fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
 
-    /// Its length in bytes.
+    /// The request's length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the request has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 }
 
 impl<G: WriteGate> Cache<G> {
-    /// Sets the way in which dirty buffers are written. The writer ends with its owner. Buffers that are dirty
-    /// then can no longer be written.
+    /// Sets the writer that writes dirty buffers. When its owner drops it, dirty buffers can no longer be
+    /// written.
     pub fn set_writer(&self, writer: Weak<dyn Writer>) {
         *self.shared.writer.borrow_mut() = Some(writer);
     }
 
-    /// The writer; `None` where buffers are written in place.
+    /// The writer; `None` if buffers are written in place.
     ///
     /// # Errors
-    /// The writer is gone.
+    /// The writer was dropped.
     pub(crate) fn writer(&self) -> Result<Option<Rc<dyn Writer>>, BlockError> {
         match &*self.shared.writer.borrow() {
             None => Ok(None),
@@ -102,8 +103,8 @@ impl<G: WriteGate> Cache<G> {
         }
     }
 
-    /// Adds a buffer, as it is now, at the end of a request. Its address changes to that place. No write of it
-    /// may be under way. It need not be dirty.
+    /// Adds a buffer, with its present bytes, at the end of a request, and sets the buffer's address to that
+    /// place. No write of the buffer may be under way. The buffer need not be dirty.
     pub fn gather(&self, request: &mut Gathered, buf: &BufRef) {
         buf.set_address(Some(request.end()));
         buf.set_writing(true);
@@ -122,8 +123,8 @@ impl<G: WriteGate> Cache<G> {
         request.bytes.push(image.into_piece());
     }
 
-    /// Adds bytes at the end of a request. They contain the buffers `covered` as they are now. No write of
-    /// these may be under way.
+    /// Adds bytes at the end of a request. They contain the present contents of the buffers `covered`. No write
+    /// of these buffers may be under way.
     pub fn gather_bytes(&self, request: &mut Gathered, bytes: IoBuf, covered: &[BufRef]) {
         for buf in covered {
             buf.set_writing(true);
@@ -134,13 +135,13 @@ impl<G: WriteGate> Cache<G> {
         request.bytes.push(bytes.into());
     }
 
-    /// A buffer's part in a request, with its bytes as they are now.
+    /// A buffer's part in a request, with the buffer's present bytes.
     pub(crate) fn part(&self, buf: &BufRef, whole: bool) -> BufferWrite {
         let (version, at) = (buf.version(), self.shared.runtime.now());
         BufferWrite { buf: buf.clone(), version, at, whole }
     }
 
-    /// Writes a gathered request, and waits. With `sync` it is durable then.
+    /// Writes a gathered request, and waits. With `sync` the write is durable when this returns.
     ///
     /// # Errors
     /// The device failed.

@@ -413,10 +413,10 @@ fn clean_is_not_durable() {
         .unwrap();
 }
 
-/// A block with drop-behind leaves memory: a clean one at once, a dirty one when it is on disk. A block in use
-/// stays, and so does one that was changed again, whose contents would be lost.
+/// A block with drop-behind leaves memory: a clean block at once, a dirty block when it is on disk. A block in
+/// use stays, and so does one that was changed again, whose contents would be lost.
 #[test]
-fn what_passes_leaves_memory() {
+fn drop_behind_buffers_leave_memory() {
     with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         let key = buf.key();

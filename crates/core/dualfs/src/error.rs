@@ -1,4 +1,4 @@
-//! Why a pair cannot be made or mounted.
+//! The errors of pairs of devices.
 
 use ordo_block::BlockError;
 use ordo_format::dualfs::{IdentityError, PairError, PairName};
@@ -8,7 +8,7 @@ use ordo_lfs::mkfs::MkfsError;
 /// The reason why a pair cannot be made, mounted or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualError {
-    /// A device has no identity that can be used.
+    /// A device has no usable identity.
     #[error("the {device} is not half of a DualFS: {error}")]
     Identity {
         /// The metadata device, the data device, or the disk that should have both.
@@ -19,26 +19,33 @@ pub enum DualError {
     /// The only device given is a data device.
     #[error("this is the data device of the pair {0}; give its metadata device too")]
     OnlyData(PairName),
-    /// The data device is not there.
+    /// The data device was not given.
     #[error("this is the metadata device of the pair {0}; give its data device too")]
     DataMissing(PairName),
-    /// There is a second device, but the first has both.
+    /// A second device was given, but the first one is a disk with both.
     #[error("the pair {0} is on one disk, but a second device was given")]
     TooMany(PairName),
     /// The devices do not belong together.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// A device ends before what it should have does.
+    /// The metadata device is lost, and the data device keeps no copy of it.
+    #[error("the data device of the pair {0} keeps no copy of the metadata (mkfs --meta-copy)")]
+    NoCopy(PairName),
+    /// There is room for a copy, but none is complete.
+    #[error("the data device of the pair {0} has no complete copy of the metadata")]
+    CopyIncomplete(PairName),
+    /// A device is too small for what it should hold.
     #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
     TooSmall {
-        /// Metadata or data.
+        /// The device: metadata or data.
         device: &'static str,
         /// The bytes that it should have.
         want: u64,
         /// The bytes that it has.
         have: u64,
     },
-    /// A file system cannot be made: there is no room for two devices, or the groups have an impossible size.
+    /// A file system with these sizes cannot be made: there is no space for two devices, or the groups have
+    /// an impossible size.
     #[error("{0}")]
     Sizes(String),
     /// The metadata log cannot be made.

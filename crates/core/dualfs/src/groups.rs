@@ -1,8 +1,8 @@
-//! Groups of blocks on the data device: which are free, and which one a file gets.
+//! Groups of blocks on the data device: which blocks are free, and which of them a file gets.
 //!
 //! The tables of the IFILE say what is free at a checkpoint. A block that a file gave back goes three steps: it is still in use in
 //! the tables until the write-out that has its file without it is gathered; it is free in the tables, but given to nobody,
-//! until that write-out is durable; then it is free.
+//! until that write-out is durable, and until the copy of the metadata has it free too, where there is one; then it is free.
 
 use std::collections::BTreeSet;
 
@@ -16,35 +16,40 @@ const WORD: u64 = 64;
 /// The groups of a mounted file system.
 pub struct Groups {
     shape: DataShape,
-    /// Whether a block is in use, as the tables have it.
+    /// Whether a block is in use in the tables.
     used: Bitmap,
-    /// Whether a block must not be given to anybody: in use, or not durably free.
+    /// Whether a block must not be given to a file: it is in use, or not durably free.
     taken: Bitmap,
     groups: Vec<Group>,
-    /// Blocks that were given back since the last write-out was gathered.
+    /// Blocks that files have lost since the last write-out was gathered.
     freed: Vec<u64>,
     /// Blocks that are free in the tables, but not durably.
     gathered: Vec<u64>,
-    /// Promises.
+    /// Blocks that are free durably, but that the copy of the metadata may still have.
+    copied: Vec<u64>,
+    /// The number of promised blocks.
     reserved: u64,
-    /// Changed blocks of the tables.
+    /// Changed blocks of the tables, by number.
     dirty: BTreeSet<usize>,
-    /// Whether freed blocks wait ([`DualRules::FREED`]).
+    /// Whether freed blocks wait until this is durable ([`DualRules::FREED`]).
     waits: bool,
-    /// A new directory leaves its parent's group only for one with so many percent more free blocks; none: for any better one.
+    /// Whether they wait for the copy too ([`DualRules::COPIED`]).
+    awaits_copy: bool,
+    /// A new directory leaves its parent's group only for a group with this percentage more free blocks; `None`:
+    /// for any group with more.
     affinity: Option<u32>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Free blocks, as the tables have it.
+    /// The number of free blocks in the tables.
     free: u32,
-    /// Blocks that can be given to files.
+    /// The number of blocks that can be given to files.
     usable: u32,
     inodes: u32,
-    /// Directories that were meant for it since the mount, and have no inode in the log yet, perhaps.
+    /// The number of directories that got this group since the mount, and may have no inode in the log yet.
     directories: u32,
-    /// The block behind the last one that was given to a file.
+    /// The block behind the last one that a file got.
     next: u64,
 }
 
@@ -61,7 +66,7 @@ impl Bitmap {
         *word = if value { *word | mask } else { *word & !mask };
     }
 
-    /// The first clear bit of a range.
+    /// The first clear bit in a range.
     fn find(&self, range: std::ops::Range<u64>) -> Option<u64> {
         let mut at = range.start;
         while at < range.end {
@@ -77,7 +82,7 @@ impl Bitmap {
 }
 
 impl Groups {
-    /// The groups of a device of this shape. They have no free blocks before the tables are there.
+    /// The groups of a device of this shape. No block is free before the tables are loaded.
     pub fn new(shape: DataShape, rules: DualRules, affinity: Option<u32>) -> Groups {
         let words = shape.blocks.div_ceil(WORD) as usize;
         Groups {
@@ -87,11 +92,19 @@ impl Groups {
             groups: vec![Group::default(); shape.groups() as usize],
             freed: Vec::new(),
             gathered: Vec::new(),
+            copied: Vec::new(),
             reserved: 0,
             dirty: BTreeSet::new(),
             waits: rules.contains(DualRules::FREED),
+            awaits_copy: false,
             affinity,
         }
+    }
+
+    /// The same, for a device that keeps a copy of the metadata or does not.
+    #[must_use]
+    pub fn with_copy(self, has_copy: bool, rules: DualRules) -> Groups {
+        Groups { awaits_copy: has_copy && rules.contains(DualRules::COPIED), ..self }
     }
 
     fn group_mut(&mut self, block: u64) -> &mut Group {
@@ -109,7 +122,7 @@ impl Groups {
         self.dirty.insert(self.shape.descriptor_at(group) / self.shape.bsize as usize);
     }
 
-    /// A block is in use.
+    /// Marks a block as in use.
     fn take(&mut self, block: u64) {
         if !self.used.has(block) {
             self.used.set(block, true);
@@ -122,7 +135,8 @@ impl Groups {
         }
     }
 
-    /// A block is free in the tables. False where it was before: damage, of which nothing is made worse.
+    /// Marks a block as free in the tables. Returns false if it was free before, which is damage; then nothing is
+    /// changed.
     fn clear(&mut self, block: u64) -> bool {
         if block == 0 || !self.used.has(block) {
             return false;
@@ -133,7 +147,7 @@ impl Groups {
         true
     }
 
-    /// A block can be given to files.
+    /// Makes a block available to files.
     fn open(&mut self, block: u64) {
         if self.taken.has(block) {
             self.taken.set(block, false);
@@ -145,7 +159,7 @@ impl Groups {
         self.groups.iter().map(|group| u64::from(group.usable)).sum()
     }
 
-    /// The first free block of a group behind the one that was given last, or from its start.
+    /// The first free block of a group, behind the block that was given last; otherwise from the group's start.
     fn find_in(&self, group: u32) -> Option<u64> {
         let (range, state) = (self.shape.group(group), &self.groups[group as usize]);
         if state.usable == 0 {
@@ -155,7 +169,7 @@ impl Groups {
         self.taken.find(next..range.end).or_else(|| self.taken.find(range.start..next))
     }
 
-    /// The groups from one on, near ones first.
+    /// The groups in order of their distance from one, nearest first.
     fn near(&self, group: u32) -> impl Iterator<Item = u32> + use<> {
         let count = self.shape.groups();
         let behind = move |distance: u32| group.checked_add(distance).filter(|g| *g < count);
@@ -239,7 +253,7 @@ impl DataPlaces for Groups {
     }
 
     fn space(&self) -> DataSpace {
-        let soon = (self.freed.len() + self.gathered.len()) as u64;
+        let soon = (self.freed.len() + self.gathered.len() + self.copied.len()) as u64;
         let free = self.usable().saturating_sub(self.reserved);
         DataSpace { blocks: self.shape.blocks - 1, free, soon }
     }
@@ -287,7 +301,17 @@ impl DataPlaces for Groups {
     }
 
     fn frees_durable(&mut self) {
+        if self.awaits_copy {
+            self.copied.append(&mut self.gathered);
+            return;
+        }
         for block in std::mem::take(&mut self.gathered) {
+            self.open(block);
+        }
+    }
+
+    fn frees_copied(&mut self) {
+        for block in std::mem::take(&mut self.copied) {
             self.open(block);
         }
     }
@@ -299,7 +323,7 @@ impl DataPlaces for Groups {
             (group.usable, std::cmp::Reverse(inodes))
         };
         let numbered = (0..).zip(&self.groups);
-        // The first of the best.
+        // Of several best groups the first is taken.
         let best = numbered.rev_by_rank(rank).unwrap_or(parent);
         let free = |group: u32| u64::from(self.groups[group as usize].usable);
         let is_better = match self.affinity {
@@ -353,8 +377,8 @@ mod tests {
         groups.allocate(group, after)
     }
 
-    /// A block that was freed is given to nobody before it is durable that its file has it no more, and it is free in the tables
-    /// from the write-out on that says so. Would catch a block that is used again at once, or that is never free.
+    /// A block that a file has lost is free in the tables from the write-out that records this, and is given to a
+    /// file only when that is durable. Would catch a block that is used again at once, or that is never free.
     #[test]
     fn a_freed_block_waits_until_that_is_durable() {
         let mut g = groups(None);
@@ -389,8 +413,8 @@ mod tests {
         assert_eq!(allocate(&mut free, 1, Some(block)), block);
     }
 
-    /// Blocks of a file lie one behind the other in their group, and in near ones where that is full. Would catch files that are
-    /// scattered.
+    /// Blocks of a file lie one behind the other in their group and, when it is full, in near ones. Would catch
+    /// files that are scattered.
     #[test]
     fn a_file_stays_in_its_group_and_goes_to_near_ones() {
         let mut g = groups(None);
@@ -407,8 +431,8 @@ mod tests {
         assert_eq!(all, (0..8).collect::<Vec<_>>());
     }
 
-    /// A new directory goes to the emptiest group; with an affinity it stays with its parent unless that has many fewer free
-    /// blocks. Would catch an affinity without effect, and one that never lets go.
+    /// A new directory goes to the emptiest group. With an affinity it stays in its parent's group, unless that
+    /// has many fewer free blocks. Would catch an affinity without effect, and one that is never overcome.
     #[test]
     fn a_directory_leaves_its_parents_group_only_for_a_better_one() {
         let mut g = groups(None);
@@ -426,8 +450,8 @@ mod tests {
         assert_eq!(g.group_for(1), 2);
     }
 
-    /// The tables get every change that rolling forward finds, also where one file got what another lost. Would catch blocks that are lost
-    /// after they were got.
+    /// The tables get every change that rolling forward finds, even if one file got a block that another lost.
+    /// Would catch losses that are applied after gains.
     #[test]
     fn rolling_forward_frees_before_it_takes() {
         let mut g = groups(None);
@@ -437,7 +461,7 @@ mod tests {
         assert_eq!((g.groups[0].free, g.groups[0].usable), (61, 61));
     }
 
-    /// Tables that cannot be right are refused. Would catch a count that is believed.
+    /// Tables that contradict themselves are refused. Would catch a count that is used without a check.
     #[test]
     fn tables_that_disagree_are_refused() {
         let spoil = |at: usize, value: u8| {

@@ -5,19 +5,22 @@
 //!
 //! Layers, lowest first:
 //! - [`pair`]: finding the two devices, and whether they belong together.
-//! - [`groups`]: which blocks of the data device are free, and which one a file gets.
+//! - [`groups`]: which blocks of the data device are free, and which of them a file gets.
 //! - [`mkfs`]: making an empty pair.
-//! - [`mod@mount`]: the metadata log is [`ordo_lfs`]'s, which is given the groups as its place for contents.
+//! - [`mod@mount`]: mounting [`ordo_lfs`]'s log as the metadata log, with the groups as the places of contents.
+//! - [`salvage`]: reading without the metadata device, by the copy of the metadata that the data device may keep.
 //!
 //! Invariants:
-//! - The data device has contents of regular files and its identity. There is one copy of each piece of metadata, in the log.
+//! - The data device has contents of regular files and its identity. There is one copy of each piece of metadata that a mount
+//!   reads, in the log; the copy on the data device is for when the log is lost, and a block that it leads to is another file's
+//!   only when a newer one is complete ([`DualRules::COPIED`]).
 //! - New contents are durable before the partial segment with the pointers to them is written ([`DualRules::CONTENTS`]).
-//! - A block that a file gave back is given to no other before it is durable that the file has it no more
-//!   ([`DualRules::FREED`]).
-//! - At a checkpoint, the group tables in the IFILE are exactly what the files' pointers say; between two, rolling forward
-//!   finds the difference.
-//! - A block is promised to a file when the file gets it, and given its place when it is written: that never fails.
-//! - No contents of a device cause a panic. Two devices that were not mounted together last are refused.
+//! - A block that a file has lost is given to another file only when the loss is durable ([`DualRules::FREED`]).
+//! - At a checkpoint, the group tables in the IFILE agree with the files' pointers. Behind a checkpoint, rolling
+//!   forward finds the difference.
+//! - A block is promised to a file when the file gets it, and given its place when it is written, which cannot
+//!   fail.
+//! - No contents of a device cause a panic. Two devices that were not mounted together the last time are refused.
 //!
 //! Typical sequence: [`mkfs::mkfs`]; [`mount::mount`]; the operations of `FileSystem`; `unmount`.
 //!
@@ -45,6 +48,7 @@ pub mod groups;
 pub mod mkfs;
 pub mod mount;
 pub mod pair;
+pub mod salvage;
 
 pub use error::DualError;
 pub use ordo_lfs::data::DualRules;

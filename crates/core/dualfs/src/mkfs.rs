@@ -1,10 +1,12 @@
 //! Making an empty pair.
 //!
-//! The metadata log is made first, then the data device's identity, and at last the metadata device's: what is cut off before is no
-//! pair.
+//! The metadata log is made first, then the data device's identity, and at last the metadata device's. If mkfs
+//! is interrupted, there is no pair.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::dualfs::{DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION};
+use ordo_format::dualfs::{
+    CopyArea, DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION,
+};
 use ordo_format::lfs::{LABEL_BYTES, Superblock};
 use ordo_lfs::mkfs::{MkfsOptions as LogOptions, mkfs_dual};
 use ordo_runtime::Runtime;
@@ -12,13 +14,13 @@ use ordo_runtime::Runtime;
 use crate::DualError;
 use crate::pair::{split, write_identity};
 
-/// Segments that a metadata log has at least, by default.
+/// The default least number of segments of a metadata log.
 const SEGMENTS_LEAST: u64 = 100;
-/// Blocks of a segment at least, by default.
+/// The default least number of blocks in a segment.
 const SEGMENT_BLOCKS_LEAST: u64 = 8;
-/// The segment size to begin with, in bytes.
+/// The segment size with which the search for a default begins, in bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Groups that a data device has at least, by default, if it has enough blocks.
+/// The default least number of groups of a data device, if it has enough blocks.
 const GROUPS_LEAST: u64 = 8;
 /// The least number of blocks in a group by default.
 const GROUP_BLOCKS_LEAST: u64 = 64;
@@ -26,9 +28,9 @@ const GROUP_BLOCKS_LEAST: u64 = 64;
 /// The size of the metadata device on a disk that has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataSize {
-    /// A share of the disk, in percent; more where the log would be too small.
+    /// A share of the disk, in percent. A log that would be too small gets more.
     Percent(u32),
-    /// Bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 
@@ -37,13 +39,17 @@ pub enum MetadataSize {
 pub struct MkfsOptions {
     /// The block size in bytes: a power of two from 512 to 8192.
     pub block_size: u32,
-    /// The segment size in bytes; the default follows from the metadata device's size.
+    /// The segment size in bytes. The default depends on the metadata device's size.
     pub segment_size: Option<u32>,
-    /// Blocks of a group, a multiple of 8; by default what one block of bitmap has, or less on a small device.
+    /// The number of blocks in a group, a multiple of 8. The default is the number of bits in one block of
+    /// bitmap, or less on a small device.
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
-    /// The bytes that are used of the only disk, or of the data device's; by default all.
+    /// Room on the data device for a copy of the metadata, by which files are read where the metadata device is lost; a share
+    /// is one of the metadata device. `None`: there is no copy.
+    pub copy: Option<MetadataSize>,
+    /// The number of bytes to use of the only disk, or of the data device's disk. The default is all.
     pub size: Option<u64>,
     /// The percentage of the metadata log that is reserved.
     pub min_free: u32,
@@ -58,6 +64,7 @@ impl Default for MkfsOptions {
             segment_size: None,
             group_blocks: None,
             metadata: MetadataSize::Percent(10),
+            copy: None,
             size: None,
             min_free: 10,
             seed: 0,
@@ -109,8 +116,13 @@ pub async fn mkfs(
             (parts.0, parts.1, bytes, bytes)
         }
     };
-    let shape = shape(options, (size - data_at) / bsize)?;
-    let identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
+    let blocks = (size - data_at) / bsize;
+    let copy_blocks = copy_blocks(options, metadata_bytes, blocks)?;
+    let shape = shape(options, blocks - copy_blocks)?;
+    let mut identity = identity(rt, options.seed, shape, (metadata_bytes, data_at));
+    if copy_blocks > 0 {
+        (identity.copy_at, identity.copy_blocks) = (shape.blocks, copy_blocks);
+    }
     let log = LogOptions {
         block_size: options.block_size,
         frag_size: options.block_size,
@@ -129,8 +141,8 @@ pub async fn mkfs(
     Ok(Made { identity, superblock })
 }
 
-/// The size of a metadata device that is made for `bytes` bytes: of both devices where they share a disk, of the data device
-/// where it has a disk of its own.
+/// The size of a metadata device for `bytes` bytes: for a disk with both devices, or for a data device with a
+/// disk of its own.
 pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Option<u32>) -> u64 {
     let mut options = MkfsOptions::default();
     options.metadata = metadata.unwrap_or(options.metadata);
@@ -138,7 +150,7 @@ pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Opt
     metadata_bytes(&options, bytes).next_multiple_of(u64::from(options.block_size.max(4096)))
 }
 
-/// The size of the metadata device on a disk of `bytes` bytes that has both.
+/// The size of the metadata device on a disk of `bytes` bytes with both devices.
 fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     let bsize = u64::from(options.block_size);
     let segment = options.segment_size.map_or(SEGMENT_BLOCKS_LEAST * bsize, u64::from);
@@ -151,7 +163,25 @@ fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     }
 }
 
-/// The largest segments of which the log has enough.
+/// Blocks for the copy of the metadata, of `blocks` that the data device has.
+fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Result<u64, DualError> {
+    let bsize = u64::from(options.block_size);
+    let bytes = match options.copy {
+        None => return Ok(0),
+        Some(MetadataSize::Bytes(bytes)) => bytes,
+        Some(MetadataSize::Percent(percent)) => metadata_bytes / 100 * u64::from(percent),
+    };
+    let count = bytes.div_ceil(bsize);
+    let wrong =
+        |what| Err(DualError::Sizes(format!("{bytes} bytes for a copy of the metadata: {what}")));
+    match () {
+        () if CopyArea::slots_in(count, options.block_size) == 0 => wrong("too few for any block"),
+        () if count >= blocks => wrong("the data device has no more"),
+        () => Ok(count),
+    }
+}
+
+/// The largest segment size with which the log has enough segments.
 fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
     let bytes_max = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
     let mut bytes = SEGMENT_BYTES;
@@ -184,7 +214,7 @@ fn identity(
 ) -> Identity {
     let mut identity = Identity::zeroed();
     (identity.magic, identity.version, identity.role) = (IDENTITY_MAGIC, VERSION, ROLE_METADATA);
-    // Commands begin with the same seed each time, but not at the same time.
+    // Commands begin with the same seed each time, so the time is added.
     let (seconds, nanos) = rt.wall_time();
     let time = seconds.cast_unsigned() << 30 ^ u64::from(nanos);
     let random = [rt.random_u64() ^ seed, rt.random_u64() ^ time];

@@ -12,18 +12,18 @@ use crate::groups::Groups;
 use crate::pair::Pair;
 use crate::{DualError, DualFs};
 
-/// The age at which dirty blocks are written, in §2.1 of the paper.
+/// The age at which dirty blocks are written (section 2.1 of the paper).
 const LOG_EVERY: Duration = Duration::from_secs(5);
-/// Time between two checkpoints, in §2.1.
+/// The time between two checkpoints (section 2.1 of the paper).
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 
 /// The mechanisms of section 2.2, each with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DualOptions {
-    /// Directory affinity: how many percent more free blocks a group must have for a new directory to leave its parent's group;
-    /// none: it goes to the emptiest one.
+    /// Directory affinity: the percentage of additional free blocks for which a new directory leaves its parent's
+    /// group. `None`: it goes to the emptiest group.
     pub affinity: Option<u32>,
-    /// Prefetching, the order in the log, and relocation.
+    /// Prefetching, the order of blocks in the log, and relocation.
     pub locality: Locality,
 }
 
@@ -34,7 +34,7 @@ impl Default for DualOptions {
     }
 }
 
-/// An option that is not one, or has an impossible value.
+/// The reason why an option of DualFS cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DualOptionError {
     /// There is no such option.
@@ -54,10 +54,10 @@ impl DualOptions {
     /// The keys of [`set`](Self::set).
     pub const KEYS: [&'static str; 4] = ["affinity", "prefetch", "order", "relocate"];
 
-    /// None of the mechanisms.
+    /// All mechanisms off.
     pub const NONE: DualOptions = DualOptions { affinity: None, locality: Locality::NONE };
 
-    /// Sets an option, as `affinity=10`, `prefetch=16`, `order=number`, `relocate=off` have it.
+    /// Sets an option, in the form `affinity=10`, `prefetch=16`, `order=number` or `relocate=off`.
     ///
     /// # Errors
     /// There is no such option, or it does not take this value.
@@ -87,16 +87,16 @@ impl DualOptions {
     }
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// Options of names and files.
     pub ufs: UfsConfig,
-    /// The cache. No block stays dirty for longer than 5 s.
+    /// Options of the cache. No block stays dirty for longer than 5 s.
     pub cache: CacheConfig,
-    /// The rules of the metadata log: all of them, but for experiments.
+    /// The rules of the metadata log that are on. All are, except in experiments.
     pub log_rules: LfsRules,
-    /// The rules that keep the devices in order: all of them, but for experiments.
+    /// The rules between the two devices that are on. All are, except in experiments.
     pub rules: DualRules,
     /// The cleaner of the metadata log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
@@ -117,10 +117,11 @@ impl Default for MountOptions {
     }
 }
 
-/// Mounts the file system on one or two disks to be read and written: at the newest checkpoint, after rolling forward.
+/// Mounts the file system on one or two disks for reading and writing, from the newest checkpoint, with the log behind
+/// it.
 ///
 /// # Errors
-/// The devices are no pair, or what is there cannot be right; a device failed.
+/// The devices are no pair, their contents cannot be right, or a device failed.
 pub async fn mount(
     rt: &Runtime,
     disks: &[Device],
@@ -129,12 +130,14 @@ pub async fn mount(
     let mut pair = Pair::open(disks).await?;
     pair.begin_mount().await?;
     let device = pair.data_device();
-    let places = Groups::new(device.shape, options.rules, options.options.affinity);
+    let places = Groups::new(device.shape, options.rules, options.options.affinity)
+        .with_copy(pair.copy_side().is_some(), options.rules);
     let data = DataSide {
         device,
         places: Box::new(places),
         rules: options.rules,
         locality: options.options.locality,
+        copy: pair.copy_side(),
     };
     let mut cache = options.cache.clone();
     for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {
@@ -150,7 +153,7 @@ pub async fn mount(
     Ok(mount_with(rt, pair.metadata, data, &log).await?)
 }
 
-/// Mounts it for reading only. Nothing is written; the log is rolled forward in memory.
+/// Mounts the file system for reading only. Nothing is written; the log is rolled forward in memory.
 ///
 /// # Errors
 /// As for [`mount`].

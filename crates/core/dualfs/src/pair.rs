@@ -1,11 +1,11 @@
-//! The two devices of a file system: found, compared, and taken into use.
+//! The two devices of a file system: finding them, comparing them, and marking them as mounted.
 
 use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_format::dualfs::{
     IDENTITY_SIZE, Identity, IdentityError, ROLE_DATA, ROLE_METADATA, check_pair,
 };
-use ordo_lfs::data::DataDevice;
+use ordo_lfs::data::{CopySide, DataDevice};
 
 use crate::DualError;
 
@@ -36,7 +36,7 @@ pub async fn read_identity(
     }
 }
 
-/// Whether a device begins as half of a pair, even a damaged one.
+/// Whether a device begins as one of a pair does, even if it is damaged.
 ///
 /// # Errors
 /// The device failed.
@@ -45,7 +45,7 @@ pub async fn probe(device: &Device) -> Result<bool, DualError> {
     Ok(!matches!(found, Err(IdentityError::Magic { .. } | IdentityError::TooShort { .. })))
 }
 
-/// Writes an identity, durable on return.
+/// Writes an identity, which is durable when this returns.
 pub(crate) async fn write_identity(
     device: &Device,
     identity: &Identity,
@@ -55,7 +55,7 @@ pub(crate) async fn write_identity(
     device.write(0, bytes, WriteFlags::FUA | WriteFlags::SYNC | WriteFlags::META).await
 }
 
-/// The two parts of a disk with both devices, the second of which begins at byte `data_at`.
+/// The two parts of a disk with both devices. The second begins at byte `data_at`.
 pub(crate) fn split(disk: &Device, metadata: u64, data_at: u64) -> (Device, Device) {
     let rest = disk.geometry().bytes.saturating_sub(data_at);
     let first = Partition::new(disk.clone(), 0, metadata).erase();
@@ -63,11 +63,11 @@ pub(crate) fn split(disk: &Device, metadata: u64, data_at: u64) -> (Device, Devi
 }
 
 impl Pair {
-    /// Finds the two devices on `disks`: on the only one, or the metadata device on the first and the data device on the
-    /// second.
+    /// Finds the two devices on `disks`: both on the only disk, or the metadata device on the first
+    /// and the data device on the second.
     ///
     /// # Errors
-    /// A device is missing, or not the right one, or too small; it failed.
+    /// A device is missing, belongs to another pair, is too small, or failed.
     pub async fn open(disks: &[Device]) -> Result<Pair, DualError> {
         let usable = |device, found: Result<Identity, IdentityError>| {
             found.map_err(|error| DualError::Identity { device, error })
@@ -94,7 +94,7 @@ impl Pair {
             }
         };
         check_pair(&identity, &data_identity)?;
-        let bytes = identity.shape().blocks.saturating_mul(identity.bsize.into());
+        let bytes = identity.data_bytes();
         let wanted = [("metadata", &metadata, identity.metadata_bytes), ("data", &data, bytes)];
         for (device, found, want) in wanted {
             let have = found.geometry().bytes;
@@ -106,22 +106,29 @@ impl Pair {
         Ok(Pair { metadata, data, identity, data_identity })
     }
 
-    /// The data device, as the log knows it.
+    /// The data device in the form that the log takes.
     pub fn data_device(&self) -> DataDevice {
         let (shape, first) = (self.identity.shape(), self.identity.data_at);
         DataDevice { device: self.data.clone(), shape, first }
     }
 
-    /// Takes note on both devices that they are mounted together once more. See
-    /// [`check_pair`] for the order.
+    /// The place of the copy of the metadata on the data device, if it keeps one.
+    pub fn copy_side(&self) -> Option<CopySide> {
+        let (area, uuid) = (self.identity.copy_area()?, self.identity.uuid);
+        Some(CopySide { area, uuid })
+    }
+
+    /// Records on both devices that they are mounted together once more. [`check_pair`] explains
+    /// the order of the two writes.
     ///
     /// # Errors
-    /// A device failed. The pair is still one.
+    /// A device failed. The two still belong together.
     pub async fn begin_mount(&mut self) -> Result<(), DualError> {
         debug_assert_eq!(self.identity.role, ROLE_METADATA);
         let generation = self.identity.generation.max(self.data_identity.generation) + 1;
         if self.data_identity.generation != self.identity.generation {
-            // A mount was cut off: what it announced holds.
+            // A mount was interrupted between its two writes. The generation that it announced is
+            // kept.
             self.identity.generation = self.data_identity.generation;
         }
         self.identity.next = generation;

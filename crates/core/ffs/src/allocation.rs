@@ -19,11 +19,11 @@ pub(crate) struct AllocationSummary {
     /// By group, the directories that were created there without files in between (FreeBSD's `fs_contigdirs`).
     /// The count keeps trees from crowding one group.
     pub directories_in_a_row: Vec<u8>,
-    /// By group, the inodes in blocks that were filled and are perhaps not counted yet.
+    /// By group, the number of inodes in blocks that are filled, whether the group counts them yet or not.
     pub inodes_prepared: Vec<u32>,
     /// Whether blocks are placed for time or, as free space gets fragmented, for space (`fs_optim`).
     pub optim: i32,
-    /// Whether any of this is not on disk.
+    /// Whether a change of the summary is not on disk.
     pub dirty: bool,
 }
 
@@ -82,7 +82,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key, self.sb_at, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
-    /// Updates the superblock and the summary area in the cache. `unmounted`: everything else is on the disk.
+    /// Updates the superblock and the summary area in the cache. `unmounted`: everything else is on the disk,
+    /// so the image is marked clean.
     pub(crate) async fn store_allocation(&self, unmounted: bool) -> FsResult<()> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
@@ -105,7 +106,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         op.end().await.map_err(io_error)
     }
 
-    /// Notes a change of a group's counts in the summary area, where the ordering keeps that area.
+    /// Notes a change of a group's counts in the summary area, if the ordering keeps that area right.
     pub(crate) fn note_counts(
         &self,
         op: &mut crate::FfsOp<'_, P>,

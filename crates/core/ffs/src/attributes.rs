@@ -1,8 +1,8 @@
-//! The extended-attribute area: at most two blocks, to which the inode points.
+//! The extended-attribute area: at most two blocks, with pointers in the inode.
 //!
-//! A changed area is written to new blocks, which replace the old ones in one store of the inode. A replaced
-//! block moves in memory, as the last fragments of a growing file do: everything that waits for its contents
-//! then waits for the new ones.
+//! A changed area is written to new blocks. One store of the inode makes the pointers lead to them instead
+//! of the old ones. In memory the buffer of an old block moves to the new address, as that of the last
+//! fragments of a growing file does. So a dependency on the old contents becomes one on the new contents.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::{Ffs, FfsInode, FfsOp};
 
-/// The cache's key of the n-th block of the area.
+/// The cache's key of the n-th block of an inode's area.
 fn key(ip: &FfsInode, n: usize) -> BufKey {
     BufKey::file(ip.ino(), -1 - n as i64)
 }
@@ -70,7 +70,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         if area.len() > 2 * bsize {
             return Err(Errno::NoSpace.into());
         }
-        // The buffers are pinned: after the first change no read may fail.
+        // These buffers are pinned, because after the first change no read may fail.
         let _inode = self.inode_buffer(ip.ino()).await?;
         let _groups = self.groups_of(old.iter().map(|(address, _)| *address)).await?;
         let mut moved = Vec::with_capacity(2);
@@ -97,7 +97,8 @@ impl<P: OrderingPolicy> Ffs<P> {
             let (byte, len) = (self.sb.byte_of(*address), *frags as usize * self.sb.frag_size());
             let buf = match moved.get(n) {
                 Some(buf) => {
-                    // A write to the old place may be under way. The old place is freed only after it.
+                    // A write to the old address may be under way, and the old block is freed only after
+                    // that.
                     buf.written().await;
                     buf.set_address(Some(byte));
                     self.cache.resize(buf, len);

@@ -1,4 +1,4 @@
-//! One cylinder group: its header and bitmaps in the cache, and all changes of them.
+//! One cylinder group: its header and bitmaps in the cache, and every change of them.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub(crate) struct GroupAdmitted<'w> {
     counts: Option<Admitted<'w>>,
 }
 
-/// The error for fragments that were to be freed but are free, or to be used but are used.
+/// The error when fragments to free are free already, or fragments to use are used already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongState;
 
@@ -136,8 +136,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(buf)
     }
 
-    /// Reads the groups of these fragments. A caller that holds their buffers can free the fragments without a
-    /// read that may fail halfway. A damaged group is left out; the operation that needs it reports it.
+    /// Reads the groups of these fragments. A caller that keeps their buffers can free the fragments without a
+    /// read that may fail halfway. A damaged group is left out: the operation that needs it reports the damage.
     pub(crate) async fn groups_of(
         &self,
         addresses: impl IntoIterator<Item = u64>,
@@ -158,7 +158,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(held)
     }
 
-    /// Asks for permission to change a group, and its counts in the summary area where the ordering keeps that.
+    /// Asks for permission to change a group and, if the ordering keeps the summary area right, its counts
+    /// there.
     #[inline]
     pub(crate) async fn admit_group<'w>(
         &self,
@@ -173,8 +174,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(GroupAdmitted { change: admitted, counts })
     }
 
-    /// Makes an admitted change of a group. `edit` changes the header and the bitmaps: nothing outside of
-    /// `maps` (byte ranges in the group) and the cluster maps.
+    /// Makes an admitted change of a group. `edit` may change the header, the bytes in `maps` (ranges in the
+    /// group's block), and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -206,7 +207,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         out
     }
 
-    /// Corrects a group's number of directories, which no bitmap shows, by adding `by`.
+    /// Corrects a group's number of directories, which cannot be computed from a bitmap, by adding `by`.
     ///
     /// # Errors
     /// The device failed.
@@ -230,8 +231,8 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-/// Completes a block's image before it is written. It sets the check-hashes over a whole block, and those of
-/// inodes with bytes that were rolled back (`rolled_back`). Any other inode got its hash when it was stored.
+/// Completes a block's image before it is written. Sets the check-hashes that cover a whole block, and those of
+/// the inodes in which bytes were rolled back (`rolled_back`). Any other inode got its hash when it was stored.
 pub(crate) fn seal(
     sb: &Superblock,
     sb_at: u64,
@@ -249,7 +250,7 @@ pub(crate) fn seal(
         Group::seal(image.to_mut(), endian, sb);
         return;
     }
-    // Any other block with keys of the device that was partly rolled back is a block of inodes.
+    // Any other block with a key of the device that was rolled back in part is a block of inodes.
     for at in rolled_back.iter().filter(|_| sb.keeps_hash(CK_INODE)) {
         let inode = &mut image.to_mut()[at / Dinode::SIZE * Dinode::SIZE..][..Dinode::SIZE];
         if Dinode::decode(inode, endian).mode != 0 {

@@ -93,7 +93,7 @@ pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     (record, Pointers { db, ib, extb, extsize, ckhash, rest })
 }
 
-/// Joins the two parts of an inode. The link count has 16 bits, and `ufs` keeps it below that.
+/// Joins the two parts of an inode. The link count has 16 bits on disk; `ufs` never lets it exceed `LINKS_MAX`.
 pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
     let none = Rest::default();
     let rest = pointers.rest.as_deref().unwrap_or(&none);
@@ -137,8 +137,9 @@ mod tests {
 
     use super::*;
 
-    /// Every byte of an inode comes back, whether `ufs` knows it or not, for a file and for a device. Would
-    /// catch a field that is forgotten: on FreeBSD's image it would be zero after the first change of the file.
+    /// An inode is split into its two parts and joined again, and every byte is as before, for a file and for a
+    /// device. Would catch a forgotten field, which would be zero on FreeBSD's image after the first change of
+    /// the file.
     #[test]
     fn an_inode_in_two_parts_loses_nothing() {
         for kind in [IFREG, IFCHR] {

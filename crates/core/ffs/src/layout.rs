@@ -56,8 +56,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.runtime().cpu().touch();
     }
 
-    /// Stores an inode that got space beyond its size, where the ordering shows that only together with the size.
-    /// Otherwise the inode is stored with its size, by the caller of the caller.
+    /// Stores an inode that got space beyond its size, if the ordering writes an operation's changes of an inode
+    /// all or not at all. Otherwise the operation stores the inode later, together with its new size.
     pub(crate) fn put_grown(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -135,7 +135,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         if dinode.mode == 0 {
             return Err(Errno::NotFound.into());
         }
-        // A directory has no holes, so it is never larger than the disk.
+        // A directory has no holes, so its size cannot exceed the disk's.
         let size_max = match FileType::from_mode(dinode.mode) {
             None => None,
             Some(FileType::Directory) => Some(self.sb.byte_of(self.sb.size.max(0).cast_unsigned())),
@@ -313,7 +313,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
         P::fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
-        // An earlier failure may concern blocks through which this file is found.
+        // An earlier failure may concern blocks that lead to this file.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }
 
@@ -335,7 +335,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.store_allocation(false).await?;
         P::sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
-        // The superblock says "clean" only now, since only now that is true.
+        // The superblock is marked clean last, when everything else is on the disk.
         self.store_allocation(true).await?;
         self.cache.flush_all().await.map_err(io_error)?;
         P::close(&self.cache).await.map_err(io_error)

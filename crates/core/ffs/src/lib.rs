@@ -9,8 +9,9 @@
 //! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
 //! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on disk.
-//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters.
-//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `attributes`: the rest.
+//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters; `tuning`: runs of blocks, and gaps between them.
+//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `punch`, `attributes`: cutting
+//!   files, punching holes, extended attributes.
 //! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
 //!
 //! Invariants:
@@ -61,6 +62,7 @@ pub mod recover;
 mod state_flags;
 mod torn_superblock;
 mod truncate;
+mod tuning;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +79,7 @@ pub use directory::UfsDirectory;
 pub use inode::{FfsInode, Pointers, split};
 pub use mount::{MountError, MountOptions, mount};
 pub use rebuild::Recovered;
+pub use tuning::{Tuning, TuningError};
 
 use allocation::AllocationSummary;
 use state_flags::StateFlags;
@@ -90,20 +93,21 @@ pub(crate) const DIRECT: u64 = NDADDR as u64;
 /// The layout: one mounted UFS2 file system.
 pub struct Ffs<P> {
     cache: Cache<P>,
-    /// Geometry and constants. Its counts are those at the time of the mount.
+    /// The superblock: geometry and constants. Its counts are those at the time of the mount.
     sb: Superblock,
     endian: Endian,
     /// The superblock's address, in bytes.
     sb_at: u64,
     /// Whether the reserve (`minfree`) may be used.
     use_reserve: bool,
+    tuning: Tuning,
     allocation: RefCell<AllocationSummary>,
-    /// The blocks of the summary area, pinned where the ordering keeps that area.
+    /// The blocks of the summary area, pinned if the ordering keeps that area right.
     summary: Vec<BufRef>,
     state_flags: StateFlags,
     /// The repairs at the mount, if the image had not been unmounted cleanly.
     recovered: Option<Recovered>,
-    /// Whether groups may be torn and not repaired, because the mount is read-only.
+    /// Whether the headers of groups may be torn and not repaired, because the mount is read-only.
     torn_groups: bool,
 }
 
@@ -121,7 +125,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.endian
     }
 
-    /// The repairs at the mount that made the image usable without a check; `None` where it was clean.
+    /// The repairs at the mount that made the image usable without a check; `None` if it was clean.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
     }

@@ -1,4 +1,4 @@
-//! A log in a file of the file system: its creation, and its discovery before anything else can be read.
+//! A log in a file of the file system: making it, and finding it before anything else can be read.
 //!
 //! The file is in the root, visible to all but protected: it is not dumped, and no user, root included, may
 //! write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn the root
@@ -13,7 +13,7 @@ use crate::mount::LocatedSuperblock;
 /// The file's name.
 pub const NAME: &[u8] = b".ordojournal";
 
-/// The flags by which its inode is found.
+/// The flags by which the log file's inode is found.
 const FLAGS: u32 = flags::UF_NODUMP | flags::SF_IMMUTABLE | flags::SF_NOUNLINK;
 
 /// The default size of a log file: a hundredth of the file system.
@@ -21,8 +21,8 @@ pub fn usual_size(bytes: u64) -> u64 {
     (bytes / 100).clamp(64 << 10, 1 << 30)
 }
 
-/// Makes the file on a mounted file system, which is new and empty except for the root. So its blocks are as
-/// contiguous as any large file's.
+/// Makes the file on a mounted file system, which is new and empty except for the root, so that its blocks
+/// are contiguous.
 ///
 /// # Errors
 /// There is no space, or the device failed.
@@ -40,7 +40,7 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
     fs.sync().await
 }
 
-/// The places of an image's log file: offset and length of each run, in bytes. `None` where it has none.
+/// The places of an image's log file: offset and length of each run, in bytes. `None` if it has no log file.
 ///
 /// # Errors
 /// The device failed, or the file's blocks cannot be right.
@@ -52,7 +52,7 @@ pub async fn find(device: &Device, image: &LocatedSuperblock) -> FsResult<Option
     let block = sb.block_size();
     let per_block = u64::from(sb.inopb);
     let mut first = 0;
-    // The file was made first, so its inode is in the first group.
+    // The log file was the first file, so its inode is in the first group.
     while first < u64::from(sb.ipg).min(per_block * 4) {
         let (address, _) = sb.inode_block(first);
         let bytes = read(device, sb.byte_of(address), block).await?;
@@ -73,7 +73,7 @@ async fn read(device: &Device, at: u64, len: usize) -> FsResult<Vec<u8>> {
     device.read(at, len).await.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
-/// The runs of a file's blocks, from its pointers.
+/// Computes the runs of a file's blocks from its pointers.
 async fn extents(
     device: &Device,
     image: &LocatedSuperblock,
@@ -89,7 +89,7 @@ async fn extents(
         if left == 0 {
             break;
         }
-        // Reads the indirect blocks of one level after the other.
+        // Reads the indirect blocks level by level.
         let mut level = vec![*root];
         for _ in 0..=depth {
             let mut below = Vec::new();

@@ -90,8 +90,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data }
     }
 
-    /// Checks an address that was read from disk: it must be that of `frags` fragments of one block, outside of
-    /// the file system's own structures.
+    /// Checks an address from the disk: `frags` fragments from it on must lie in one block, outside of the file
+    /// system's own structures.
     pub(crate) fn check_address(
         &self,
         ip: &FfsInode,
@@ -156,8 +156,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.check_address(ip, lbn.cast_signed(), address, frags)
     }
 
-    /// Whether block `lbn` is mapped, and the number of blocks from it on for which that holds. Where a whole
-    /// indirect block is missing, these are all blocks below it.
+    /// Whether block `lbn` is mapped, and the number of blocks from it on that have the same answer. If a whole
+    /// indirect block is missing, the answer holds for all blocks below it.
     pub(crate) async fn block_is_mapped(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         if lbn < DIRECT {
             return Ok((ip.pointers().db[lbn as usize] != 0, 1));
@@ -233,8 +233,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.cache.get(key(lbn), byte, len, class).await.map(Some).map_err(io_error)
     }
 
-    /// Sets the pointer of block `lbn`, and stores the inode if it has the pointer. The indirect blocks on the
-    /// path exist. The caller updates the count of blocks.
+    /// Sets the pointer of block `lbn`, and stores the inode if the pointer is in the inode itself. The
+    /// indirect blocks on the path exist. The caller updates the count of blocks.
     pub(crate) async fn set_pointer(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -291,7 +291,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         len: usize,
         fill: Fill<'_>,
     ) -> FsResult<BufRef> {
-        // The buffers are pinned: after the first allocation no read may fail.
+        // These buffers are pinned, because after the first allocation no read may fail.
         let _inode = self.inode_buffer(ip.ino()).await?;
         if lbn >= DIRECT {
             return self.make_indirect(op, ip, lbn, fill).await;
@@ -311,7 +311,7 @@ impl<P: OrderingPolicy> Ffs<P> {
                 self.inode_place(ip.ino())
             )));
         }
-        // Growing can fail, and then the old contents are still needed.
+        // Extending the block can fail, and then its old contents are still needed.
         let fill = if needed > have { Fill::Keep } else { fill };
         let buf = self.existing(ip, lbn, address, have, fill).await?;
         if needed > have {
@@ -338,7 +338,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    /// A buffer for a block that was just allocated, with its first contents.
+    /// Makes a buffer for a block that was just allocated, with its first contents.
     async fn fresh(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -401,7 +401,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         let len = needed as usize * self.sb.frag_size();
         let old = (address, have);
-        // Steps after the first change must not need a read.
+        // The groups are read now, because after the first change no read may fail.
         let _held = self.groups_of([address]).await?;
         if self.extend(op, address, have, needed).await? {
             self.lengthen(op, ip, buf, len).await?;
@@ -422,7 +422,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             }
             Err(e) => return Err(e),
         };
-        // A write to the old place may be under way. The old place is freed only after it.
+        // A write to the old address may be under way, and the old fragments are freed only after that.
         buf.written().await;
         buf.set_address(Some(self.sb.byte_of(new)));
         self.lengthen(op, ip, buf, len).await?;
@@ -510,7 +510,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         let frags = self.frag();
         let mut new: Vec<u64> = Vec::with_capacity(pointers + 1);
         for i in 0..=pointers {
-            // Only data blocks are placed behind the block before them. An indirect block starts a new place.
+            // Only a data block is placed behind the block before it. An indirect block gets a new preferred
+            // place.
             let index = path.levels().last().expect("an indirect path has a level").index;
             let previous = match lowest {
                 Some(buf) if pointers == 0 && index > 0 => {
@@ -584,7 +585,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 mod tests {
     use super::*;
 
-    /// The paths of the first and last blocks of each level, where an off-by-one error would give two blocks
+    /// The paths of the first and the last block of each level. An off-by-one error there would give two blocks
     /// one pointer.
     #[test]
     fn ways_at_the_edges() {
@@ -599,8 +600,8 @@ mod tests {
         assert!(path(n, 284 + 4096).is_none());
     }
 
-    /// No two indirect blocks of a file have one number in the cache, nor has one that of a block of
-    /// attributes.
+    /// No two indirect blocks of a file have the same number in the cache, and none has the number of a block
+    /// of attributes.
     #[test]
     fn keys_of_pointer_blocks_are_distinct() {
         let mut seen = std::collections::BTreeMap::new();

@@ -39,12 +39,12 @@ pub struct MkfsOptions {
     pub inodes: Option<u64>,
     /// The size in bytes. The default is the whole device.
     pub size: Option<u64>,
-    /// The most blocks in a cylinder group. The default is as many as its header can describe.
+    /// The most blocks in a cylinder group. The default is as many as a group's header can describe.
     pub max_blocks_per_group: Option<u32>,
     /// The number of blocks that a file takes in a group before it moves on. The default is the number of
     /// addresses in a block.
     pub max_blocks_per_file: Option<u32>,
-    /// The number of blocks in the longest contiguous transfer. The default is 1 MiB of them.
+    /// The longest contiguous transfer, in blocks. The default is 1 MiB.
     pub max_contig: Option<u32>,
     /// The expected size of a file in bytes.
     pub average_file_size: u32,
@@ -98,9 +98,9 @@ pub struct MkfsReport {
 
 /// Makes an empty file system on `device`; `now` is in seconds since 1970.
 ///
-/// Mkfs writes only what must be written, in large requests: the superblock and its copies, the groups' headers,
-/// two blocks of inodes in each group, the summary, the root directory. Other bytes of the device stay, but
-/// nothing refers to them. The file system is durable when this returns.
+/// Writes only what must be written, in large requests: the superblock and its copies, the groups' headers, two
+/// blocks of inodes in each group, the summary, the root directory. Other bytes of the device stay, but no
+/// structure refers to them. The file system is durable when this returns.
 ///
 /// ```
 /// use ordo_block::{BlockDevice, ram::RamDisk};

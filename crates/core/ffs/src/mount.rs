@@ -15,7 +15,7 @@ use crate::group::seal;
 use crate::rebuild::{self, Recovered};
 use crate::recover::OnDevice;
 use crate::state_flags::{self, StateFlags};
-use crate::{FastFs, Ffs, torn_superblock};
+use crate::{FastFs, Ffs, Tuning, torn_superblock};
 
 /// Options of a mount.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,10 @@ pub struct MountOptions {
     pub cache: CacheConfig,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
-    /// Mount even an image that was not unmounted cleanly, under an ordering that needs a check first.
+    /// Mount an image that was not unmounted cleanly, even if the ordering needs a check first.
     pub force: bool,
+    /// Runs of blocks and the gaps between them.
+    pub tuning: Tuning,
 }
 
 /// The reason why a device cannot be mounted.
@@ -53,7 +55,7 @@ pub enum MountError {
     /// The image was not unmounted cleanly.
     #[error("not unmounted cleanly; check it first (ordo fsck), or mount it read-only")]
     Unclean,
-    /// The image has a feature of another system that writes here would break.
+    /// The image has a feature of another system, which a write by this one would break.
     #[error("{0}; it can be mounted read-only")]
     Unsupported(&'static str),
     /// The device accepts no writes.
@@ -86,7 +88,8 @@ pub struct LocatedSuperblock {
     pub endian: Endian,
     /// The superblock's place, in bytes.
     pub at: u64,
-    /// Whether its last write was torn. Fields that change with every write are then unknown.
+    /// Whether the last write of the superblock was torn. Fields that change with every write are then
+    /// unknown.
     pub torn_superblock: bool,
 }
 
@@ -129,7 +132,7 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
     Err(damaged.unwrap_or(MountError::NoSuperblock))
 }
 
-/// The reason in the superblock why an image must not be written, if there is one.
+/// The feature in the superblock that forbids writing the image; `None` if it may be written.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     if sb.is_ufs1() {
         Some("it is UFS1, which is only read, since no check here could repair it after a crash")
@@ -211,6 +214,7 @@ async fn mount_on<P: OrderingPolicy>(
         recovered,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,
+        tuning: options.tuning,
         cache,
         endian,
         sb_at,
@@ -235,7 +239,9 @@ fn sealing_cache<P: OrderingPolicy>(
     options: &MountOptions,
     (sb, sb_at, endian): (&Superblock, u64, Endian),
 ) -> Cache<P> {
-    let cache = Cache::new(runtime, device, policy, options.cache.clone());
+    let cluster = options.tuning.cluster(sb, options.cache.cluster);
+    let config = CacheConfig { cluster, ..options.cache.clone() };
+    let cache = Cache::new(runtime, device, policy, config);
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image, rolled_back| {
         if block.key().file == 0

@@ -1,8 +1,9 @@
 //! Punching holes: freeing blocks in the middle of a file.
 //!
-//! One step frees blocks to which the inode points, or one indirect block. It has little to read, and reads it
-//! before anything is changed. An indirect block that would have no pointers left is freed too, and so is one
-//! above it that had no others. Then only the pointer to the topmost of them is reset.
+//! One step frees either blocks to which the inode itself points, or blocks of one indirect block. The step
+//! has little to read, and reads all of it before the first change. An indirect block that would have no
+//! pointers left is freed too, and so is the one above it if that pointer was its only one. Only the pointer
+//! to the topmost freed block is then reset.
 
 use std::ops::Range;
 
@@ -26,11 +27,11 @@ enum Reset {
 
 /// The blocks that one step frees.
 struct Step {
-    /// The file's block up to which the step has come.
+    /// The block of the file at which the next step begins.
     end: u64,
     reset: Reset,
     to_free: Vec<ToFree>,
-    /// The number of blocks.
+    /// The number of freed blocks, in the inode's unit.
     blocks: u64,
     /// Indirect blocks on the path, and the groups of the freed blocks. They stay in memory until the step is
     /// done.
@@ -38,8 +39,8 @@ struct Step {
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// Frees blocks `first..end`, or as many of them as one step may. Returns the block up to which it has
-    /// come. The file's last block must not be among them.
+    /// Frees blocks `first..end`, or as many of them as one step may. Returns the block at which the next step
+    /// begins. The file's last block must not be among the freed ones.
     pub(crate) async fn punch_hole(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -72,8 +73,8 @@ impl<P: OrderingPolicy> Ffs<P> {
                 op.apply(&buf, std::slice::from_ref(&range), admitted, clear);
             }
         }
-        // This change of the inode comes before anything is freed. Nodes that wait for a freed indirect block
-        // wait for this change from then on, and it waits for the reset.
+        // This change of the inode is recorded before anything is freed. Nodes that wait for a freed indirect
+        // block will wait for this change instead, and this change waits for the reset of the pointer.
         let (ino, old) = (ip.ino(), ip.record().blocks);
         let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
@@ -96,8 +97,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(Step { end, reset: Reset::Direct(range), to_free, blocks, _held: held })
     }
 
-    /// A step that frees blocks of the indirect block that points to `first`, and that block if it has no
-    /// others.
+    /// A step that frees blocks of the indirect block that points to `first`. That block is freed too if it
+    /// has no other pointers.
     async fn out_of_tree(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let path = self.path(first)?;
         let lowest = *path.levels().last().expect("an indirect path has a level");
@@ -123,7 +124,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let freed = pointers.iter().chain(&addresses).map(|a| a.cast_unsigned());
         let mut held = self.groups_of(freed).await?;
         let (mut to_free, mut blocks) = self.data_to_free(ip, first, &pointers);
-        // The step ends at the first indirect block that has other pointers.
+        // The step frees indirect blocks upwards, up to the first that has other pointers.
         let mut level = above.len();
         while level > 0 && is_empty_but(&above[level - 1], &range) {
             level -= 1;

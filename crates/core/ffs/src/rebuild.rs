@@ -2,14 +2,14 @@
 //!
 //! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right, everything that
 //! follows from them is rebuilt at the mount. The write of a group may be torn at 512 bytes. Then every bit on
-//! the disk is right, or calls something used that is free; but counts, cluster maps and the check-hash may
-//! belong to another state of the bitmaps. So all of them are rebuilt from the bitmaps. Only the number of
-//! directories, which no bitmap shows, stays as it is in the header; only the place of the next directory
-//! depends on it.
+//! the disk is right, or marks something as used that is free; but counts, cluster maps and the check-hash may
+//! belong to another state of the bitmaps. So all of these are rebuilt from the bitmaps. The number of
+//! directories cannot be computed from a bitmap, so the header's number stays; only the choice of a group for
+//! the next directory depends on it.
 //!
-//! All groups are read, many at once, because their counts decide where everything goes from now on. The paper
-//! does the same. The time depends on the number of groups, not on how full they are. Only groups that were
-//! wrong are written, before anything else is, so after a crash in between the rebuilding can be repeated.
+//! All groups are read, many at once, because every later allocation depends on their counts. The paper does
+//! the same. The time depends on the number of groups, not on how full they are. Only groups that were wrong
+//! are written, before any other write, so the rebuilding can be repeated after another crash.
 
 use std::fmt;
 
@@ -42,12 +42,12 @@ pub struct Recovered {
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.torn_superblock {
-            f.write_str("its superblock was torn, and was rebuilt from its copy and the groups; ")?;
+            f.write_str("the superblock was torn, and was rebuilt from its copy and the groups; ")?;
         }
         write!(
             f,
-            "it was not unmounted: what is free in {} groups was worked out anew, and {} of them mended; \
-             what is held for nothing stays so until a check (ordo fsck)",
+            "not unmounted cleanly: the free space of {} groups was counted again, and {} of them repaired; \
+             leaked blocks and inodes stay in use until a check (ordo fsck)",
             self.groups,
             self.repaired.len()
         )
@@ -75,7 +75,7 @@ pub(crate) async fn groups(
             runtime.cpu().request();
             let bytes = device.read(at, len).await?;
             runtime.cpu().bytes(len);
-            let (group, fresh) = tables.mend(&bytes, endian, sb, cg).map_err(|e| {
+            let (group, fresh) = tables.rebuild(&bytes, endian, sb, cg).map_err(|e| {
                 FsError::corrupt(format_args!("block at byte {at}: {e}; run a check (fsck)"))
             })?;
             let is_wrong = fresh[..] != bytes[..];
@@ -105,7 +105,7 @@ struct Tables {
     whole: [u8; 256],
     /// The free fragments outside of wholly free blocks.
     to_free: [u8; 256],
-    /// The runs of such fragments, by length.
+    /// The runs of fragments that `to_free` counts, by length.
     runs: [[u8; 8]; 256],
 }
 
@@ -127,8 +127,8 @@ impl Tables {
         tables
     }
 
-    /// A group's header and bytes, with everything rebuilt that follows from the bitmaps.
-    fn mend(
+    /// Rebuilds, in a group's header and bytes, everything that follows from the bitmaps.
+    fn rebuild(
         &self,
         bytes: &[u8],
         endian: Endian,

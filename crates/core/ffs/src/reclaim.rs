@@ -1,5 +1,5 @@
 //! Freeing blocks and inodes that a crash leaked in the bitmaps: the part that only FFS has.
-//! `ordo_ufs::reclaim` explains why they cannot have come into use since.
+//! `ordo_ufs::reclaim` explains why a leaked resource cannot have come into use since the crash.
 
 use ordo_ordering::{DeferredFree, OrderingPolicy};
 use ordo_vfs::FsResult;
@@ -14,7 +14,8 @@ pub async fn block<P: OrderingPolicy>(fs: &FastFs<P>, address: u64, frags: u32) 
     fs.reclaim_step(DeferredFree::FreeBlock { address, frags }).await
 }
 
-/// Marks an inode as free that is used according to its bitmap only. Returns false where it is really in use.
+/// Marks an inode as free that is in use according to its bitmap only. Returns false if the inode itself is
+/// in use.
 ///
 /// # Errors
 /// `Corrupt` if it is marked free; the device failed.

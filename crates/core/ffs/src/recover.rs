@@ -36,7 +36,7 @@ impl<'a> OnDevice<'a> {
 impl Image for OnDevice<'_> {
     fn id(&self) -> u64 {
         let [made, chance] = self.sb.id.map(i32::cast_unsigned);
-        // An id is never 0, which stands for none.
+        // An id is never 0, because 0 stands for no file system.
         (u64::from(made) << 32 | u64::from(chance)).max(1)
     }
 

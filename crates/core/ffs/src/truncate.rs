@@ -14,7 +14,7 @@ use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 /// The most buffers that a cut pins until it is done.
 const HELD_MAX: usize = 64;
 
-/// The blocks to which a pointer led that was reset.
+/// Blocks to free, to which a pointer led until it was reset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToFree {
     /// The fragments of a data block.
@@ -32,7 +32,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     ) -> FsResult<()> {
         let old = ip.size();
         if !has_blocks(ip) {
-            // The inode has no pointers, but nothing or a short link's target in their place.
+            // Such an inode has no pointers: their place is empty, or has the target of a short link.
             return if size > old {
                 self.extend_to(op, ip, size).await
             } else {
@@ -62,7 +62,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Extends a file: makes its old last block whole, and allocates its new last block.
+    /// Extends a file: extends its old last block to a whole one, and allocates its new last block.
     async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.bsize());
         let last = (size - 1) / bsize;
@@ -126,9 +126,9 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Reads everything that a cut to `size` needs, so that no read can fail halfway: the inode's block, the
-    /// indirect blocks, the groups of the freed blocks. Some buffers stay pinned until the cut is done; the
-    /// others were at least used last. Damage is left to the cut, except for trees with more pointers than the
-    /// file system has blocks.
+    /// indirect blocks, the groups of the freed blocks. Some of the buffers stay pinned until the cut is done;
+    /// the others are the most recently used ones of the cache. Damage is left for the cut to report, except
+    /// for trees with more pointers than the file system has blocks.
     async fn read_before_cut(&self, ip: &FfsInode, size: u64) -> FsResult<Vec<BufRef>> {
         let mut held = vec![self.inode_buffer(ip.ino()).await?];
         let own = self.sb.cg_base(self.sb.ino_group(ip.ino()));
@@ -237,7 +237,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(())
     }
 
-    /// Resets the pointers beyond `keep` blocks, in those trees that are cut in the middle.
+    /// Resets the pointers beyond `keep` blocks, in the trees that the cut divides.
     async fn cut_trees(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -290,7 +290,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Frees the blocks to which a pointer led. Returns the number of their sectors. Pointers that cannot be
-    /// right are skipped and reported through `damage`; only a device that fails stops it.
+    /// right are skipped and reported through `damage`. Only a failing device ends this early.
     pub(crate) async fn free_piece(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -302,7 +302,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             ToFree::Data { lbn, address, frags } => {
                 let key = BufKey::file(ip.ino(), lbn.cast_signed());
                 let cut = self.cache.peek(key).filter(|buf| {
-                    // Only the end of the block is freed: the buffer stays, but gets shorter.
+                    // Only the end of the block is freed. The buffer stays, but gets shorter.
                     buf.address() != Some(self.sb.byte_of(address.cast_unsigned()))
                 });
                 match cut {
@@ -393,7 +393,7 @@ fn has_blocks(ip: &FfsInode) -> bool {
     let (d, pointers) = (ip.record(), ip.pointers());
     match ip.file_type() {
         Regular | Directory => pointers.db.iter().chain(&pointers.ib).any(|address| *address != 0),
-        // A target in the inode takes no blocks, but one in a block does.
+        // A target in the inode takes no blocks, but a target in a block does.
         Symlink => d.blocks > 0 && d.size >= ordo_format::ufs2::inode::SHORT_LINK_SIZE as u64,
         _ => false,
     }

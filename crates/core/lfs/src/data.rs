@@ -1,16 +1,19 @@
-//! The seam for a file system that keeps the contents of regular files outside of the log, on a device of their own.
+//! The seam for a file system that keeps the contents of regular files outside of the log, on a second device
+//! (DualFS).
 //!
-//! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A pointer to contents counts
-//! blocks of the data device; every other pointer is an address in the log. A [`DataPlaces`] says which blocks of the device are
-//! free; its tables are a part of the IFILE ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
+//! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A pointer to
+//! contents counts blocks of the data device; every other pointer is an address in the log. A [`DataPlaces`] knows
+//! which blocks of the data device are free; its tables are a part of the IFILE
+//! ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
 //!
 //! Typical sequence: [`DataPlaces::load`] at the mount; [`reserve`](DataPlaces::reserve) when a file gets a block,
 //! [`allocate`](DataPlaces::allocate) when a write-out gives it its place; [`free`](DataPlaces::free) when a file gives it back,
 //! [`frees_gathered`](DataPlaces::frees_gathered) when the write-out has the file without it, and
-//! [`frees_durable`](DataPlaces::frees_durable) when that is durable.
+//! [`frees_durable`](DataPlaces::frees_durable) when that is durable, [`frees_copied`](DataPlaces::frees_copied) when the copy of
+//! the metadata has it too.
 
 use ordo_block::{BlockDevice, Device};
-use ordo_format::dualfs::DataShape;
+use ordo_format::dualfs::{CopyArea, DataShape};
 use ordo_format::lfs::{LfsInode, Superblock};
 use ordo_vfs::FileType;
 
@@ -19,13 +22,18 @@ use crate::error::LogDamage;
 use crate::superblock::VolumeKind;
 
 bitflags::bitflags! {
-    /// The rules that keep two devices in order. Each can be switched off, to show what it does.
+    /// The rules of the order of writes between the two devices. Each can be switched off, to show what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DualRules: u8 {
         /// Contents are durable before the partial segments with the pointers to them are written.
         const CONTENTS = 1;
-        /// A block that was given back is given to no file before it is durable that its file has it no more.
+        /// A block that a file has lost is not given to another file before the loss is durable.
         const FREED = 1 << 1;
+        /// With a copy of the metadata on the data device, a block that was given back goes to no other file before a copy is
+        /// complete in which the old file no longer has it.
+        const COPIED = 1 << 2;
+        /// A copy of the metadata is durable before its head is written.
+        const COPY_FIRST = 1 << 3;
     }
 }
 
@@ -34,103 +42,119 @@ bitflags::bitflags! {
 pub struct DataDevice {
     /// The device.
     pub device: Device,
-    /// Its blocks.
+    /// The blocks of the device.
     pub shape: DataShape,
-    /// The byte of its disk at which it begins: 0 where it has a disk of its own.
+    /// The byte of the disk at which the device begins: 0 if it has a disk of its own.
     pub first: u64,
 }
 
-/// The device and what knows which of its blocks are free, for a file system that is written.
+/// The place of the copy of the metadata on the data device.
+#[derive(Clone, Copy, Debug)]
+pub struct CopySide {
+    /// The place.
+    pub area: CopyArea,
+    /// The identifier of the pair, by which a copy is known.
+    pub uuid: [u8; 16],
+}
+
+/// The data device with its allocator, for a file system that is mounted for writing.
 pub struct DataSide {
     /// The device.
     pub device: DataDevice,
-    /// The allocator, which knows which blocks are free.
+    /// The allocator of the device's blocks.
     pub places: Box<dyn DataPlaces>,
-    /// The rules: all of them, but for experiments.
+    /// The rules that are on. All are, except in experiments.
     pub rules: DualRules,
-    /// How the log's metadata is kept together and read.
+    /// The mechanisms that keep metadata together.
     pub locality: Locality,
+    /// The place of the copy of the metadata on the device, if it keeps one.
+    pub copy: Option<CopySide>,
 }
 
-/// Mechanisms that keep metadata together in the log and read it together. Each can be off.
+/// Mechanisms that keep metadata together in the log and read it together. Each can be switched off.
 ///
 /// Source: Piernas and others (2007), section 2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locality {
-    /// Blocks of the log that are read in one request where one of them is missing from memory; the others are next to it, most
-    /// of them before it. 0 or 1: none is read with it.
+    /// The number of blocks of the log that are read in one request when one of them is missing from memory. The
+    /// others are its neighbours, most of them before it. With 0 or 1 no neighbours are read.
     pub prefetch: u32,
-    /// In a write-out, files come in inverse order of their last change, each with its blocks in inverse order and then its
-    /// indirect blocks; inodes come in the same order of files. Otherwise all come in the order of their numbers.
+    /// Whether a write-out takes files in inverse order of their last change: for each file its blocks in inverse
+    /// order and then its indirect blocks, and inodes in the same order of files. Otherwise files and blocks are in
+    /// the order of their numbers.
     pub inverse: bool,
-    /// Blocks of metadata in a second, at most, that are rewritten because they were read. 0: none.
+    /// The most blocks of metadata in a second that are rewritten because they were read. 0: none.
     pub relocate: u32,
 }
 
 impl Locality {
-    /// None of them.
+    /// No mechanism is on.
     pub const NONE: Locality = Locality { prefetch: 0, inverse: false, relocate: 0 };
 }
 
-/// How much of the data device is free, in blocks.
+/// The free space of the data device, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataSpace {
-    /// Blocks that files can have.
+    /// The number of blocks that files can have.
     pub blocks: u64,
-    /// Free blocks that are not promised to anybody.
+    /// The number of free blocks that are not promised to a file.
     pub free: u64,
-    /// Blocks that will be free when it is durable that their files have them no more.
+    /// The number of blocks that files have lost, and that will be free once this is durable.
     pub soon: u64,
 }
 
-/// Bytes of the tables that changed: their place in the tables, and what they are now.
+/// Changed bytes of the group tables: their first byte in the tables, and the new bytes.
 pub type TablePart = (usize, Vec<u8>);
 
-/// The allocator of the data device: which of its blocks are free. Nothing here waits.
+/// The allocator of the data device. None of its functions waits.
 pub trait DataPlaces {
-    /// Takes the tables as a checkpoint has them.
+    /// Reads the tables of a checkpoint.
     ///
     /// # Errors
-    /// They cannot be right, in words.
+    /// The tables cannot be right; the text says why.
     fn load(&mut self, tables: &[u8]) -> Result<(), String>;
 
-    /// The change of the tables that rolling forward finds: blocks that files lost, and then those that they got.
+    /// Applies the changes that rolling forward finds: blocks that files lost, and then blocks that files got.
     fn roll(&mut self, lost: &[i64], got: &[i64]);
 
-    /// How much is free.
+    /// The free space.
     fn space(&self) -> DataSpace;
 
-    /// Promises a block to a file. False where none is left.
+    /// Promises a block to a file. Returns false if none is left.
     #[must_use]
     fn reserve(&mut self) -> bool;
 
     /// Takes a promise back.
     fn release(&mut self);
 
-    /// The place of a promised block of a file of `group`: `after`, the block behind the file's previous one, if it is free.
+    /// Gives a promised block of a file of `group` its place: block `after`, behind the file's previous block, if
+    /// that is free.
     fn allocate(&mut self, group: u32, after: Option<i64>) -> i64;
 
-    /// A file gives a block back.
+    /// Notes that a file has lost a block.
     fn free(&mut self, block: i64);
 
-    /// Tells the allocator that the write-out being gathered has all frees so far.
+    /// Notes that the write-out being gathered contains all frees so far.
     fn frees_gathered(&mut self);
 
-    /// Tells the allocator that the gathered frees are durable.
+    /// Notes that the gathered frees are durable.
     fn frees_durable(&mut self);
 
-    /// The group for a new directory in one of `parent`'s.
+    /// Tells the allocator that a copy of the metadata has all frees that are durable, or that there is no copy.
+    fn frees_copied(&mut self);
+
+    /// Chooses the group for a new directory whose parent is in the group `parent`.
     fn group_for(&mut self, parent: u32) -> u32;
 
-    /// A group has an inode more, or less.
+    /// Notes that a group has got an inode more, or less.
     fn count_inode(&mut self, group: u32, by: i32);
 
-    /// The bytes of the tables that changed since the last call.
+    /// The parts of the tables that changed since the last call.
     fn changed(&mut self) -> Vec<TablePart>;
 }
 
 impl DataDevice {
-    /// Reads a block of contents for a reader.
+    /// Reads a block of contents.
     pub(crate) async fn read(&self, what: LogDamage, addr: i64) -> Result<Vec<u8>, LfsError> {
         if !self.shape.holds(addr) {
             return Err(LfsError::Contents { what, addr, blocks: self.shape.blocks });
@@ -147,12 +171,12 @@ impl DataDevice {
         Ok(out)
     }
 
-    /// The byte of a block on its device.
+    /// The first byte of a block on the data device.
     pub fn byte_of(&self, addr: i64) -> u64 {
         addr.cast_unsigned() * u64::from(self.shape.bsize)
     }
 
-    /// Whether the device has room for its blocks, and the log's blocks are of the same size.
+    /// Checks that the device is large enough for its blocks, and that the log's blocks have the same size.
     pub(crate) fn fits(&self, sb: &Superblock) -> Result<(), LfsError> {
         let geometry = self.device.geometry();
         let want = self.shape.blocks.saturating_mul(self.shape.bsize.into());
@@ -175,7 +199,7 @@ pub(crate) fn kind_of<T>(data: Option<&T>) -> VolumeKind {
     if data.is_some() { VolumeKind::Dual } else { VolumeKind::Lfs }
 }
 
-/// Whether an inode's contents are apart from the log where there is a data device.
+/// Whether an inode is a regular file, whose contents are on the data device if there is one.
 pub(crate) fn is_regular(inode: &LfsInode) -> bool {
     FileType::from_mode(inode.mode) == Some(FileType::Regular)
 }

@@ -1,4 +1,4 @@
-//! Blocks by address.
+//! Reading blocks of the log by their addresses.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const CACHE_BYTES: usize = 16 << 20;
 pub struct LogDisk {
     pub device: Device,
     pub sb: Superblock,
-    /// The device with the contents of regular files, where the log does not have them.
+    /// The device with the contents of regular files; `None` if they are in the log.
     pub data: Option<DataDevice>,
     cache: RefCell<FxHashMap<i64, Rc<[u8]>>>,
     cached: Cell<usize>,
@@ -29,9 +29,9 @@ impl LogDisk {
         LogDisk { device, sb, data, cache: RefCell::default(), cached: Cell::new(0) }
     }
 
-    /// The device with an inode's contents, where the log does not have them.
+    /// The data device if it has the contents of this inode; `None` if the log has them.
     pub fn apart(&self, inode: &LfsInode) -> Option<&DataDevice> {
-        // The IFILE is a regular file by its mode, but a part of the log.
+        // By its mode the IFILE is a regular file, but it is a part of the log.
         self.data.as_ref().filter(|_| is_regular(inode) && inode.inumber != IFILE_INO)
     }
 
@@ -56,7 +56,7 @@ impl LogDisk {
         Ok(out)
     }
 
-    /// The same for metadata, which are kept in memory for the next time.
+    /// As [`read_raw`](Self::read_raw), for metadata, which are kept in a cache.
     pub async fn metadata(
         &self,
         what: LogDamage,

@@ -1,4 +1,4 @@
-//! Why an image cannot be mounted, or something in it not be read.
+//! Errors of images: the reasons why an image cannot be mounted, read or written.
 
 use ordo_block::BlockError;
 use ordo_format::lfs::SuperblockError;
@@ -8,7 +8,7 @@ use ordo_vfs::{Errno, FsError};
 /// The reason why an LFS cannot be read, mounted or written. Addresses count fragments.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LfsError {
-    /// No superblock that can be used.
+    /// No usable superblock was found.
     #[error("no usable LFS superblock; at byte 8192: {0}")]
     NoSuperblock(SuperblockError),
     /// The device ends before the file system does.
@@ -16,106 +16,115 @@ pub enum LfsError {
     DeviceTooSmall {
         /// The file system's size in bytes.
         want: u64,
-        /// The device's.
+        /// The device's size in bytes.
         have: u64,
     },
-    /// Fragments are smaller than what the device reads at once.
+    /// The fragment size is smaller than the device's sector.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
-        /// The device's sector in bytes.
+        /// The device's sector size in bytes.
         sector: u32,
     },
-    /// An address that the log cannot have: outside of its segments, across their ends, or in a superblock.
+    /// An address that the log cannot have: outside of its segments, across the end of one, or in a
+    /// superblock.
     #[error("{what}: {frags} fragments at {addr} are not inside of a segment")]
     Address {
-        /// The structure that should be there.
+        /// The structure to which the address should lead.
         what: LogDamage,
         /// The address.
         addr: i64,
-        /// Fragments.
+        /// The number of fragments.
         frags: u32,
     },
-    /// A pointer to contents that the data device cannot have.
+    /// A pointer to a block of contents that the data device does not have.
     #[error(
         "{what}: block {addr} is not one of the data device's, which are 1 to {blocks}, not included"
     )]
     Contents {
-        /// The structure that should be there.
+        /// The structure to which the pointer should lead.
         what: LogDamage,
         /// The pointer.
         addr: i64,
-        /// Blocks of the device.
+        /// The number of blocks of the data device.
         blocks: u64,
     },
-    /// The data device ends before its blocks do.
+    /// The data device is too small for its blocks.
     #[error("the data device's blocks take {want} bytes, but it has only {have}: cut short?")]
     DataTooSmall {
-        /// Bytes of its blocks.
+        /// The number of bytes that its blocks take.
         want: u64,
-        /// The device's.
+        /// The device's size in bytes.
         have: u64,
     },
-    /// The IFILE's tables are not those of the data device.
+    /// The group tables in the IFILE belong to a data device of another size.
     #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
     Tables {
-        /// Blocks by the superblock.
+        /// The number of blocks according to the superblock.
         have: u64,
-        /// Blocks by the data device.
+        /// The number of blocks of the data device.
         want: u64,
     },
-    /// The group tables cannot be right.
+    /// The group tables cannot be right; the text says why.
     #[error("the group tables: {0}")]
     Groups(String),
-    /// A block of inodes does not have the inode that it should have.
+    /// A block of inodes lacks an inode that it should have.
     #[error("inode {ino} is not in the block at {addr} that the IFILE names")]
     InodeMissing {
         /// The inode.
         ino: u64,
-        /// The block.
+        /// The address of the block.
         addr: i64,
     },
-    /// An inode that is in use has no type, or one that does not exist.
+    /// An inode that is in use has no file type, or an unknown one.
     #[error("inode {ino} has the impossible mode {mode:#o}")]
     InodeMode {
         /// The inode.
         ino: u64,
-        /// Its mode.
+        /// The inode's mode.
         mode: u16,
     },
-    /// A size that no file can have.
+    /// An inode has a size that no file can have.
     #[error("inode {ino} has the impossible size {size}")]
     InodeSize {
         /// The inode.
         ino: u64,
-        /// Its size in bytes.
+        /// The inode's size in bytes.
         size: u64,
     },
-    /// The IFILE has no place for its own tables, or is not whole blocks.
+    /// The IFILE is too small for its own tables, or its size is not a whole number of blocks.
     #[error("the IFILE has {size} bytes, which do not hold its tables")]
     IfileSize {
-        /// Its size in bytes.
+        /// The IFILE's size in bytes.
         size: u64,
     },
     /// The IFILE has a hole.
     #[error("block {lbn} of the IFILE is missing")]
     IfileHole {
-        /// The block.
+        /// The logical block that is missing.
         lbn: u64,
     },
-    /// An inode number beyond the IFILE.
+    /// Two blocks of the IFILE are in one place, or one is where its inode is.
+    #[error("the IFILE's block {lbn} is at {addr}, where its inode or another block of it is")]
+    IfileTwice {
+        /// The logical block of the directory.
+        lbn: i64,
+        /// The address.
+        addr: i64,
+    },
+    /// An inode number for which the IFILE has no entry.
     #[error("inode {ino} is beyond the IFILE, which has {count}")]
     InodeNumber {
-        /// The number.
+        /// The inode number.
         ino: u64,
-        /// Inodes that the IFILE has entries for.
+        /// The number of entries in the IFILE.
         count: u64,
     },
     /// A directory's contents are broken.
     #[error("directory {ino}, block {lbn}: {error}")]
     Directory {
-        /// Its inode.
+        /// The directory's inode.
         ino: u64,
         /// The block.
         lbn: u64,
@@ -125,7 +134,7 @@ pub enum LfsError {
     /// The file system can be read, but not written.
     #[error("{0}; it can be mounted read-only")]
     NotWritable(&'static str),
-    /// Recovery failed: the state after a crash cannot be made usable.
+    /// Recovery failed: the file system cannot be brought to a usable state.
     #[error("{0}")]
     Recovery(FsError),
     /// The device failed.
@@ -136,9 +145,9 @@ pub enum LfsError {
 /// A structure to which an address should lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogDamage {
-    /// A block of inodes, for this one.
+    /// A block of inodes that should have this inode.
     Inode(u64),
-    /// A file's block, by its logical number.
+    /// A block of a file: its inode and its logical number.
     Block(u64, i64),
 }
 

@@ -2,30 +2,33 @@
 //!
 //! Layers, lowest first:
 //! - [`data`]: the seam for a file system whose regular files have their contents on a device of their own (DualFS).
-//! - `disk`: blocks by address, each looked at for whether the log can have it; a bounded cache of metadata.
+//! - `disk`: reading blocks by address, after a check that the log can have such an address; a bounded cache of
+//!   metadata.
 //! - [`superblock`]: finding the newest checkpoint.
-//! - `log`: the partial segments behind a checkpoint that are whole, in order.
-//! - `roll`: what these change: inodes that moved, files that went, blocks without their inode.
+//! - `log`: the complete partial segments behind a checkpoint, in order.
+//! - `roll`: the changes in these partial segments: inodes that moved, files that were removed, blocks written
+//!   without their inode.
 //! - `map`: from a file's logical block to its address; the IFILE's entries.
-//! - [`LfsReader`]: the file system, to be read, through [`ordo_vfs::FileSystem`]. It needs no cache and no `ufs`.
-//! - [`mod@write`]: the file system, to be written, as a layout of `ufs`. Its layers, lowest first: `tree`, `ifile`,
-//!   `state` (segments and space), `store` (inodes and pointers), `plan` (what goes where), `writer` (write-outs and
-//!   checkpoints), `cleaner`, `layout`, `recover` and `mount`.
+//! - [`LfsReader`]: the file system for reading, through [`ordo_vfs::FileSystem`]. It needs neither the cache nor
+//!   `ufs`.
+//! - [`mod@write`]: the file system for writing, as a layout of `ufs`. Its layers, lowest first: `tree`, `ifile`,
+//!   `state` (segments and space), `store` (inodes and pointers), `plan` (the places of blocks in a write-out),
+//!   `writer` (write-outs and checkpoints), `cleaner`, `layout`, `recover` and `mount`.
 //!
 //! Invariants:
-//! - What is on disk is not believed: an address outside of the log, a block that is not there, a size that cannot be are
-//!   errors that say where, and the walk of the log ends because serial numbers rise by one.
-//! - A reader writes nothing. Its memory is bounded by its cache and by what the log changed since its checkpoint.
-//! - Nothing is written twice in one place but superblocks, until the segment is begun again: and that only when two
-//!   checkpoints on the device call it empty.
-//! - The pointers in an inode's buffer, and in the buffers of indirect blocks, are the only ones.
-//! - A write-out has whole operations: none is under way when it gets its places, and its partial segments count only
-//!   together.
-//! - Space for an operation is found before it begins; what deletes need is kept from writers, and what the cleaner needs
-//!   from both.
+//! - Data on disk are not trusted. An address outside of the log, a missing block, an impossible size are errors that
+//!   name the place. The walk of the log ends, because serial numbers rise by one.
+//! - A reader writes nothing. Its memory is bounded by its cache, and by the amount of log behind the checkpoint.
+//! - No place is written twice before its segment is begun again, except for the superblocks. A segment is begun
+//!   again only when it is empty in both checkpoints on the device.
+//! - A pointer has one copy in memory: in the inode's buffer, or in the buffer of an indirect block.
+//! - A write-out contains whole operations: no operation is under way while places are given, and the partial
+//!   segments of a write-out count only together.
+//! - Space for an operation is found before it begins. Writes cannot use the space that deletes need, and neither can
+//!   use the space that the cleaner needs.
 //!
-//! Lock order: the cleaner's, the writer's, the turnstile of operations (`write::order`). Whoever holds an operation
-//! waits for none of them.
+//! Lock order: the cleaner's lock, the writer's lock, the turnstile of operations (`write::order`). A task with an
+//! operation under way waits for none of them.
 //!
 //! Typical sequence: [`write::mount`]; the operations of `FileSystem`; `unmount`.
 //!
@@ -50,6 +53,6 @@ pub mod superblock;
 pub mod write;
 
 pub use error::LfsError;
-pub use log::{LogEnd, PartialSegment};
+pub use log::{LogEnd, PartialSegment, has_seals};
 pub use reader::LfsReader;
 pub use roll::RolledForward;

@@ -1,21 +1,22 @@
 //! The log behind a checkpoint.
 
+use ordo_block::Device;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::flag};
 
-use crate::LfsError;
 use crate::disk::LogDisk;
+use crate::{LfsError, superblock};
 
-/// A whole partial segment that follows the one before it.
+/// A complete partial segment that follows the one before it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialSegment {
-    /// The address of its summary.
+    /// The address of the partial segment's summary.
     pub at: i64,
-    /// The address behind its end.
+    /// The address behind the partial segment.
     pub end: i64,
-    /// Its summary.
+    /// The summary.
     pub summary: Summary,
-    /// Its blocks.
+    /// The blocks of the partial segment.
     pub blocks: Vec<PsegBlock>,
 }
 
@@ -24,25 +25,25 @@ pub struct PartialSegment {
 pub enum LogEnd {
     /// The file system was unmounted.
     Clean,
-    /// No partial segment follows: the next place has an older one, or none.
+    /// No partial segment follows: the next place has an older one, or no summary.
     Nothing,
-    /// A partial segment follows, but it is not whole.
+    /// A partial segment follows, but it is torn.
     Torn(SummaryError),
 }
 
 /// The log behind a checkpoint.
 pub struct LogScan {
-    /// Its partial segments, without those at the end that a later one should have completed.
+    /// The partial segments. Those at the end whose continuation (`SS_CONT`) is missing are left out.
     pub psegs: Vec<PartialSegment>,
     /// The number of partial segments at the end whose continuation is missing.
     pub incomplete: usize,
-    /// The reason for its end.
+    /// The reason why the log ends here.
     pub end: LogEnd,
 }
 
 /// The addresses at which the next partial segment can be: behind the last one if its segment has space,
-/// otherwise at the start of the next. NetBSD's writer and its roll-forward demand different space, by a
-/// fragment, so both addresses count in a close case.
+/// otherwise at the start of the next. The space that NetBSD's writer demands differs by a fragment from the
+/// space that its roll-forward demands, so in a close case both addresses are possible.
 fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
     // At the end of a full segment, `at` is the start of the following one, but the log continues at `next`.
     let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
@@ -91,7 +92,37 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     Ok(out)
 }
 
-/// The partial segment at `at`, if it has this serial number and is whole.
+/// Whether the log of the LFS on a device has seals, and gets more of them when it is written. See
+/// [`LfsRules::BLOCKS_FIRST`](crate::write::LfsRules).
+///
+/// # Errors
+/// There is no LFS, or the device failed.
+pub async fn has_seals(device: &Device) -> Result<bool, LfsError> {
+    let found = superblock::find(device).await?;
+    is_sealed(&LogDisk::new(device.clone(), found.sb, None)).await
+}
+
+/// Whether the log is sealed: whether the last partial segment before the checkpoint's end has a seal. One that was made
+/// by others, or without seals, is kept without them. A log whose last summary cannot be read counts as sealed.
+///
+/// # Errors
+/// The device failed.
+pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
+    let sb = &disk.sb;
+    // Where the log ends with a segment, its end is the start of the next one.
+    let Some(segment) = sb.segment_of(sb.offset - 1) else { return Ok(true) };
+    let (mut at, mut found) = (sb.segment_data(segment), true);
+    while at < sb.offset && sb.is_log(at, sb.sumsize / sb.fsize) {
+        let bytes = disk.read_raw(at, sb.sumsize.into()).await?;
+        let Ok(summary) = Summary::read(sb, &bytes) else { break };
+        let Ok((_, end)) = summary.layout(sb, at) else { break };
+        found = summary.is_sealed();
+        at = end;
+    }
+    Ok(found)
+}
+
+/// The partial segment at `at`, if it has this serial number and is complete.
 async fn one(
     disk: &LogDisk,
     at: i64,

@@ -1,4 +1,4 @@
-//! Mapping files to addresses: the IFILE's entries, inodes, block maps.
+//! Finding inodes and blocks: the IFILE's entries, inodes, block maps.
 
 use ordo_format::lfs::{
     IFILE_INO, IfileEntry, LfsInode, NDADDR, NO_ADDRESS, UNWRITTEN, inode, lbn,
@@ -43,7 +43,7 @@ pub async fn load_ifile(disk: &LogDisk) -> Result<LfsInode, LfsError> {
     Ok(inode)
 }
 
-/// The result of looking for a block.
+/// The place of a logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedBlock {
     /// The block is at this address.
@@ -52,7 +52,7 @@ pub enum MappedBlock {
     Hole(u64),
 }
 
-/// Finds a block of a file.
+/// Finds the place of a block of a file.
 pub async fn find(disk: &LogDisk, inode: &LfsInode, lbn: u64) -> Result<MappedBlock, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
     let nindir = u64::from(sb.nindir);
@@ -84,7 +84,7 @@ pub async fn address(disk: &LogDisk, inode: &LfsInode, lbn: u64) -> Result<Optio
     })
 }
 
-/// The IFILE's entry of an inode, at the checkpoint.
+/// An inode's entry in the IFILE of the checkpoint.
 pub async fn entry(disk: &LogDisk, ifile: &LfsInode, ino: u64) -> Result<IfileEntry, LfsError> {
     let sb = &disk.sb;
     let count = sb.inodes_in(ifile.size);
@@ -115,7 +115,7 @@ pub async fn locate(
     match entry(disk, ifile, ino).await {
         Ok(entry) if entry.is_orphan() && entry.daddr != NO_ADDRESS => Ok(None),
         Ok(entry) => Ok((entry.daddr != NO_ADDRESS).then_some(entry.daddr)),
-        // Only a log that was cut off has inodes which the IFILE lacks.
+        // Only a log that was torn can have inodes for which the IFILE has no entry.
         Err(LfsError::InodeNumber { .. }) => Ok(None),
         Err(error) => Err(error),
     }

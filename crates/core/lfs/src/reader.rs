@@ -1,4 +1,4 @@
-//! A mounted file system, for reading.
+//! A file system mounted for reading.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_format::dualfs::GroupDescriptor;
@@ -19,7 +19,7 @@ pub struct LfsReader {
     ifile: LfsInode,
     changes: RollChanges,
     rolled: RolledForward,
-    /// Free blocks of the data device at the checkpoint.
+    /// The number of free blocks of the data device at the checkpoint.
     data_free: u64,
 }
 
@@ -32,7 +32,7 @@ impl LfsReader {
         LfsReader::mount_device(device.erase(), None).await
     }
 
-    /// The same for a log without the contents of regular files, which are on `data`.
+    /// As [`mount`](Self::mount), for a log without the contents of regular files, which are on `data`.
     ///
     /// # Errors
     /// As for [`mount`](Self::mount).
@@ -57,7 +57,7 @@ impl LfsReader {
         Ok(reader)
     }
 
-    /// The data device's groups, at the checkpoint; none where the log has everything.
+    /// The groups of the data device at the checkpoint; none without a data device.
     ///
     /// # Errors
     /// The IFILE has a hole, or the device failed.
@@ -75,12 +75,12 @@ impl LfsReader {
         Ok(out)
     }
 
-    /// The checkpoint at which it is mounted.
+    /// The superblock with the checkpoint from which the file system was mounted.
     pub fn superblock(&self) -> &Superblock {
         &self.disk.sb
     }
 
-    /// The log that was found behind the checkpoint.
+    /// The part of the log behind the checkpoint.
     pub fn rolled_forward(&self) -> &RolledForward {
         &self.rolled
     }
@@ -131,7 +131,7 @@ impl LfsReader {
         let file_type = FileType::from_mode(inode.mode).unwrap_or(FileType::Regular);
         let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
         let mut atime = time(inode.atime, inode.atimensec);
-        // The IFILE has the access times, so that a read does not move an inode.
+        // Access times are in the IFILE, so that reading a file does not move its inode.
         if let Ok(entry) = map::entry(&self.disk, &self.ifile, inode.inumber).await {
             let kept = time(entry.atime_sec as i64, entry.atime_nsec as i32);
             atime = atime.max(kept);
@@ -156,14 +156,14 @@ impl LfsReader {
         })
     }
 
-    /// The address of a block of a file, and the number of its bytes; `None` for a hole.
+    /// The address of a block of a file, and the number of its bytes in the file; `None` for a hole.
     pub(crate) async fn locate_block(
         &self,
         inode: &LfsInode,
         lbn: u64,
     ) -> Result<Option<(i64, u32)>, LfsError> {
         let bytes = self.disk.sb.block_bytes(lbn, inode.size) as u32;
-        // Contents that are apart are never in the log, whatever its summaries say.
+        // Contents on a data device are never in the log, whatever the summaries say.
         if self.disk.apart(inode).is_none()
             && let Some((version, blocks)) = self.changes.blocks.get(&inode.inumber)
             && *version == inode.generation
@@ -175,13 +175,13 @@ impl LfsReader {
         Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
     }
 
-    /// Whether a block is in a hole, and a block to which the hole reaches at least.
+    /// Whether a block is in a hole. Returns a block that the hole reaches at least.
     pub(crate) async fn hole_at(
         &self,
         inode: &LfsInode,
         lbn: u64,
     ) -> Result<Option<u64>, LfsError> {
-        // The log can have a block that the inode lacks, so a hole is taken to end at each block.
+        // The log may have a block whose inode is not in it, so the hole is taken to end at the next block.
         let has_changes =
             self.disk.apart(inode).is_none() && self.changes.blocks.contains_key(&inode.inumber);
         if has_changes && self.locate_block(inode, lbn).await?.is_some() {
@@ -209,7 +209,7 @@ impl LfsReader {
     }
 
     /// Calls `each` for the entries of a directory from byte `from` on, without free space, until it returns
-    /// false. It gets the entry, and the byte behind it.
+    /// false. `each` gets the entry, and the position behind it.
     pub(crate) async fn entries(
         &self,
         inode: &LfsInode,

@@ -9,7 +9,7 @@ use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::log::{self, LogEnd};
 
-/// A description of the log behind the checkpoint.
+/// The part of the log behind the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolledForward {
     /// The number of partial segments that count.
@@ -20,21 +20,22 @@ pub struct RolledForward {
     pub offset: i64,
     /// The serial number of the last partial segment that counts.
     pub serial: u64,
-    /// The reason for the end of the log.
+    /// The reason why the log ends there.
     pub end: LogEnd,
 }
 
-/// Blocks that were written without their inode: by logical number, the address and the length.
+/// Blocks of one file that were written without its inode: by logical number, the address and the length.
 type Blocks = BTreeMap<i64, (i64, u32)>;
 
-/// The changes.
+/// The changes that the log behind the checkpoint makes.
 #[derive(Default)]
 pub struct RollChanges {
     /// The address of each inode's block.
     pub inodes: BTreeMap<u64, i64>,
     /// Inodes of removed files.
     pub removed: BTreeSet<u64>,
-    /// Blocks behind the last inode of their file, and the version of the file to which they belong.
+    /// Blocks that were written after the last inode of their file, with the version of the file to which
+    /// they belong.
     pub blocks: BTreeMap<u64, (u32, Blocks)>,
 }
 
@@ -74,8 +75,8 @@ pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), Lfs
 }
 
 impl RollChanges {
-    /// An inode in the log describes the file at that time, with all its pointers. It includes all blocks
-    /// before it.
+    /// Notes the inodes in a block of the log. An inode in the log has all pointers of the file at that
+    /// time, and so includes all its blocks before it.
     async fn take_inodes(&mut self, disk: &LogDisk, addr: i64) -> Result<(), LfsError> {
         let sb = &disk.sb;
         let block = disk.read(LogDamage::Inode(0), addr, sb.ibsize / sb.fsize).await?;

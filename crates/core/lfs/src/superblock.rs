@@ -5,31 +5,32 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 
 use crate::LfsError;
 
-/// The places at which the second superblock is searched if the first is damaged are multiples of this, in
-/// bytes: segments begin at any fragment.
+/// The step of the search for the second superblock, in bytes, if the first one is damaged. A segment, and so
+/// the superblock, may begin at any fragment.
 const STEP: usize = 512;
-/// The length of the requests with which it is searched, in bytes.
+/// The length of a request of this search, in bytes.
 const PIECE: usize = 256 << 10;
-/// The distance up to which it is searched, in bytes.
+/// The distance from the first superblock at which the search ends, in bytes.
 const FAR: u64 = 64 << 20;
 
 /// A superblock, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSuperblock {
-    /// The superblock of the newest checkpoint.
+    /// The superblock with the newest checkpoint.
     pub sb: Superblock,
-    /// The place, in bytes.
+    /// The first byte of the superblock on the device.
     pub at: u64,
-    /// The fault of the other one of the two superblocks that checkpoints write, if it has one.
+    /// The fault of the other superblock, if it has one. Checkpoints are written to the first two superblocks
+    /// by turns.
     pub other: Option<SuperblockError>,
 }
 
-/// Whose superblocks are searched.
+/// The kind of file system whose superblocks are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// LFS's.
+    /// An LFS.
     Lfs,
-    /// DualFS's, of its metadata log.
+    /// The metadata log of a DualFS.
     Dual,
 }
 
@@ -55,7 +56,7 @@ async fn read(
     Ok(kind.read(&device.read(at, len).await?))
 }
 
-/// Whether an image begins as an LFS does: with a superblock behind the label, even a damaged one.
+/// Whether an image begins as an LFS does: with a superblock behind the label, even if it is damaged.
 ///
 /// # Errors
 /// The device failed.
@@ -64,16 +65,16 @@ pub async fn probe(device: &Device) -> Result<bool, LfsError> {
     Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
 }
 
-/// Finds the newest checkpoint: of the first two superblocks the whole one or, if both are whole, the one with
-/// the higher serial number.
+/// Finds the newest checkpoint in the first two superblocks: in the valid one or, if both are valid, in the
+/// one with the higher serial number.
 ///
 /// # Errors
-/// Neither can be used, the device is smaller than the file system, or it failed.
+/// Neither superblock is usable, the device is smaller than the file system, or the device failed.
 pub async fn find(device: &Device) -> Result<FoundSuperblock, LfsError> {
     find_kind(device, VolumeKind::Lfs).await
 }
 
-/// The same for superblocks of either kind.
+/// As [`find`], for superblocks of either kind.
 ///
 /// # Errors
 /// As for [`find`].
@@ -114,7 +115,7 @@ pub async fn find_kind(device: &Device, kind: VolumeKind) -> Result<FoundSuperbl
     Ok(found)
 }
 
-/// Whether two superblocks are of one file system.
+/// Whether two superblocks belong to the same file system.
 fn is_same(one: &Superblock, other: &Superblock) -> bool {
     let shape =
         |sb: &Superblock| (sb.width, sb.ident, sb.size, sb.ssize, sb.bsize, sb.fsize, sb.sboffs);

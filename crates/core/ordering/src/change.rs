@@ -57,7 +57,8 @@ pub enum What<'a> {
         directory: bool,
         /// The first byte of the entry in the block. Entries never move.
         at: usize,
-        /// The buffer that holds the child's inode. Where inodes have fixed places, it is their block.
+        /// The buffer that holds the child's inode. In a layout with fixed inode places, it is the block of
+        /// inodes that has the child.
         inode: &'a BufRef,
     },
     /// A directory entry is removed (a *link removal*).
@@ -215,10 +216,10 @@ pub struct Change<'a> {
     pub buf: &'a BufRef,
     /// The byte ranges that changed. The buffer has the new bytes.
     pub ranges: &'a [Range<usize>],
-    /// The old bytes of the ranges, one after another; empty where the ordering does not want them. For a
-    /// change of a directory entry, the range is the chunk of 512 bytes around the entry.
+    /// The old bytes of the ranges, one after another; empty if the ordering does not want them. For a change
+    /// of a directory entry, the range is the chunk of 512 bytes around the entry.
     pub old: &'a [u8],
-    /// The meaning.
+    /// The meaning of the change.
     pub what: What<'a>,
 }
 

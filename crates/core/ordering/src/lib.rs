@@ -10,10 +10,10 @@
 //! - [`none`], [`sync`], [`soft_updates`], [`journal`]: the orderings.
 //!
 //! Invariants:
-//! - [`Op::apply`] makes every change of metadata, after [`Op::admit`] of the same change. An [`Admitted`]
-//!   change is the only way to call it, and can be made once.
+//! - [`Op::apply`] makes every change of metadata, after [`Op::admit`] has permitted it. It takes an
+//!   [`Admitted`] change, which only `admit` returns, and takes it once.
 //! - [`Op::apply`] does not wait: between `admit` and `apply` nothing else happens to the buffer.
-//! - An operation that fails undoes its own changes, and is then dropped without [`Op::end`].
+//! - An operation that fails takes back its own changes, and is then dropped without [`Op::end`].
 //!
 //! Typical sequence, for a create: `Op::begin`; `admit` [`What::AllocateInode`] and apply it to the group, then
 //! [`What::InitInode`] to the inode's buffer, then [`What::AddEntry`] to the directory's block; `Op::end`.

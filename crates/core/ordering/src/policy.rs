@@ -28,7 +28,8 @@ pub trait OrderingPolicy: WriteGate + Sized {
     /// The ordering's name on the command line.
     const NAME: &'static str;
 
-    /// Whether the ordering wants the old bytes of such a change ([`Change::old`]). Keeping them costs a copy.
+    /// Whether the ordering wants the old bytes of a change with this meaning ([`Change::old`]). Keeping them
+    /// costs a copy.
     fn wants_old(what: &What<'_>) -> bool {
         let _ = what;
         false
@@ -38,35 +39,37 @@ pub trait OrderingPolicy: WriteGate + Sized {
     const NEEDS_CHECK: bool;
 
     /// Whether a crash shows an operation's changes of an inode all or not at all, whenever the inode's block is
-    /// written. Otherwise a layout keeps new pointers back, and stores them together with the size that covers
-    /// them: for a check, a pointer beyond the size is damage.
+    /// written. If not, a layout keeps new pointers out of the inode until it stores them together with the size
+    /// that covers them: a check takes a pointer beyond the size for damage.
     const WHOLE_INODES: bool;
 
-    /// Whether the bitmaps on disk never call free what is in use. An image that was not unmounted can then be
-    /// used after the summaries have been rebuilt from the bitmaps. Layouts mark such images.
+    /// Whether a block or inode in use is never marked free in the bitmaps on disk. An image that was not
+    /// unmounted can then be used as soon as the summaries have been rebuilt from the bitmaps. Layouts mark such
+    /// images in the superblock.
     const BITMAPS_TRUSTED: bool = false;
 
     /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read. The
-    /// core then tells each change of it ([`What::GroupCounts`]) with the change of the group. Otherwise the
-    /// area is stored now and then.
+    /// core then announces each change of the area ([`What::GroupCounts`]) together with the change of the
+    /// group. Otherwise the area is stored only at times.
     const KEEPS_SUMMARY: bool = false;
 
     /// The ordering's state of one operation.
     type Op;
 
-    /// The number of blocks that one operation may allocate or free. The core splits larger work into several
+    /// The most blocks that one operation may allocate or free. The core splits larger work into several
     /// operations.
     fn blocks_max(&self) -> u64 {
         u64::MAX
     }
 
-    /// Starts an operation. It may wait for resources: log space, memory for dependencies.
+    /// Starts an operation. An ordering may wait here for resources: log space, memory for dependencies.
     ///
     /// # Errors
     /// The device failed.
     async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<Self::Op, BlockError>;
 
-    /// Asks whether a change may be made. It may wait until everything on which the change depends is on disk.
+    /// Asks whether a change may be made. An ordering may wait here until everything on which the change depends
+    /// is on disk.
     ///
     /// # Errors
     /// The device failed: the change must not be made.
@@ -76,7 +79,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         what: &What<'_>,
     ) -> Result<(), BlockError>;
 
-    /// Announces that something will wait for this block before long, so that the ordering can start to write
+    /// Announces that an operation will wait for this block before long, so that the ordering can start to write
     /// it.
     fn soon(cache: &Cache<Self>, block: &BufRef) {
         let _ = (cache, block);
@@ -102,8 +105,8 @@ pub trait OrderingPolicy: WriteGate + Sized {
         cache.barrier().await
     }
 
-    /// Brings an image that a crash left to a state in which it can be used, before anything of it is cached.
-    /// It also remembers which image is mounted.
+    /// Brings an image that a crash left to a state in which it can be used, before any block of it is cached.
+    /// The ordering also remembers which image is mounted.
     ///
     /// # Errors
     /// The device failed, or the ordering's own data do not belong to the image.
@@ -142,7 +145,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         Some(step)
     }
 
-    /// The signal that deferred frees have become ready; `None` where an ordering never defers.
+    /// The signal that deferred frees have become ready; `None` if an ordering never defers.
     fn ready(&self) -> Option<Rc<Notify>> {
         None
     }
@@ -152,7 +155,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         None
     }
 
-    /// The next deferred free that is ready; `None` when there is none for now.
+    /// Takes the next deferred free that is ready; `None` when there is none for now.
     fn next_ready(&self) -> Option<DeferredFree> {
         None
     }
@@ -162,13 +165,13 @@ pub trait OrderingPolicy: WriteGate + Sized {
         let _ = step;
     }
 
-    /// The number of deferred frees, those included that are ready. Frees that wait until somebody closes a
+    /// The number of deferred frees, including those that are ready. Frees that wait until somebody closes a
     /// removed directory do not count.
     fn deferred(&self) -> usize {
         0
     }
 
-    /// The fragments, and the inodes, that deferred frees will free. A user sees them as free already.
+    /// The numbers of fragments and of inodes that deferred frees will free. A user sees them as free already.
     fn promised(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -194,7 +197,7 @@ pub trait Image {
     fn id(&self) -> u64;
     /// Whether the image was unmounted cleanly.
     fn is_clean(&self) -> bool;
-    /// The time of the last mount for writing, as the image has it.
+    /// The time of the last mount for writing, from the superblock.
     fn stamp(&self) -> i64;
     /// The time that the mount which begins now will write instead.
     fn next_stamp(&self) -> i64;
@@ -226,8 +229,8 @@ pub enum Recovery {
         redone: u64,
         /// Bytes of log read.
         log_bytes: u64,
-        /// Pieces of the device that the log described and that were not in their places yet. Each is read at
-        /// most once, and written at most once.
+        /// Blocks that the log described and that were not in their places yet. Each is read at most once, and
+        /// written at most once.
         blocks: u64,
     },
 }
@@ -244,7 +247,7 @@ pub enum RecoverError {
     /// The log belongs to another file system.
     #[error("the log belongs to another file system; give the one that was made for this image")]
     OtherLog,
-    /// Something changed the image after the crash, without its log.
+    /// Another program changed the image after the crash, without using its log.
     #[error(
         "not unmounted cleanly, and changed since without its log, which can no longer be replayed; check it (ordo fsck)"
     )]

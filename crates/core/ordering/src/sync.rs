@@ -16,13 +16,14 @@
 //! | fragments are allocated again that a file left when it grew | the block with the pointer that led there, which leads elsewhere now | [`MOVED_BEFORE_REUSE`](SyncRules::MOVED_BEFORE_REUSE) |
 //! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
-//! Nothing else is synchronous, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
-//! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk
-//! after the pointer to them. An inode is stored with its new pointers and the size that covers them at once, as on
-//! FreeBSD; a pointer in an indirect block may be on disk before that size. The last fragments of a growing file,
-//! but not of a directory, may move: then the old fragments are free before the inode on disk has lost its pointer
-//! to them. The original gives them to other files at once, and a crash could leave them in two; here the inode is
-//! written first, which costs a write only where such fragments are allocated again within seconds.
+//! No other write is waited for, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
+//! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk after
+//! the pointer to them. As on FreeBSD, an inode is stored with its new pointers and the size that covers them at
+//! the same time; a pointer in an indirect block may be on disk before that size. The last fragments of a growing
+//! file (but not of a directory) may move, and the old fragments are then free before the inode on disk has lost
+//! its pointer to them. The original gives them to other files at once, and a crash could leave them in two files.
+//! Here the inode is written before they are allocated again; that costs a write only if they are needed within
+//! seconds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -54,8 +55,8 @@ bitflags::bitflags! {
         const INODES_BEFORE_USE = 64;
         /// The operation's changes of directories are on disk before it returns.
         const DURABLE_ON_RETURN = 128;
-        /// The group that counts a block of inodes as filled is on disk before an entry for any of them. A
-        /// check looks at no other inodes.
+        /// The group that counts a block of inodes as filled is on disk before an entry for any inode of that
+        /// block. A check looks only at the inodes that the group counts.
         const GROUP_BEFORE_ENTRY = 256;
         /// The pointer that led to fragments which a growing file has left is on disk before they are allocated
         /// again.
@@ -67,18 +68,19 @@ bitflags::bitflags! {
 #[derive(Debug)]
 pub struct SyncOrder {
     rules: SyncRules,
-    /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the
+    /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the write
     /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
     counting: RefCell<Vec<(BufRef, u64)>>,
     counted: Cell<u64>,
-    /// Fragments that a file has left: by address, their number, and the block that on disk may still lead there.
+    /// Fragments that a growing file has left: by address, their number, and the block whose copy on disk may still
+    /// have the pointer to them.
     left: RefCell<BTreeMap<u64, (u32, BufKey)>>,
 }
 
 /// The most fragments of a block (`MAXFRAG`).
 const FRAGS_MAX: u64 = 8;
 
-/// The number of runs of fragments at which those are forgotten that nothing leads to any more.
+/// The number of such runs of fragments at which those without a pointer on disk are forgotten.
 const LEFT_MAX: usize = 4096;
 
 impl SyncOrder {
@@ -88,12 +90,12 @@ impl SyncOrder {
         SyncOrder { rules, counting, counted: Cell::new(0), left }
     }
 
-    /// Notes that a file has left fragments to which `block` led.
+    /// Notes that a file has left fragments to which a pointer in `block` led.
     fn leaves(&self, (address, frags): (u64, u32), block: &BufRef) {
         self.left.borrow_mut().insert(address, (frags, block.key()));
     }
 
-    /// The runs among these fragments that a file has left, each with the block that led there.
+    /// The runs among these fragments that a file has left, each with the block that had the pointer.
     fn left_in(&self, address: u64, frags: u32) -> Vec<(u64, BufKey)> {
         let left = self.left.borrow();
         let near = left.range(address.saturating_sub(FRAGS_MAX)..address + u64::from(frags));
@@ -101,7 +103,8 @@ impl SyncOrder {
         hit.map(|(start, (_, block))| (*start, *block)).collect()
     }
 
-    /// Writes the blocks that on disk may still lead to fragments which are to be allocated again.
+    /// Writes the blocks whose copies on disk may still have pointers to fragments that are about to be allocated
+    /// again.
     async fn before_reuse(
         cache: &Cache<SyncOrder>,
         address: u64,
@@ -110,7 +113,7 @@ impl SyncOrder {
         let order = cache.gate();
         let is_dirty = |key: BufKey| cache.peek(key).is_some_and(|block| block.is_dirty());
         if order.left.borrow().len() > LEFT_MAX {
-            // After this, everything that was written is durable.
+            // After this barrier, everything that was written before is durable.
             cache.barrier().await?;
             order.left.borrow_mut().retain(|_, (_, key)| is_dirty(*key));
         }
@@ -121,12 +124,12 @@ impl SyncOrder {
         let blocks: Vec<BufRef> = hit.iter().filter_map(|(_, key)| cache.peek(*key)).collect();
         cache.write_now(&blocks).await?;
         if blocks.len() < hit.len() {
-            // A block that left memory was written, but perhaps not flushed.
+            // A block that is no longer in memory was written, but perhaps not flushed.
             cache.barrier().await?;
         }
         let mut left = order.left.borrow_mut();
         for (start, key) in hit {
-            // Another file may have left the same place meanwhile.
+            // Another file may have left the same fragments meanwhile.
             if !is_dirty(key) && left.get(&start).is_some_and(|(_, now)| *now == key) {
                 left.remove(&start);
             }
@@ -143,7 +146,7 @@ impl SyncOrder {
         self.counting.borrow_mut().push((group.clone(), self.counted.get()));
     }
 
-    /// Whether these buffers are on disk as they were when the counter had this value.
+    /// Whether these buffers are on disk as they were when the write counter had this value.
     fn are_written(&self, bufs: &[BufRef], counted: u64) {
         let written = |group: &BufRef| bufs.iter().any(|b| Rc::ptr_eq(b, group));
         self.counting.borrow_mut().retain(|(g, when)| *when > counted || !written(g));
@@ -160,8 +163,8 @@ impl Default for SyncOrder {
 #[derive(Debug, Default)]
 pub struct Pending {
     blocks: Vec<BufRef>,
-    /// Indirect blocks that lead to a directory's new space. They are written after the size: a checker takes a
-    /// hole at the end of a directory for no damage, but a pointer behind the end is damage.
+    /// Indirect blocks that lead to a directory's new space. They are written after the size: to a checker, a hole
+    /// at the end of a directory is no damage, but a pointer beyond its end is.
     pointers: Vec<BufRef>,
 }
 
@@ -194,7 +197,7 @@ impl WriteGate for SyncOrder {
 }
 
 impl SyncOrder {
-    /// The rule by which the operation's changes so far must be on disk before this change.
+    /// The rule that requires the operation's earlier changes on disk before this change; `None` if no rule does.
     fn rule_before(what: &What<'_>) -> Option<SyncRules> {
         match *what {
             What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
@@ -236,7 +239,7 @@ impl OrderingPolicy for SyncOrder {
             {
                 cache.write_now(std::slice::from_ref(init)).await
             }
-            // Another operation may have filled the block.
+            // Another operation may have filled the block, so the block is written here as well.
             What::UseInodeBlock { block, .. } if on(SyncRules::INODES_BEFORE_USE) => {
                 op.write(cache).await?;
                 cache.write_now(std::slice::from_ref(block)).await
@@ -259,7 +262,7 @@ impl OrderingPolicy for SyncOrder {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
             What::SetPointer { to: PointerTo::Attributes, old, .. } => old.1 > 0,
-            // Otherwise another directory's first chunk may come to lie where this directory still begins on
+            // Otherwise another directory's first chunk could be allocated where this directory still begins on
             // disk.
             What::SetPointer { to: PointerTo::Directory, old, new, .. } => {
                 old.1 > 0 && old.0 != new.0

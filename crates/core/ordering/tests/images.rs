@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// The inode's place in its block.
 const INODE: std::ops::Range<usize> = 256..512;
 
-/// The inode's fields in it: type, count of links, size, generation, and a pointer.
+/// The fields of an inode within its 256 bytes: type, link count, size, generation, and a pointer.
 const MODE: usize = 0;
 const LINKS: usize = 2;
 const SIZE: usize = 16;

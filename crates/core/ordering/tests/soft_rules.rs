@@ -190,7 +190,7 @@ fn an_old_name_goes_after_the_new_one_is_there() {
 }
 
 #[test]
-fn a_name_comes_after_another_one_like_it_has_gone() {
+fn a_name_is_written_after_the_removal_of_the_same_name() {
     teach(SoftRules::ONE_OF_A_NAME, [0, 8], async |desk| {
         let (old, new) = (desk.entries.clone(), desk.others.clone());
         old.write(|bytes| bytes[ENTRY] = FILE as u8);
@@ -303,7 +303,7 @@ fn an_inode_shows_an_operation_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_group_counts_inodes_after_their_block_is_there() {
+fn a_group_counts_inodes_after_their_block_is_on_disk() {
     teach(SoftRules::INODES_BEFORE_USE, [0, 16], async |desk| {
         let (group, inodes) = (desk.bitmap.clone(), desk.inodes.clone());
         desk.change(&inodes, INODE, INODE.start, 0, What::InitInodeBlock { first: 4 });

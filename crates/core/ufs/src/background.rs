@@ -12,9 +12,9 @@ use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 const STEPS_MAX: usize = 64;
 
 impl<L: Layout> Ufs<L> {
-    /// Starts the task that does deferred frees, where the ordering defers any. The task ends with the
-    /// executor, and keeps nothing of the file system in memory while it waits.
-    pub(crate) fn start_giving_back(&self) {
+    /// Starts the task that does deferred frees, if the ordering defers any. The task ends with the executor.
+    /// While it waits it holds no reference to the file system.
+    pub(crate) fn start_deferred_frees(&self) {
         let Some(ready) = self.cache().gate().ready() else { return };
         let weak = Rc::downgrade(&self.shared);
         self.cache().runtime().spawn_daemon("giving back", async move {
@@ -25,9 +25,9 @@ impl<L: Layout> Ufs<L> {
         });
     }
 
-    /// Does every deferred free that is due. None is being done when it returns.
+    /// Does every deferred free that is due. When this returns, no task is doing one.
     pub(crate) async fn free_deferred(&self) {
-        let _one = self.shared.giving_back.write().await;
+        let _one = self.shared.deferred_frees.write().await;
         while let Some(step) = self.cache().gate().next_ready() {
             let done = match step {
                 DeferredFree::Release { ino } => {
@@ -38,13 +38,13 @@ impl<L: Layout> Ufs<L> {
                 step => self.free_deferred_from(step).await,
             };
             if let Err(error) = done {
-                // The cache knows of a failure for good. Any other is reported at the next sync.
+                // The cache keeps a device's failure for good. Any other failure is reported at the next sync.
                 self.shared.deferred_free_failure.borrow_mut().get_or_insert(error);
             }
         }
     }
 
-    /// Does a deferred free, and those that follow it, in one operation.
+    /// Does a deferred free, and the next ones that are due, in one operation.
     async fn free_deferred_from(&self, step: DeferredFree) -> FsResult<()> {
         let gate = self.cache().gate();
         let mut done = Ok(());
@@ -70,23 +70,23 @@ impl<L: Layout> Ufs<L> {
     }
 
     async fn release_deferred(&self, ino: u64) -> FsResult<()> {
-        // An unnamed, unopened inode stays in the table until it is freed. One that a crash has left is on
-        // disk.
+        // An unnamed, unopened inode stays in the table until it is freed. An orphan that a crash has left is
+        // read from disk.
         match self.inode(ino).await {
-            Ok(ip) => self.release_unnamed(&ip).await,
+            Ok(ip) => self.release_orphan(&ip).await,
             Err(error) if error.errno == Errno::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Defers the release of an inode that has just lost its last name. Returns false where the ordering wants
-    /// it done at once, or where the inode is open and lives on.
+    /// Defers the release of an inode that has just lost its last name. Returns false if the ordering wants
+    /// the release done at once, or if the inode is still open.
     pub(crate) fn defer_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
         ip.is_unused() && op.defer(DeferredFree::Release { ino: ip.ino() }).is_none()
     }
 
-    /// Makes everything durable, and does all deferred frees. Those that need no write come first, so that
-    /// nothing is written for them.
+    /// Makes everything durable, and does all deferred frees. Frees that need no write come first, so that
+    /// nothing is written for their sake.
     ///
     /// # Errors
     /// The device failed, now or earlier in a deferred free.

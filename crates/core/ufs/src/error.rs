@@ -3,7 +3,7 @@
 use ordo_block::{BlockError, Fault};
 use ordo_vfs::{Errno, FsError};
 
-/// The error of an operation for which the device failed.
+/// The error that a user sees for a failed device.
 pub fn io_error(error: BlockError) -> FsError {
     let errno = match error.fault {
         Fault::Io(raw) => Errno::from_raw(raw).unwrap_or(Errno::Io),

@@ -10,10 +10,10 @@ use crate::layout::{Fill, Layout};
 use crate::names::require;
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// The number of clusters that read-ahead keeps under way beyond the one that is being read.
+/// The number of clusters beyond the present one that read-ahead keeps under way.
 const AHEAD_CLUSTERS: u64 = 5;
 
-/// The most blocks by which a request may overtake the one that it should follow.
+/// The most blocks by which a request may overtake the request that it should follow.
 const OVERTAKING_MAX: u64 = 32;
 
 impl<L: Layout> Ufs<L> {
@@ -97,8 +97,8 @@ impl<L: Layout> Ufs<L> {
         self.cache().config().cluster.max(self.limits().block)
     }
 
-    /// The bytes that are worth reading from block `lbn` on, for a reader that wants `asked` bytes. With
-    /// drop-behind, no more is read ahead than the reader has asked for in this file so far.
+    /// The number of bytes worth reading from block `lbn` on, for a reader that asks for `asked` bytes. With
+    /// drop-behind, no more is read ahead than has been read from this file so far.
     fn worth_reading(&self, ip: &LayoutInode<L>, lbn: u64, asked: u64) -> usize {
         let (drop_behind, cluster) = (self.shared.config.drop_behind, self.cluster() as u64);
         let worth = match self.goes_on(ip, lbn) || lbn == 0 {
@@ -142,8 +142,8 @@ impl<L: Layout> Ufs<L> {
         ip.ahead_until.set(to);
         let (fs, ip) = (self.clone(), ip.clone());
         drop(self.cache().runtime().spawn("read-ahead", async move {
-            // Truncation waits for the lock, so no block is read while it is freed. The real read of the block
-            // reports an error.
+            // A truncation waits for this lock, so no block is read while it is freed. An error here is
+            // ignored: the reader's own request for the block reports it.
             let _guard = ip.lock.read().await;
             let mut at = from;
             while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
@@ -221,8 +221,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Prepares a write beyond the end: makes the last block whole, and zero up to its end, since it will lie
-    /// inside of the file.
+    /// Prepares a write beyond the end of a file. The old last block comes to lie inside of the file, so it is
+    /// made a whole block, with zeros behind the old end.
     async fn fill_gap(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -269,14 +269,14 @@ impl<L: Layout> Ufs<L> {
                 Err(error) => return (written, Some(error)),
             };
             if !L::Policy::WHOLE_INODES {
-                // The inode may be stored before all is written, with the pointers up to here.
+                // The inode may be stored before all of the write is done, with the pointers set so far.
                 ip.record_mut().size = old_size.max(at + n as u64);
             }
             buf.write(|bytes| {
                 bytes[within..within + n].copy_from_slice(piece);
                 let used = (old_size.saturating_sub(lbn * block as u64)).min(bytes.len() as u64);
                 let tail = (within + n).max(used as usize);
-                // A reused or enlarged block may have an older file's bytes beyond the end.
+                // Behind the file's end, a reused or enlarged block may have bytes of an older file.
                 bytes[tail..].fill(0);
             });
             self.cache().mark_dirty(&buf);

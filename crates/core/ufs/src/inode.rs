@@ -50,7 +50,7 @@ impl InodeRecord {
     }
 }
 
-/// An inode in memory, with the data that its layout keeps.
+/// An inode in memory, together with its layout's data.
 pub struct Inode<X> {
     ino: u64,
     record: RefCell<InodeRecord>,
@@ -61,7 +61,7 @@ pub struct Inode<X> {
     pub(crate) opens: Cell<u32>,
     /// Whether the inode was created without a name (`O_TMPFILE`) and may still get one.
     pub(crate) orphan: Cell<bool>,
-    /// Whether the inode has been freed. A task that waited for its lock finds it gone.
+    /// Whether the inode has been freed. A task that waited for its lock must look at this.
     pub(crate) gone: Cell<bool>,
     pub(crate) index: RefCell<Option<DirIndex>>,
     /// The block after the last one that was read, for read-ahead.
@@ -180,8 +180,8 @@ pub struct InodeTable<X> {
     map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
     /// The order in which eviction looks at the inodes.
     ring: RefCell<std::collections::VecDeque<u64>>,
-    /// Inodes with names that were evicted while they were open, and how often they are open. A kernel keeps every
-    /// inode open that it knows, which may be hundreds of thousands.
+    /// Inodes with names that were evicted while they were open, and how often each is open. A kernel keeps open every
+    /// inode that it knows, and that may be hundreds of thousands.
     opened: RefCell<FxHashMap<u64, u32>>,
 }
 
@@ -195,7 +195,7 @@ impl<X> InodeTable<X> {
         }
     }
 
-    /// Closes an inode once that was evicted while it was open. Returns false where there is no such inode.
+    /// Closes once an inode that was evicted while it was open. Returns false if there is no such inode.
     pub(crate) fn close_evicted(&self, ino: u64) -> bool {
         let mut opened = self.opened.borrow_mut();
         let Some(count) = opened.get_mut(&ino) else { return false };
@@ -231,8 +231,8 @@ impl<X> InodeTable<X> {
         self.map.borrow_mut().remove(&ip.ino);
     }
 
-    /// Whether only the table refers to the inode, and all of it can be loaded again. An inode that lives only because
-    /// it is open cannot.
+    /// Whether the table has the only reference to the inode, and the whole inode can be loaded again. An inode
+    /// without names that is still open cannot be loaded again.
     fn is_idle(ip: &Rc<Inode<X>>) -> bool {
         Rc::strong_count(ip) == 1 && ip.links() > 0
     }
@@ -304,10 +304,10 @@ mod tests {
         Inode::new(ino, InodeRecord { mode, links, ..InodeRecord::default() }, ())
     }
 
-    /// A kernel knows more inodes than the table may hold, and all that it knows are open. Those with names must leave
-    /// memory all the same, and be open as often as before when they come back. An inode without a name must stay, since
-    /// nothing else keeps it from being freed. Would catch memory that grows with what the kernel knows, and a file that
-    /// is freed while a program has it open.
+    /// A kernel may know more inodes than the table holds, and it keeps all of them open. Inodes with names must leave
+    /// memory nevertheless, and be open as often as before when they come back. An inode without a name must stay,
+    /// since nothing else keeps it from being freed. Would catch memory that grows with the number of inodes that the
+    /// kernel knows, and a file that is freed while a program has it open.
     #[test]
     fn open_inodes_leave_memory_and_stay_open() {
         const LIMIT: usize = 100;

@@ -1,8 +1,8 @@
-//! The layout's part: it decides where inodes and blocks go, and has their codecs.
+//! The trait of a layout, which decides where inodes and blocks go, and has their codecs.
 //!
-//! A layout may keep everything in a fixed place (FFS), or write it wherever the end of the log is. So this
-//! trait promises no place. An inode is in a buffer that is changed ([`PinnedInode`]), and a new block is a
-//! buffer too. Either may get its address as late as when it is written.
+//! A layout may keep everything in fixed places (FFS), or write everything at the end of a log. So this trait
+//! promises no place. An inode is a changed buffer ([`PinnedInode`]), and so is a new block. Either may get its
+//! address as late as when it is written.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ pub struct AttributeArea {
 pub struct PinnedInode(BufRef);
 
 impl PinnedInode {
-    /// The pin of the inode in this buffer.
+    /// Pins the inode in this buffer.
     pub fn new(buffer: BufRef) -> PinnedInode {
         PinnedInode(buffer)
     }
@@ -81,7 +81,7 @@ pub struct NewInode<X> {
 /// The initial contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill<'a> {
-    /// The block's contents from before, or zeros where it is new.
+    /// The block's contents from before, or zeros if it is new.
     Keep,
     /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,
@@ -95,8 +95,8 @@ pub trait Layout: Sized + 'static {
     /// The ordering.
     type Policy: OrderingPolicy;
 
-    /// The layout's data of an inode in memory, beside the record: pointers to blocks, and all other fields
-    /// that a store must write back unchanged. The default has no blocks.
+    /// The layout's own fields of an inode in memory, beside the record: pointers to blocks, and all other fields
+    /// that must be stored again unchanged. The default has no blocks.
     type Pointers: Default + Clone + PartialEq + 'static;
 
     /// The format of directories.
@@ -123,7 +123,7 @@ pub trait Layout: Sized + 'static {
     /// The device failed.
     async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode>;
 
-    /// Encodes an inode into its buffer. An ordering has admitted the change.
+    /// Encodes an inode into its buffer, for a change that the ordering has admitted.
     fn store_inode(
         &self,
         op: &mut LayoutOp<'_, Self>,
@@ -139,7 +139,7 @@ pub trait Layout: Sized + 'static {
     /// [`Limits::short_link`].
     fn set_short_link(&self, pointers: &mut Self::Pointers, target: &[u8]);
 
-    /// Allocates an inode of type and permissions `mode`, for the directory `parent`.
+    /// Allocates an inode for a new file in the directory `parent`. `mode` has its type and permissions.
     ///
     /// # Errors
     /// `NoSpace`; the device failed.
@@ -161,8 +161,8 @@ pub trait Layout: Sized + 'static {
         was_directory: bool,
     ) -> FsResult<()>;
 
-    /// The block of a file, read from the device together with up to `ahead` bytes that follow it both on disk
-    /// and in the file. `None` for a hole.
+    /// Reads a block of a file, together with up to `ahead` bytes that follow the block both on disk and in the file.
+    /// `None` for a hole.
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
@@ -173,11 +173,11 @@ pub trait Layout: Sized + 'static {
         ahead: usize,
     ) -> FsResult<Option<BufRef>>;
 
-    /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns,
-    /// its space is allocated; the caller sets the size and stores the inode. The inode's pointers and its count
-    /// of blocks may be stored already, where the ordering shows an inode only whole
-    /// ([`OrderingPolicy::WHOLE_INODES`]). The buffer may move before it is written, and may have no address
-    /// until then.
+    /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns, its
+    /// space is allocated; the caller sets the size and stores the inode. The inode's pointers and its count of
+    /// blocks may be stored already, if the ordering never writes an operation's changes of an inode in part
+    /// ([`OrderingPolicy::WHOLE_INODES`]). The buffer may move before it is written, and may have no address until
+    /// then.
     ///
     /// # Errors
     /// `NoSpace`, and nothing has changed; the device failed.
@@ -201,8 +201,8 @@ pub trait Layout: Sized + 'static {
         size: u64,
     ) -> FsResult<()>;
 
-    /// Punches a hole: frees blocks `first..end` of a file, or as many from `first` on as one step may. Returns
-    /// the block up to which it has come. The file's last block must not be among them.
+    /// Punches a hole: frees blocks `first..end` of a file, or as many of them from `first` on as one step may.
+    /// Returns the block at which the next step begins. The file's last block must not be among them.
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
@@ -214,8 +214,7 @@ pub trait Layout: Sized + 'static {
         end: u64,
     ) -> FsResult<u64>;
 
-    /// Whether block `lbn` of a file is mapped, and the number of blocks from it on for which that is known to
-    /// hold.
+    /// Whether block `lbn` of a file is mapped, and the number of blocks from it on that have the same answer.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.

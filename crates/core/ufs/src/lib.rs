@@ -1,19 +1,20 @@
 //! Names, inodes and directories, over a [`Layout`] that decides where inodes and blocks go.
 //!
 //! Layers, lowest first:
-//! - [`layout`]: the trait that a layout implements: its codecs, its limits, its places (`ffs` has fixed ones,
-//!   logs have none).
-//! - [`inode`]: the record of an inode, inodes in memory and their table.
+//! - [`layout`]: the trait that a layout implements: its codecs, its limits, and the places of blocks (fixed
+//!   in `ffs`, at the end of the log in `lfs`).
+//! - [`inode`]: the record of an inode, and the table of the inodes in memory.
 //! - [`dir`](mod@dir): the formats of entries, and the index that finds them.
 //! - `file`, `space`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
 //! - `background`: deferred frees; `reclaim`: freeing resources that a crash leaked.
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
-//! - An inode's buffer in the cache ([`PinnedInode`]) is always up to date: every change goes there at once,
-//!   through an ordering's operation. So an inode in memory can be dropped whenever it is not in use.
+//! - An inode's buffer in the cache ([`PinnedInode`]) is always up to date: every change of an inode is made
+//!   there at once, through an ordering's operation. So an inode in memory can be dropped whenever it is not
+//!   in use.
 //! - This crate knows no address, no size of an inode and no unit of space. A buffer need not have an address.
-//! - Directory entries never move: a place in a directory stays valid while entries come and go.
+//! - Directory entries never move: a place in a directory stays valid while entries are added and removed.
 //! - This crate names no ordering and tests for none.
 //!
 //! Lock order: the rename lock; directories, an ancestor before its descendants, otherwise by inode number;
@@ -49,13 +50,13 @@ pub use error::io_error;
 pub use inode::{Inode, InodeRecord, InodeTable};
 pub use layout::{AttributeArea, Fill, Layout, Limits, NewInode, PinnedInode};
 
-/// An inode of a layout.
+/// An inode of the layout `L`.
 pub type LayoutInode<L> = Inode<<L as Layout>::Pointers>;
 
-/// An operation of a layout's ordering.
+/// An operation under the ordering of the layout `L`.
 pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Policy>;
 
-/// The cache of a layout.
+/// The cache of the layout `L`.
 pub type LayoutCache<L> = Cache<<L as Layout>::Policy>;
 
 /// Options of a mounted file system.
@@ -126,8 +127,8 @@ struct Shared<L: Layout> {
     inodes: InodeTable<L::Pointers>,
     rename: RwLock,
     indexed_entries: Cell<usize>,
-    /// A lock that is held while deferred frees are done.
-    giving_back: RwLock,
+    /// The lock that is held while deferred frees are done.
+    deferred_frees: RwLock,
     /// The error of a deferred free that failed.
     deferred_free_failure: RefCell<Option<FsError>>,
 }
@@ -147,12 +148,12 @@ impl<L: Layout> Ufs<L> {
             inodes: InodeTable::new(config.inodes_max),
             rename: RwLock::new("the rename lock", 0),
             indexed_entries: Cell::new(0),
-            giving_back: RwLock::new("the lock on deferred frees", 0),
+            deferred_frees: RwLock::new("the lock on deferred frees", 0),
             deferred_free_failure: RefCell::new(None),
             config,
         };
         let fs = Ufs { shared: Rc::new(shared) };
-        fs.start_giving_back();
+        fs.start_deferred_frees();
         fs
     }
 
@@ -184,8 +185,8 @@ impl<L: Layout> Ufs<L> {
         Timestamp { seconds, nanos }
     }
 
-    /// Checks that changes are allowed. They are refused on a read-only mount, and for good after a failed
-    /// write: then the disk lacks what later changes build on.
+    /// Checks that changes are allowed. A read-only mount refuses them. After a failed write they are refused
+    /// for good, since the disk lacks earlier changes on which later ones build.
     pub(crate) fn writable(&self) -> FsResult<()> {
         if let Some(failure) = self.cache().failure() {
             return Err(FsError::with_detail(
@@ -242,14 +243,15 @@ impl<L: Layout> Ufs<L> {
     pub async fn unmount(&self) -> FsResult<()> {
         let read_only = self.shared.config.read_only;
         if !read_only && self.cache().gate().deferred() > 0 {
-            // Deferred frees are done first.
+            // The deferred frees come before the release of orphans.
             self.sync_all().await?;
         }
         // On a read-only mount orphans stay; the next check frees them.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {
             if let Err(error) = self.release(&ip).await {
-                // The file system is not clean, but everything that can be written is.
+                // A deferred free failed, so the file system is not marked clean, but everything that can be
+                // written is written.
                 let synced = self.sync_all().await;
                 return Err(synced.err().unwrap_or(error));
             }

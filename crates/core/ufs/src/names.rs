@@ -8,7 +8,7 @@ use std::rc::Rc;
 use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsError, FsResult, Ino, NewNode, Timestamp, flags, name};
 
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::dir::format::{CHUNK, DirFormat};
 use crate::inode::{Inode, InodeRecord};
 use crate::layout::{Fill, Layout, NewInode};
@@ -52,7 +52,7 @@ impl<L: Layout> Ufs<L> {
     pub(crate) async fn child(
         &self,
         dp: &LayoutInode<L>,
-        found: Found,
+        found: FoundEntry,
     ) -> FsResult<Rc<LayoutInode<L>>> {
         self.inode(found.ino).await.map_err(|e| match e.errno {
             Errno::NotFound => FsError::corrupt(format_args!(
@@ -85,7 +85,7 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    /// Checks that `name` can be added to a directory. The caller holds its lock.
+    /// Checks that `name` can be added to the directory `dp`. The caller holds the directory's lock.
     pub(crate) async fn may_add(&self, dp: &LayoutInode<L>, name: &[u8]) -> FsResult<()> {
         self.still_named(dp)?;
         require(!name::is_dot(name), Errno::Exists)?;
@@ -121,7 +121,8 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
-        // Its number may be known from an earlier file. The lock keeps others out until the inode is complete.
+        // A caller may know the inode number from an earlier file. The lock keeps that caller out until the inode is
+        // complete.
         let guard = ip.lock.write().await;
         let made = match self.fill_node(&mut op, &dp, &ip, new).await {
             Ok(()) => self.add_entry(&mut op, &dp, &slot, name, ip.ino(), new.file_type).await,
@@ -136,8 +137,8 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
-    /// Creates a file without a name (`O_TMPFILE`), which is open once. An ordering sees it lose a name. After
-    /// a crash it is like any file that was open when it lost its last name.
+    /// Creates a file without a name (`O_TMPFILE`), which is open once. To the ordering, the file loses a name that
+    /// it never had on disk. After a crash it is treated as any file that was open when it lost its last name.
     pub(crate) async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         require(new.file_type == FileType::Regular, Errno::Invalid)?;
         let dp = self.directory(dir).await?;
@@ -192,8 +193,8 @@ impl<L: Layout> Ufs<L> {
         Ok(self.table().insert(inode))
     }
 
-    /// Gives a new inode its parts: a directory's first block and its parent's link count, or the block of a
-    /// long link target.
+    /// Completes a new inode: a directory gets its first block and raises its parent's link count; a long link target
+    /// gets its block.
     async fn fill_node(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -221,7 +222,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Undoes the creation of an inode whose entry could not be made. The caller holds the directory's lock.
+    /// Takes back the creation of an inode whose entry could not be made. The caller holds the directory's lock.
     async fn unmake(
         &self,
         mut op: LayoutOp<'_, L>,
@@ -308,10 +309,10 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Remove).await?;
         self.remove_entry(&mut op, &dp, name, found, false).await?;
         self.set_links(&mut op, &ip, ip.links().saturating_sub(1)).await?;
-        let lives_on = ip.links() > 0 || self.defer_release(&mut op, &ip);
+        let is_kept = ip.links() > 0 || self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if lives_on { Ok(()) } else { self.release_unnamed(&ip).await }
+        if is_kept { Ok(()) } else { self.release_orphan(&ip).await }
     }
 
     pub(crate) async fn remove_directory(&self, dir: Ino, name: &[u8]) -> FsResult<()> {
@@ -335,18 +336,18 @@ impl<L: Layout> Ufs<L> {
         let deferred = self.defer_release(&mut op, &ip);
         op.end().await.map_err(io_error)?;
         drop((guard, dir_guard));
-        if deferred { Ok(()) } else { self.release_unnamed(&ip).await }
+        if deferred { Ok(()) } else { self.release_orphan(&ip).await }
     }
 
-    /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash
-    /// during a rename may have left it a second name; then it lives on with that one, and its `..`, `up`,
-    /// names the parent whose count it raises.
+    /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash during
+    /// a rename may have left it a second name; then it stays under that name. `up` is the directory in its `..`: the
+    /// parent whose count it raises.
     pub(crate) async fn drop_directory(
         &self,
         op: &mut LayoutOp<'_, L>,
         dp: &LayoutInode<L>,
         ip: &LayoutInode<L>,
-        up: Option<Found>,
+        up: Option<FoundEntry>,
     ) -> FsResult<()> {
         if ip.links() > 2 {
             return self.set_links(op, ip, ip.links() - 1).await;

@@ -2,15 +2,16 @@
 //! reads a snapshot from the time of the mount.
 //!
 //! A resource that was leaked at that time cannot have come into use since:
-//! - An allocation never chooses a block or an inode that the layout calls used, and nothing frees one to which
-//!   no pointer leads. It stays as it was until a step here frees it.
+//! - An allocation never chooses a block or an inode that is marked as used, and no operation frees one that
+//!   has no pointer to it. So the resource stays as it was until a step here frees it.
 //! - An inode without a name is out of reach: names lead to inodes, and new names are made only for new inodes
 //!   and for those to which a name has led.
-//! - A link count that was too high by some number stays too high by it, since changes of names change the
-//!   count alike. Only freeing the inode ends that, and then its generation ends too.
+//! - A link count that is too high by some number stays too high by that number, since operations on names
+//!   change the count and the number of names alike. Only freeing the inode ends this, and the inode then gets
+//!   a new generation.
 //!
-//! Each step looks again, under the locks that an ordinary operation takes, and leaves everything alone that
-//! has changed.
+//! Each step looks at the resource again, under the locks that an ordinary operation takes, and leaves
+//! everything that has changed as it is.
 
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ use crate::layout::Layout;
 use crate::{LayoutInode, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
-    /// Does a free of a resource to which nothing leads, as an operation of its own.
+    /// Frees a resource to which no pointer leads, in an operation of its own.
     ///
     /// # Errors
     /// `Corrupt` if it is free already; the device failed.
@@ -45,7 +46,7 @@ impl<L: Layout> Ufs<L> {
         Ok(on_disk || self.table().get(ino).is_some())
     }
 
-    /// An inode, if it is still the one that it was at the time of the mount.
+    /// Loads an inode, if it is still the same as at the time of the mount.
     async fn same_inode(
         &self,
         ino: u64,
@@ -63,19 +64,19 @@ impl<L: Layout> Ufs<L> {
         Ok(same.then_some(ip))
     }
 
-    /// Frees an inode without a name, with its blocks. Returns true also where that was done already, and false
-    /// where the inode has changed.
+    /// Frees an inode without a name, with its blocks. Returns true also if the inode was freed already, and
+    /// false if it has changed.
     ///
     /// # Errors
     /// The device failed.
-    pub async fn reclaim_unnamed(&self, ino: u64, then: &InodeRecord) -> FsResult<bool> {
+    pub async fn reclaim_orphan(&self, ino: u64, then: &InodeRecord) -> FsResult<bool> {
         let Some(ip) = self.same_inode(ino, then).await? else { return Ok(true) };
         let links = then.links;
         self.lower_links(&ip, links).await
     }
 
-    /// Lowers a link count by its excess. Returns true also where the inode has been freed, and false where it
-    /// has changed.
+    /// Lowers a link count by its excess. Returns true also if the inode has been freed, and false if it has
+    /// changed.
     ///
     /// # Errors
     /// The device failed.
@@ -84,8 +85,9 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, excess).await
     }
 
-    /// Lowers a link count, and frees an inode that has no name then. A directory that was removed while its
-    /// count was too high still counts its own `.`, and its parent counts its `..`: both are subtracted too.
+    /// Lowers a link count, and frees the inode if no name is left. A directory that was removed while its
+    /// count was too high still counts its own `.`, and its parent counts its `..`: both counts are lowered
+    /// too.
     async fn lower_links(&self, ip: &Rc<LayoutInode<L>>, by: u32) -> FsResult<bool> {
         let mut next = Some((ip.clone(), by));
         while let Some((ip, by)) = next.take() {
@@ -114,15 +116,15 @@ impl<L: Layout> Ufs<L> {
             op.end().await.map_err(io_error)?;
             drop(guard);
             if links == 0 && !deferred {
-                self.release_unnamed(&ip).await?;
+                self.release_orphan(&ip).await?;
             }
         }
         Ok(true)
     }
 
     /// Corrects the size, and the count of blocks (in the layout's unit), of an inode that has not changed
-    /// since the mount. A size is only ever cut, to the end of the last block. Returns false where the inode
-    /// has changed.
+    /// since the mount. A size is only ever cut, to the end of the last block. Returns false if the inode has
+    /// changed.
     ///
     /// # Errors
     /// The device failed.
@@ -156,8 +158,8 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Removes a directory's second name, if its first name, which it keeps, is still there. Returns false
-    /// where one of them is not.
+    /// Removes a directory's second name, if the first name, which it keeps, is still there too. Returns false
+    /// if either name is gone.
     ///
     /// # Errors
     /// The device failed.
@@ -174,7 +176,8 @@ impl<L: Layout> Ufs<L> {
         let (Ok(dp), Ok(kept_dp)) = found else { return Ok(false) };
         let _shape = self.shared.rename.write().await;
         let _dirs = self.lock_directories(&dp, &kept_dp).await?;
-        let stands = |found: &Option<crate::dir::Found>| found.is_some_and(|f| f.ino == target);
+        let stands =
+            |found: &Option<crate::dir::FoundEntry>| found.is_some_and(|f| f.ino == target);
         let first = self.find_entry(&kept_dp, kept).await?;
         let Some(second) = self.find_entry(&dp, name).await? else { return Ok(false) };
         if dp.gone.get() || kept_dp.gone.get() || !stands(&first) || second.ino != target {

@@ -9,7 +9,7 @@ use crate::inode::InodeRecord;
 use crate::layout::Layout;
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// The most steps in which a file is cut.
+/// The most steps in which a file is cut by one call.
 const STEPS_MAX: u64 = 4096;
 
 impl<L: Layout> Ufs<L> {
@@ -43,8 +43,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// Cuts a file from its end on, until it has no more blocks above `size` than one operation may free, or
-    /// until it cannot be cut further. Takes no lock.
+    /// Cuts a file from its end on, until what is left above `size` has no more blocks than one operation may
+    /// free, or until it cannot be cut further. Takes no lock.
     pub(crate) async fn cut_in_steps(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -53,7 +53,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<()> {
         let (block, unit) = (self.limits().block as u64, self.limits().block_unit);
         let most = self.cache().gate().blocks_max().saturating_mul(block);
-        // The file's count of blocks matters, not its size, most of which may be holes.
+        // The number of steps depends on the file's count of blocks. Most of its size may be holes.
         let has = |ip: &LayoutInode<L>| ip.record().blocks.saturating_mul(unit);
         let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
         while has(ip) > most && ip.size().saturating_sub(size) > step {
@@ -61,7 +61,7 @@ impl<L: Layout> Ufs<L> {
             let mut op = self.begin(kind).await?;
             let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
             op.end().await.map_err(io_error)?;
-            // The device may have no space for the block in which a hole must end.
+            // A cut that ends in a hole needs a block there, and the device may have no space for it.
             match cut {
                 Err(e) if e.errno == Errno::NoSpace => break,
                 cut => cut?,
@@ -72,7 +72,7 @@ impl<L: Layout> Ufs<L> {
 
     /// As [`release`](Self::release), at the end of an operation that has removed the last name. The removal
     /// stands even if this fails: an inode that cannot be read now is freed at the unmount.
-    pub(crate) async fn release_unnamed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
+    pub(crate) async fn release_orphan(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         match self.release(ip).await {
             Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
             done => done,

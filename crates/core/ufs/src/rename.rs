@@ -11,20 +11,20 @@ use ordo_ordering::OpKind;
 use ordo_runtime::sync::WriteGuard;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
 
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::inode::Inode;
 use crate::layout::{Layout, PinnedInode};
 use crate::names::{Names, require};
 use crate::{LayoutInode, LayoutOp, Ufs, io_error};
 
-/// The deepest path to the root that a walk accepts. A deeper one is a loop on disk.
+/// The deepest path to the root that a walk accepts. A deeper one is taken for a loop on disk.
 const DEPTH_MAX: usize = 100_000;
 
 /// One end of a rename: a directory, a name in it, and the entry with that name.
 struct End<'a, X> {
     dir: &'a Rc<Inode<X>>,
     name: &'a [u8],
-    entry: Option<(Found, Rc<Inode<X>>)>,
+    entry: Option<(FoundEntry, Rc<Inode<X>>)>,
 }
 
 impl<X> End<'_, X> {
@@ -60,7 +60,8 @@ impl<L: Layout> Ufs<L> {
             RenameMode::NoReplace => require(to.entry.is_none(), Errno::Exists)?,
             RenameMode::Replace => {}
         }
-        // Only a move between directories can put a directory below itself, or in place of one above it.
+        // Only a move between directories can put a directory below itself, or let it replace one of its
+        // ancestors.
         if across && source.is_directory() && self.is_within(&to_dir, source.ino(), false).await? {
             return Err(Errno::Invalid.into());
         }
@@ -71,7 +72,7 @@ impl<L: Layout> Ufs<L> {
         if let Some(target) = target.as_ref().filter(|t| across && t.is_directory())
             && self.is_within(&from_dir, target.ino(), false).await?
         {
-            // The entry that would be replaced contains the source. It is not locked here: it may be locked
+            // The target contains the source, so it cannot be replaced. It is not locked here: it may be locked
             // already, or come before the source in the lock order.
             require(mode != RenameMode::Exchange, Errno::Invalid)?;
             self.may_replace(&from, &source, &to)?;
@@ -91,12 +92,13 @@ impl<L: Layout> Ufs<L> {
         };
         drop((guards, _dirs, _shape));
         match target {
-            Some(target) if target.links() == 0 && !deferred => self.release_unnamed(&target).await,
+            Some(target) if target.links() == 0 && !deferred => self.release_orphan(&target).await,
             _ => Ok(()),
         }
     }
 
-    /// Reads and pins everything that a rename changes: after the first change of an entry no read may fail.
+    /// Reads and pins everything that a rename changes, because after the first change of an entry no read may
+    /// fail.
     async fn hold_for_rename(
         &self,
         from: &End<'_, L::Pointers>,
@@ -112,7 +114,7 @@ impl<L: Layout> Ufs<L> {
                 held.push(self.dir_block(end.dir, found.place).await?.0);
             }
             if ip.is_directory() && from.dir.ino() != to.dir.ino() {
-                // The directory's index finds its `..`.
+                // The search builds the directory's index, by which its `..` is found later.
                 self.find_entry(ip, b"..").await?;
                 held.push(self.dir_block(ip, 0).await?.0);
             }
@@ -155,8 +157,8 @@ impl<L: Layout> Ufs<L> {
 
     /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, the path from a
     /// directory with a name to the root does not change. `lock`: lock each directory on the path while it is
-    /// read, so that one that is being created or removed is seen either whole or gone. Without it, `dir` is
-    /// locked already.
+    /// read, so that a directory that is being created or removed is seen either complete or gone. If `lock` is
+    /// false, `dir` is locked already.
     async fn is_within(
         &self,
         dir: &Rc<LayoutInode<L>>,
@@ -255,7 +257,7 @@ impl<L: Layout> Ufs<L> {
         Ok(deferred)
     }
 
-    /// Gives the new name to the source.
+    /// Gives the new name to the source, in a new entry or in place of the target.
     async fn set_name(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -309,8 +311,8 @@ impl<L: Layout> Ufs<L> {
         let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
         self.update_inode(op, dir, what, |d| d.mtime = mtime).await?;
         if up.ino != old_parent.ino() {
-            // A crash during an earlier rename left the directory two names. Another parent's count is too high
-            // then.
+            // A crash during an earlier rename left the directory with two names, so the count of another
+            // parent is too high.
             return Ok(());
         }
         self.set_links(op, old_parent, old_parent.links().saturating_sub(1)).await
@@ -333,8 +335,8 @@ impl<L: Layout> Ufs<L> {
         let spare = self.spare_name(from.dir, source).await?;
         let mut op = self.begin(OpKind::Rename).await?;
         let before = [Names::of(source), Names::of(target)];
-        // Each link count is one higher while both entries change, and the source, whose name goes first, has
-        // one more to spare. So no inode is ever without a name.
+        // Both link counts are raised by one while the entries change. The source loses its name first, so it
+        // gets one more. No inode is ever without a name.
         self.set_links(&mut op, source, source.links() + 2).await?;
         self.set_links(&mut op, target, target.links() + 1).await?;
         if let Err(error) = self.add_spare(&mut op, from.dir, &spare, source).await {
@@ -346,7 +348,7 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
-        // An entry that ends a directory's old name is changed only after its `..` agrees with the new name.
+        // The entry that ends a directory's old name changes only after its `..` agrees with the new name.
         for (end, ip, old) in [(from, target, to.dir), (to, source, from.dir)] {
             let (found, _) = end.entry.as_ref().expect("looked up before");
             let entry = (end.name, *found);
@@ -362,8 +364,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// An unused name in a directory, whose lock is held. A crash during an exchange may leave it beside the
-    /// two names.
+    /// Finds an unused name in a directory, whose lock is held. A crash during an exchange may leave an entry
+    /// of that name beside the two names.
     async fn spare_name(
         &self,
         dir: &Rc<LayoutInode<L>>,

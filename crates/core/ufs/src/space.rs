@@ -1,8 +1,8 @@
 //! Space of files: allocation, holes, and the search for data.
 //!
-//! UFS has no preallocated space that is not written: allocated blocks are written with zeros. Punching a hole
-//! frees whole blocks. Parts of blocks, and the last block of a file, which must always exist, are written with
-//! zeros instead.
+//! Space is never allocated without being written: allocated blocks are filled with zeros. Punching a hole
+//! frees whole blocks. At the edges of the hole, and in the last block of a file, which must always exist,
+//! zeros are written instead.
 
 use std::rc::Rc;
 
@@ -72,7 +72,7 @@ impl<L: Layout> Ufs<L> {
         self.take_blocks_out(&ip, first, behind).await
     }
 
-    /// Frees blocks in the middle of a file, step by step. The caller holds the file's lock.
+    /// Frees blocks in the middle of a file, in several operations. The caller holds the file's lock.
     async fn take_blocks_out(&self, ip: &Rc<LayoutInode<L>>, first: u64, end: u64) -> FsResult<()> {
         let most = self.cache().gate().blocks_max().max(1);
         ip.writing.set((0, 0));
@@ -101,7 +101,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Writes zeros to those blocks from `at` to `end` that are mapped. Both lie inside of the file.
+    /// Writes zeros to the mapped blocks from `at` to `end`. Both bounds lie inside of the file.
     async fn clear_stored(&self, ip: &Rc<LayoutInode<L>>, at: u64, end: u64) -> FsResult<()> {
         let block = self.limits().block as u64;
         let mut at = at;

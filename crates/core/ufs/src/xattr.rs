@@ -27,7 +27,7 @@ fn corrupt(ino: Ino, error: impl std::fmt::Display) -> FsError {
     ))
 }
 
-/// The area with one attribute set to `value`, in its old place where it had one, or removed.
+/// Edits an area: sets one attribute to `value`, in its old place if it had one, or removes it.
 fn with_attribute(
     area: &[u8],
     endian: Endian,
@@ -81,7 +81,7 @@ impl<L: Layout> Ufs<L> {
         let mut names = Vec::new();
         for attribute in extattr::attrs(&area, endian) {
             let a = attribute.map_err(|e| corrupt(ino, e))?;
-            // Attributes of name spaces without a prefix here are kept, but not listed.
+            // Attributes of other name spaces, which have no prefix here, are kept but not listed.
             if let Some((prefix, _)) = SPACES.iter().find(|(_, s)| *s == a.namespace) {
                 names.push([prefix, a.name].concat());
             }
@@ -117,7 +117,7 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Replaces an inode's area by the result of `edit`.
+    /// Replaces an inode's area by what `edit` makes of it.
     async fn edit_xattrs(
         &self,
         ino: Ino,

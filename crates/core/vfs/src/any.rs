@@ -1,7 +1,8 @@
-//! One type for every file system, so that the crates above are compiled once, not once for each of them.
+//! One type for every file system, so that the crates above are compiled once, and not again for each file
+//! system.
 //!
-//! An operation on an [`AnyFs`] is a future in a box. That is one allocation each, which is little beside the
-//! operation.
+//! An operation on an [`AnyFs`] returns a boxed future. The one allocation costs little beside the operation
+//! itself.
 
 use std::pin::Pin;
 use std::rc::Rc;

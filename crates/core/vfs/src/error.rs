@@ -14,7 +14,7 @@ macro_rules! errnos {
                 match self { $(Errno::$name => libc::$c,)* }
             }
 
-            /// The error with this number on Linux, if a file system returns it.
+            /// The error with this number on Linux, if any operation returns it.
             pub fn from_raw(raw: i32) -> Option<Errno> {
                 match raw { $(libc::$c => Some(Errno::$name),)* _ => None }
             }
@@ -34,7 +34,7 @@ errnos! {
     NotFound = ENOENT, "no such file or directory";
     /// The device failed.
     Io = EIO, "input/output error";
-    /// The permission bits forbid it.
+    /// The permission bits forbid the access.
     Access = EACCES, "permission denied";
     /// The file or file system is still in use.
     Busy = EBUSY, "device or resource busy";
@@ -68,7 +68,7 @@ errnos! {
     Corrupt = EUCLEAN, "structure needs cleaning";
     /// The inode number belongs to another file now, or to none.
     Stale = ESTALE, "stale file handle";
-    /// No data, or no hole, follows that offset.
+    /// No data, or no hole, follows the offset.
     NoAddress = ENXIO, "no such device or address";
     /// A path leads through too many symbolic links.
     Loop = ELOOP, "too many levels of symbolic links";
@@ -78,7 +78,7 @@ errnos! {
     Again = EAGAIN, "resource temporarily unavailable";
 }
 
-/// A failed operation: the errno, and a more exact description where there is one.
+/// A failed operation: the errno and, where possible, a more exact description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsError {
     /// The error for a program.

@@ -14,7 +14,7 @@
 //!   [`FileSystem::close`].
 //! - An operation that returns an error has changed nothing, unless its documentation says otherwise.
 //! - Times come from the runtime's clock, through the file system.
-//! - The head of [`model`] says which error comes first where several apply.
+//! - If several errors apply, the head of [`model`] says which one is returned.
 //!
 //! ```
 //! use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -56,7 +56,7 @@ pub use types::{
 
 /// A file system in use.
 ///
-/// Names are any bytes but `/` and NUL, 1 to 255 of them. Offsets and sizes are in bytes.
+/// A name has 1 to 255 bytes, any but `/` and NUL. Offsets and sizes are in bytes.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait FileSystem {
     /// The root directory's inode number.
@@ -68,19 +68,19 @@ pub trait FileSystem {
     /// Keeps `ino` alive until [`close`](Self::close), even without a name.
     async fn open(&self, ino: Ino) -> FsResult<()>;
 
-    /// Undoes one [`open`](Self::open). The last one frees an inode without names.
+    /// Ends one [`open`](Self::open). The last close frees an inode without names.
     async fn close(&self, ino: Ino) -> FsResult<()>;
 
     /// An inode's attributes.
     async fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
-    /// Changes the attributes that are given. A new size truncates the file, or extends it with a hole.
+    /// Changes the attributes that `set` gives. A new size truncates the file, or extends it with a hole.
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr>;
 
     /// Creates a file, directory, symbolic link or special file (mknod) called `name` in `dir`.
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
 
-    /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. It is open once
+    /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. The file is open once
     /// ([`open`](Self::open)), and can be given a name while it is open.
     async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr>;
 
@@ -113,25 +113,25 @@ pub trait FileSystem {
     /// out after some, [`Errno::NoSpace`] if it ran out before any.
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize>;
 
-    /// Allocates storage for a range of a file where it has none (`fallocate`), so that a write there cannot
-    /// run out of space. The file grows if the range ends behind it. After [`Errno::NoSpace`] part of the
-    /// storage may exist.
+    /// Allocates storage for the unmapped parts of a range of a file (`fallocate`), so that a write there cannot run
+    /// out of space. The file grows if the range ends behind its end. After [`Errno::NoSpace`] part of the storage may
+    /// exist.
     async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()>;
 
     /// Makes a range of a file read as zeros, without a change of its size (punch hole). Storage may be freed.
     async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()>;
 
-    /// The offset of the next data, or of the next hole, from `offset` on. [`Errno::NoAddress`] where there is
-    /// none, or where `offset` is not inside of the file.
+    /// The offset of the next data, or of the next hole, from `offset` on. [`Errno::NoAddress`] if there is none, or if
+    /// `offset` is not inside of the file.
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64>;
 
     /// The places of a file's contents on the device, in the order of the file. Holes are left out, and so are contents
-    /// that have no place yet: [`sync`](Self::sync) gives them one. [`Errno::NotSupported`] where a file system does not
-    /// know them.
+    /// that have no place yet; [`sync`](Self::sync) gives them one. [`Errno::NotSupported`] if the file system cannot
+    /// tell the places.
     async fn extents(&self, ino: Ino) -> FsResult<Vec<Extent>>;
 
     /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..` included,
-    /// until it returns false. A cookie stays valid while entries come and go. An entry that exists all the
+    /// until it returns false. A cookie stays valid while entries are added and removed. An entry that exists all the
     /// time is seen exactly once.
     async fn readdir(
         &self,

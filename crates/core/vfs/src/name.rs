@@ -5,10 +5,11 @@ use crate::{Errno, FsResult};
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// Checks a name, before anything is looked up: this error comes before any other.
+/// Checks a name before any look-up: this error comes before all others.
 ///
 /// # Errors
-/// [`Errno::Invalid`] if it is empty or has `/` or NUL, [`Errno::NameTooLong`] beyond [`NAME_MAX`] bytes.
+/// [`Errno::Invalid`] if the name is empty or has `/` or NUL, [`Errno::NameTooLong`] if it has more than
+/// [`NAME_MAX`] bytes.
 pub fn check(name: &[u8]) -> FsResult<()> {
     if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'/')) {
         return Err(Errno::Invalid.into());
@@ -28,8 +29,8 @@ pub fn is_dot(name: &[u8]) -> bool {
 /// its dot.
 ///
 /// # Errors
-/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] if nothing or a NUL follows it,
-/// [`Errno::NameTooLong`] if more than [`NAME_MAX`] bytes do.
+/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] if the rest of the name is empty or
+/// has a NUL, [`Errno::NameTooLong`] if the rest has more than [`NAME_MAX`] bytes.
 pub fn check_xattr(name: &[u8]) -> FsResult<usize> {
     let Some(space) = [&b"user."[..], b"system."].into_iter().find(|s| name.starts_with(s)) else {
         return Err(Errno::NotSupported.into());

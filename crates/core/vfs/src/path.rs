@@ -15,7 +15,8 @@ pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".")
 }
 
-/// The absolute form of `path`, without `.`, `..` and doubled `/`. It looks at the text only, not at links.
+/// The absolute form of `path`, without `.`, `..` and doubled `/`. Only the text counts; links are not
+/// followed.
 pub fn normalise(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for c in components(path) {
@@ -49,7 +50,7 @@ pub async fn lookup<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
     resolve(fs, path, true).await.map_err(|e| at(path, e))
 }
 
-/// As [`lookup`], but if the last name is a symbolic link, the link itself.
+/// As [`lookup`], but a symbolic link as the last name is not followed.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -57,10 +58,11 @@ pub async fn lookup_link<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
     resolve(fs, path, false).await.map_err(|e| at(path, e))
 }
 
-/// The directory of the last name of `path`, and that name, which need not exist.
+/// The directory that has the last name of `path`, and that name, which need not exist.
 ///
 /// # Errors
-/// As [`lookup`] for the directory; [`Errno::Invalid`] if the path has no last name, or if that is `..`.
+/// As [`lookup`] for the directory; [`Errno::Invalid`] if the path has no last name, or if the last name is
+/// `..`.
 pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino, &'p [u8])> {
     let trimmed = path.trim_ascii_end_slashes();
     let split = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -76,7 +78,7 @@ pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino,
     Ok((directory.ino, last))
 }
 
-/// The directory `path`. It and those above it are created where they are missing.
+/// Finds the directory `path`. It, and the directories on the path to it, are created if they are missing.
 ///
 /// # Errors
 /// As [`FileSystem::create`]; [`Errno::NotDir`] if a part of the path is not a directory.
@@ -137,7 +139,7 @@ pub(crate) fn at(path: &[u8], error: FsError) -> FsError {
     }
 }
 
-/// Slices without their last slashes.
+/// Removes slashes from the end of a slice.
 trait TrimSlashes {
     fn trim_ascii_end_slashes(&self) -> &Self;
 }

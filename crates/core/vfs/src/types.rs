@@ -73,7 +73,7 @@ impl FileType {
 pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds after that.
+    /// Nanoseconds after the whole second.
     pub nanos: u32,
 }
 
@@ -244,8 +244,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Adds the next part of a file: it becomes part of the last extent where it follows it, in the file and on the
-    /// device.
+    /// Adds the next part of a file. It is merged into the last extent if it follows that one both in the file and
+    /// on the device.
     pub fn join(extents: &mut Vec<Extent>, next: Extent) {
         match extents.last_mut() {
             Some(last)
@@ -273,9 +273,9 @@ impl Cookie {
 pub struct DirEntry<'a> {
     /// The inode for which the entry stands.
     pub ino: Ino,
-    /// The type recorded in the entry, where one is.
+    /// The type recorded in the entry, if it records one.
     pub file_type: Option<FileType>,
-    /// Its name.
+    /// The entry's name.
     pub name: &'a [u8],
     /// The place after the entry, from which a listing continues.
     pub next: Cookie,
@@ -324,7 +324,7 @@ pub struct StatFs {
     pub blocks: u64,
     /// Free fragments, the reserve included.
     pub blocks_free: u64,
-    /// Fragments that are free for callers who may not use the reserve; 0 when it is being used.
+    /// Fragments that are free for callers who may not use the reserve; 0 if only the reserve is left.
     pub blocks_available: u64,
     /// Inodes in all.
     pub inodes: u64,

@@ -99,11 +99,11 @@ fn a_path_that_is_not_there_is_named() {
 
 /// An entry that may not be read is left out and reported, and the entries after it go to the right places.
 #[test]
-fn what_may_not_be_read_is_left_out_and_nothing_is_misplaced() {
+fn unreadable_entries_are_left_out_and_nothing_is_misplaced() {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     // Root may read everything.
-    let name = "what_may_not_be_read_is_left_out_and_nothing_is_misplaced";
+    let name = "unreadable_entries_are_left_out_and_nothing_is_misplaced";
     if ordo_testkit::run_as_ordinary_user(name) {
         return;
     }

@@ -124,7 +124,7 @@ fn an_open_file_lives_without_names_until_it_is_closed() {
 }
 
 #[test]
-fn a_removed_directory_that_is_open_holds_nothing() {
+fn an_open_removed_directory_takes_no_entries() {
     run(async |fs, _| {
         let d = directory(&fs, fs.root(), "d").await.ino;
         fs.open(d).await.unwrap();

@@ -32,7 +32,7 @@ pub enum LogError {
     NoRecord {
         /// The LSN asked for.
         lsn: Lsn,
-        /// The oldest record.
+        /// The LSN of the oldest record.
         start: Lsn,
         /// The log's end.
         end: Lsn,

@@ -17,13 +17,13 @@ use crate::{LogError, Lsn};
 /// Group commit: how concurrent callers of [`Wafs::force`] share a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// The time that the first caller waits for others at most.
+    /// The longest time that the first caller waits for others.
     pub delay: Duration,
-    /// The number of callers for which it waits at most.
+    /// The most callers for which the first caller waits.
     pub batch: usize,
 }
 
-/// A rotating disk, as far as a log has to know it.
+/// The facts about a rotating disk by which a log skips sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The time of one revolution.
@@ -39,7 +39,7 @@ pub struct Turn {
 /// The number of times between writes that are remembered.
 const GAPS: usize = 32;
 
-/// The times between the last writes of a log. From them follows the number of sectors to skip.
+/// The times between the last writes of a log. The number of sectors to skip is computed from them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
     /// The end of the last write, if no write was sent since.
@@ -49,8 +49,8 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// A write is being sent. A log that was idle for a revolution or more tells nothing: the disk may be at any
-    /// angle.
+    /// Notes that a write is being sent. If the log was idle for a revolution or more, the time is not kept: the disk
+    /// may be at any angle.
     pub(crate) fn write_started(&mut self, now: Time, turn: Turn) {
         let Some(ended) = self.ended.take() else { return };
         let gap = now.since(ended);
@@ -60,14 +60,14 @@ impl Gaps {
         }
     }
 
-    /// The write has ended.
+    /// Notes that the write has ended.
     pub(crate) fn ends(&mut self, now: Time) {
         self.ended = Some(now);
     }
 
-    /// The number of sectors to skip with which the last writes would together have ended soonest. A write that came
-    /// too late would have waited for a revolution; the others would have waited for the skipped sectors. A write on
-    /// the next track needs longer.
+    /// The number of sectors to skip: the number with which the last writes together would have ended soonest. For
+    /// each number, a write that came too late for the gap would have waited for a revolution, and every other write
+    /// for the skipped sectors. A write on the next track needs longer.
     pub(crate) fn sectors(&self, turn: Turn) -> u16 {
         let nanos = |time: Duration| time.as_nanos() as u64;
         let (time, settle) = (nanos(turn.time).max(1), nanos(turn.settle));
@@ -78,7 +78,7 @@ impl Gaps {
         let cost = |pass: u64| {
             let late = ready.iter().map(|ready| match *ready {
                 ready if ready > pass => time,
-                // This share of the writes begins on another track than the last one ended on.
+                // This share of the writes begins on another track than the one where the last write ended.
                 ready if ready + settle > pass => pass.min(time),
                 _ => 0,
             });
@@ -92,8 +92,8 @@ impl Gaps {
 }
 
 bitflags::bitflags! {
-    /// The rules that tell a sector that continues the log from one that does not. Each can be switched off to show
-    /// what it is for.
+    /// The rules by which a sector is recognised as the next one of the log. Each can be switched off to show what it
+    /// is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct LogRules: u8 {
         /// A sector's checksum is right, or a single flipped bit is repaired.
@@ -102,8 +102,8 @@ bitflags::bitflags! {
         const EPOCH = 2;
         /// A sector proves damage when it says that more was durable than could be read.
         const BEHIND = 4;
-        /// The incomplete record that a crash left is cut off before anything is appended. Otherwise an appended
-        /// record could be taken for its end.
+        /// The incomplete record that a crash left is cut off before anything is appended. Otherwise bytes of an
+        /// appended record could be taken for the rest of the incomplete one.
         const CUT = 8;
     }
 }
@@ -112,22 +112,22 @@ bitflags::bitflags! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// A write begins by itself when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB in its log
-    /// file. Further appended bytes go with it in whole blocks of this size.
+    /// file. The write takes whole blocks of this size.
     pub cluster: usize,
-    /// Group commit: whether a task that forces waits for others, to share a write with them. Without it a task waits
-    /// for nobody, but everything that was appended when its write begins still goes with it.
+    /// Group commit: whether a task that forces waits for others, to share a write with them. Without group commit a
+    /// task waits for no other, but its write still includes everything that was appended before the write began.
     pub group: Option<GroupCommit>,
     /// Read-only: nothing is written, not even the superblock.
     pub read_only: bool,
     /// The skip-sector option: the number of sectors left out behind a write that ends within a sector. The next
-    /// write then begins where the disk will have turned to, instead of a whole revolution later. For rotating disks,
-    /// and for a log with much free space.
+    /// write then begins about where the head will be by that time, instead of a whole revolution later. The option
+    /// is for rotating disks, and for a log with much free space.
     pub skip_sectors: u16,
-    /// The rotation of the disk. With it, the number of skipped sectors follows from the times between writes, and
-    /// not from [`skip_sectors`](Self::skip_sectors).
+    /// The rotation of the disk. If given, the number of skipped sectors is computed from the times between writes,
+    /// and [`skip_sectors`](Self::skip_sectors) is ignored.
     pub turn: Option<Turn>,
-    /// Bytes of the first records that are kept while mounting reads them, for recovery: [`Wafs::scan`] does not read
-    /// these again. They are dropped at the first checkpoint.
+    /// Memory of the replay cache, in bytes. The first records that mounting reads are kept in it, so that the
+    /// [`Wafs::scan`] of a recovery need not read them again. They are dropped at the first checkpoint.
     pub keep: usize,
     /// The rules by which a sector of the log is recognised.
     pub rules: LogRules,
@@ -158,7 +158,7 @@ impl MountOptions {
 /// The place of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Its log sequence number.
+    /// The record's log sequence number.
     pub lsn: Lsn,
     /// The record's end, which must be forced to make it durable.
     pub end: Lsn,
@@ -173,7 +173,7 @@ pub struct LogStats {
     pub bytes: u64,
     /// Writes of the ring.
     pub writes: u64,
-    /// Sectors written, each time that they were written.
+    /// Sectors written; a sector that is written again counts again.
     pub sectors: u64,
     /// Writes of the superblock.
     pub checkpoints: u64,
@@ -207,12 +207,12 @@ pub(crate) struct Shared {
     pub sb: RefCell<WafsSuper>,
     pub end: Cell<Lsn>,
     pub durable: Cell<Lsn>,
-    /// The oldest record that is kept; the superblock may still name an older one.
+    /// The oldest record that is needed. The superblock may still name an older one.
     pub start: Cell<Lsn>,
     pub tail: RefCell<Tail>,
     /// The records that were kept while mounting.
     pub kept: RefCell<ReplayCache>,
-    /// The LSN of the next record, if that is not at the end but behind skipped sectors.
+    /// The LSN of the next record, if sectors are skipped before it.
     pub next: Cell<Option<Lsn>>,
     /// The times between writes.
     pub gaps: RefCell<Gaps>,
@@ -228,7 +228,7 @@ pub(crate) struct Shared {
     pub mounted: MountedLog,
 }
 
-/// The tasks that wait for the next write together.
+/// The group of tasks that wait for the next write.
 pub(crate) struct Group {
     pub led: Cell<bool>,
     pub waiting: Cell<usize>,
@@ -251,12 +251,12 @@ impl Default for Group {
 }
 
 impl Shared {
-    /// Continues at the place where the next record is to begin.
+    /// Skips to the place where the next record is to begin.
     fn leave_out(&self) {
         let Some(next) = self.next.take() else { return };
         let mut tail = self.tail.borrow_mut();
         if self.writing.get() {
-            // Bytes that are being written are still needed; they go when the write ends.
+            // Bytes that are being written are still needed. They are dropped when the write ends.
             let len = (next - tail.base) as usize;
             tail.bytes.resize(len, 0);
         } else {
@@ -302,8 +302,8 @@ impl Wafs {
         Ok(Appended { lsn, end })
     }
 
-    /// The number of bytes, lengths included, that can be appended before old records must be freed and that is [on
-    /// the device](Self::checkpoint).
+    /// The number of bytes, with the records' lengths, that can still be appended. More space comes when old records
+    /// are freed and a [checkpoint](Self::checkpoint) has recorded it.
     pub fn free_space(&self) -> u64 {
         let end = self.shared.next.get().unwrap_or(self.shared.end.get());
         self.shared.ring.free_space(self.shared.sb.borrow().start, end)
@@ -329,7 +329,7 @@ impl Wafs {
         self.shared.durable.get()
     }
 
-    /// The results of mounting.
+    /// The counts of the mount.
     pub fn mounted(&self) -> &MountedLog {
         &self.shared.mounted
     }
@@ -349,8 +349,8 @@ impl Wafs {
         self.shared.stats.get()
     }
 
-    /// Frees every record before `lsn`, where a record begins or the log ends. The space can be used after the next
-    /// [`checkpoint`](Self::checkpoint).
+    /// Frees every record before `lsn`, which must be the start of a record or the log's end. The space can be used
+    /// after the next [`checkpoint`](Self::checkpoint).
     pub fn truncate(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "only what is durable is given up");
         self.shared.start.set(self.shared.start.get().max(lsn));
@@ -378,11 +378,10 @@ mod tests {
         known.sectors(turn)
     }
 
-    /// The number of skipped sectors follows from the times between writes, on a disk of any speed. One time that is
-    /// much longer than the others is ignored; where many are longer, there is time for them; idle times do not
-    /// count.
+    /// The number of skipped sectors follows from the times between writes, on a disk of any speed. A single time
+    /// that is much longer than the others is ignored, many longer ones are not, and idle times do not count.
     #[test]
-    fn the_stride_follows_from_the_time_between_writes() {
+    fn the_number_of_skipped_sectors_follows_from_the_time_between_writes() {
         assert_eq!(skip_sectors(&[], TURN), 20, "with some for another track");
         assert_eq!(skip_sectors(&[0; 40], TURN), 20);
         assert_eq!(skip_sectors(&[500; 40], TURN), 40);

@@ -14,7 +14,8 @@ use crate::read::{Reader, ReplayCache, Sectors};
 use crate::ring::Ring;
 use crate::{LogError, LogRules, Lsn, MountOptions, Wafs};
 
-/// The distance behind the end, in bytes, in which a sector is searched that proves that the log went on.
+/// The distance behind the log's end, in bytes, that is searched for a sector which proves that the log had
+/// continued.
 const LOOK_AHEAD: u64 = 1 << 20;
 
 /// The results of mounting a log.
@@ -30,14 +31,15 @@ pub struct MountedLog {
     pub incomplete: u64,
 }
 
-/// The superblock of a log: the newer of the valid copies.
+/// Finds the superblock of a log: the newer of the valid copies.
 ///
 /// # Errors
 /// Neither copy is valid, or the device failed.
 pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     let geometry = device.geometry();
     let first = copy_at(device, 0).await?;
-    // The second copy is one sector further. The first copy tells the sector size; without it every size is tried.
+    // The second copy is one sector behind the first. The first copy gives the sector size; without it every size is
+    // tried.
     let sizes = match &first {
         Ok(sb) => vec![sb.sector],
         Err(_) => std::iter::successors(Some(geometry.sector.max(512)), |size| Some(size * 2))
@@ -55,18 +57,18 @@ pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     newest.map_err(LogError::NoSuperblock)
 }
 
-/// A copy of the superblock, with a flipped bit repaired.
+/// Reads a copy of the superblock, and repairs a flipped bit in it.
 async fn copy_at(device: &Device, at: u64) -> Result<Result<WafsSuper, WafsError>, LogError> {
     let geometry = device.geometry();
     let mut bytes = device.read(at, geometry.sector.max(512) as usize).await?;
     let mut found = WafsSuper::read(&bytes, geometry.bytes);
-    if found.is_err() && WafsSuper::mend(&mut bytes) {
+    if found.is_err() && WafsSuper::repair(&mut bytes) {
         found = WafsSuper::read(&bytes, geometry.bytes);
     }
     Ok(found)
 }
 
-/// The end of a log, and the part of its last sector that is kept.
+/// The end of a log, and the bytes of its last sector that are kept.
 struct End {
     lsn: Lsn,
     tail: Tail,
@@ -74,7 +76,7 @@ struct End {
     mounted: MountedLog,
 }
 
-/// Reads from the start to the end.
+/// Reads the log from its start to its end.
 async fn find_end(
     device: &Device,
     sb: &WafsSuper,
@@ -116,7 +118,7 @@ async fn find_end(
         let knew = head.lsn.saturating_sub(head.behind.into());
         let lapped = head.lsn > ring.lsn(number + i);
         let tells = head.id == sb.id && (lapped || (went_on && knew > read_until));
-        // Most sectors prove nothing; the checksum is computed only for those that would.
+        // Most sectors could not prove anything. The checksum is computed only for those that could.
         if tells && SectorHead::read(bytes).is_some() {
             return Err(LogError::Damaged { lsn, byte });
         }
@@ -133,8 +135,8 @@ async fn find_end(
 }
 
 impl Wafs {
-    /// Mounts a log. Unless it is mounted read-only, the superblock is written, and what a crash left behind the end
-    /// is dropped.
+    /// Mounts a log. Unless the mount is read-only, the superblock is written, and bytes that a crash left behind
+    /// the end are dropped.
     ///
     /// # Errors
     /// There is no log, it is damaged, or the device failed.

@@ -7,18 +7,18 @@ use crate::log::Shared;
 use crate::ring::{ExpectedSector, Ring, get_length};
 use crate::{LogError, LogRules, Lsn, Wafs};
 
-/// Bytes that are read at once at most. A read begins with less, since often only a sector or two are wanted.
+/// The most bytes that are read at once. The first read is shorter, since often only a sector or two are wanted.
 const READ_MAX: u64 = 64 << 10;
 const READ_FIRST: u64 = 4 << 10;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WafsRecord {
-    /// Its log sequence number.
+    /// The record's log sequence number.
     pub lsn: Lsn,
-    /// The beginning of the next record.
+    /// The LSN at which the next record begins.
     pub end: Lsn,
-    /// The time at which its last sector was written, in seconds since the log was made.
+    /// The time at which the record's last sector was written, in seconds since the log was made.
     pub time: u32,
     /// The record's contents.
     pub bytes: Vec<u8>,
@@ -27,11 +27,11 @@ pub struct WafsRecord {
 /// A record in the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
-    /// Its log sequence number.
+    /// The record's log sequence number.
     pub lsn: Lsn,
-    /// The beginning of the next record.
+    /// The LSN at which the next record begins.
     pub end: Lsn,
-    /// The time at which its last sector was written, in seconds since the log was made.
+    /// The time at which the record's last sector was written, in seconds since the log was made.
     pub time: u32,
     /// The record's contents.
     pub bytes: &'a [u8],
@@ -43,12 +43,12 @@ pub(crate) struct ReplayCache {
     bytes: Vec<u8>,
     /// The records by number: beginning and end in the log, time, and end in `bytes`.
     records: Vec<(Lsn, Lsn, u32, usize)>,
-    /// Set when a record was not kept; then no later one is.
+    /// Set when a record was not kept. No later record is kept then.
     full: bool,
 }
 
 impl ReplayCache {
-    /// Keeps a record, up to `most` bytes of them.
+    /// Keeps a record, unless the kept ones would then have more than `most` bytes.
     pub(crate) fn keep(&mut self, record: RecordRef<'_>, most: usize) {
         self.full |= self.bytes.len() + record.bytes.len() > most;
         if !self.full {
@@ -71,15 +71,15 @@ impl ReplayCache {
 /// The reason why a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A sector that is not full, which is the last one.
+    /// A sector that is not full: the last one.
     Partial,
     /// A sector that does not continue the log.
     Foreign,
-    /// A whole round: every sector of the ring belongs to the log.
+    /// Every sector of the ring belongs to the log: the scan came round to its start.
     Round,
 }
 
-/// An iterator over sectors for as long as they continue the log.
+/// An iterator over sectors, until one does not continue the log.
 pub(crate) struct Sectors<'d> {
     device: &'d Device,
     ring: Ring,
@@ -88,12 +88,12 @@ pub(crate) struct Sectors<'d> {
     next: u64,
     epoch: u32,
     rules: LogRules,
-    /// Sectors that were read, with the number of bytes already given out.
+    /// Sectors that were read ahead, with the number of their bytes that were returned already.
     ahead: IoBuf,
     used: usize,
     /// The number of bytes to read next.
     ask: u64,
-    /// The end of what was read.
+    /// The LSN behind the sectors that were read.
     pub reach: Option<Lsn>,
     pub repaired: u64,
     pub stop: Option<Stop>,
@@ -123,7 +123,7 @@ impl<'d> Sectors<'d> {
         }
     }
 
-    /// The bytes of the next sector, whatever they are.
+    /// The bytes of the next sector, whether it belongs to the log or not.
     pub(crate) async fn raw(&mut self) -> Result<&[u8], LogError> {
         self.read_ahead().await?;
         let size = self.ring.sector as usize;
@@ -162,7 +162,7 @@ impl<'d> Sectors<'d> {
         if head.is_none() && !self.rules.contains(LogRules::CHECKSUM) {
             head = SectorHead::read_unchecked(sector);
         } else if head.is_none() && expected.could_be(sector) {
-            head = SectorHead::mend(sector);
+            head = SectorHead::repair(sector);
             self.repaired += u64::from(head.as_ref().is_some_and(|head| expected.is(head)));
         }
         let Some(head) = head.filter(|head| expected.is(head)) else {
@@ -182,7 +182,7 @@ impl<'d> Sectors<'d> {
         Ok(Some((head, &self.ahead[end - self.ring.sector as usize..end])))
     }
 
-    /// The number of the sector that would come next, and the epoch so far.
+    /// The number of the next sector, and the epoch so far.
     pub(crate) fn place(&self) -> (u64, u32) {
         (self.next, self.epoch)
     }
@@ -193,7 +193,7 @@ pub struct Reader<'d> {
     sectors: Sectors<'d>,
     /// The payload that has been read, from `at` on.
     bytes: Vec<u8>,
-    /// The number of its bytes that have been given out.
+    /// The number of payload bytes that were returned already.
     used: usize,
     at: Lsn,
     /// The LSN at which the log continues behind skipped sectors.
@@ -204,11 +204,11 @@ pub struct Reader<'d> {
 impl<'d> Reader<'d> {
     pub(crate) fn new(device: &'d Device, log: (Ring, u32, LogRules), from: Lsn) -> Self {
         let sectors = Sectors::new(device, log, log.0.number(from));
-        // The beginning of the first sector's payload is cut off when it is read.
+        // The payload before the first record is dropped when its sector is read.
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, jump: None, time: 0 }
     }
 
-    /// A reader of the log of a superblock, without mounting it, from `from` on, where a record must begin.
+    /// A reader of a log that need not be mounted, described by its superblock. A record must begin at `from`.
     pub fn on(device: &'d Device, sb: &WafsSuper, from: Lsn) -> Self {
         Reader::new(device, (Ring::of(sb), sb.id, LogRules::all()), from)
     }
@@ -217,12 +217,12 @@ impl<'d> Reader<'d> {
         &mut self.sectors
     }
 
-    /// The beginning of the next record.
+    /// The LSN at which the next record begins.
     pub fn at(&self) -> Lsn {
         self.at
     }
 
-    /// Looks behind the end again, where another process may have written since.
+    /// Looks behind the end again, because another process may have written there.
     pub fn again(&mut self) {
         let old = &self.sectors;
         let log = (old.ring, old.id, old.rules);
@@ -279,15 +279,15 @@ impl<'d> Reader<'d> {
 }
 
 impl Shared {
-    /// The facts by which the log's sectors are recognised.
+    /// The facts by which sectors of the log are recognised.
     fn known_by(&self) -> (Ring, u32, LogRules) {
         (self.ring, self.sb.borrow().id, self.options.rules)
     }
 }
 
 impl Wafs {
-    /// Calls `each` with the durable records from `from` on, where one must begin, in order, for as long as it
-    /// returns true. Records that [mounting](crate::MountOptions::keep) kept are not read again.
+    /// Calls `each` with the durable records from `from` on, in order, as long as it returns true. A record must
+    /// begin at `from`. Records in the [replay cache](crate::MountOptions::keep) are not read again.
     ///
     /// # Errors
     /// The device failed.
@@ -315,7 +315,7 @@ impl Wafs {
         Ok(())
     }
 
-    /// A reader of records from `lsn` on, where one must begin, up to the present end on the device.
+    /// A reader of records from `lsn` on, where a record must begin, up to the present end on the device.
     pub fn reader(&self, lsn: Lsn) -> Reader<'_> {
         Reader::new(&self.shared.device, self.shared.known_by(), lsn)
     }

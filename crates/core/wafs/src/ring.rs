@@ -58,7 +58,7 @@ impl Ring {
     }
 }
 
-/// The bytes that a record's length takes in front of it: seven bits of the length in each.
+/// The number of bytes that a record's length takes in front of the record: seven bits in each byte.
 pub fn length_size(len: usize) -> usize {
     (usize::BITS - len.leading_zeros()).div_ceil(7).max(1) as usize
 }
@@ -72,8 +72,8 @@ pub fn put_length(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// The length in front of a record, and the number of bytes that it takes; `None` where `bytes` ends too early, or
-/// where no record is so long.
+/// Reads the length in front of a record. Returns it with the number of bytes that it takes; `None` if `bytes`
+/// ends too early, or if no record can be so long.
 pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut len = 0;
     for (i, byte) in bytes.iter().take(5).enumerate() {
@@ -90,7 +90,7 @@ pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
 pub struct ExpectedSector {
     /// The log's id.
     pub id: u32,
-    /// Its first LSN.
+    /// The first LSN of the sector.
     pub lsn: Lsn,
     /// The epoch of the sector before it.
     pub epoch: u32,
@@ -108,10 +108,10 @@ impl ExpectedSector {
     /// Whether a sector would meet the conditions if a single flipped bit of it were repaired.
     pub fn could_be(&self, sector: &[u8]) -> bool {
         let head = SectorHead::decode(sector, Endian::Little);
-        let turned = (head.magic ^ SECTOR_MAGIC).count_ones()
+        let flipped = (head.magic ^ SECTOR_MAGIC).count_ones()
             + (head.id ^ self.id).count_ones()
             + (head.lsn ^ self.lsn).count_ones();
-        turned <= 1
+        flipped <= 1
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(get_length(&[0xff; 9]), None);
     }
 
-    /// The sector written next is never the oldest one that is kept.
+    /// In a full ring, the sector to be written next is not the oldest one that is still needed.
     #[test]
     fn a_full_ring_ends_where_it_starts() {
         let ring = Ring { sector: 512, sectors: 10, payload: 476 };

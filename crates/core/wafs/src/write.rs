@@ -9,7 +9,7 @@ use ordo_runtime::sync::select;
 use crate::log::{GroupCommit, Shared, Tail};
 use crate::{LogError, Lsn, Wafs};
 
-/// Bytes that are written at once at most, unless a cluster is larger.
+/// The most bytes that one request writes, unless a cluster is larger.
 const WRITE_MAX: u64 = 256 << 10;
 
 impl Wafs {
@@ -32,8 +32,9 @@ impl Wafs {
         }
     }
 
-    /// Forces as a group. The first waiting task leads: it gives the others time, then writes for all. The time ends
-    /// when there are as many tasks as the last time, so a single task waits for nobody.
+    /// Forces as a group. The first task that waits is the leader: it gives others time to join, then writes for all.
+    /// It stops waiting as soon as there are as many tasks as the last time, so a task that is alone each time waits
+    /// for no other.
     async fn force_together(&self, lsn: Lsn, commit: GroupCommit) -> Result<(), LogError> {
         let shared = &self.shared;
         let group = &shared.group;
@@ -49,11 +50,11 @@ impl Wafs {
                 group.done.notified().await;
                 continue;
             }
-            // The leader takes its turn first, so tasks that the previous write releases can join.
+            // The leader waits for its turn first, so that tasks which the previous write releases can join.
             let turn = shared.writer.lock().await;
             shared.runtime.yield_now().await;
             if shared.durable.get() >= lsn {
-                // The previous write covered this task, too, so another one leads.
+                // The previous write covered this task too, so another one becomes the leader.
                 group.led.set(false);
                 group.done.notify_all();
                 break;
@@ -62,7 +63,7 @@ impl Wafs {
             if !commit.delay.is_zero() && group.waiting.get() < enough {
                 select(group.full.notified(), shared.runtime.sleep(commit.delay)).await;
             }
-            // Tasks that come from now on are led by another, once this write is under way.
+            // Tasks that come later get another leader, once this write is under way.
             group.led.set(false);
             group.expected.set(group.waiting.replace(0));
             group.done.notify_all();
@@ -74,8 +75,8 @@ impl Wafs {
         Ok(())
     }
 
-    /// Stores on the device the LSN at which the log starts, with `client`, data of the caller. The freed records can
-    /// be overwritten from then on.
+    /// Stores on the device the LSN at which the log starts, and `client`, which is data of the caller. Space of
+    /// freed records can be overwritten from then on.
     ///
     /// # Errors
     /// The device failed.
@@ -105,7 +106,7 @@ pub(crate) fn start(log: &Wafs) {
         while let Some(shared) = weak.upgrade() {
             if shared.full_cluster_until() > shared.durable.get() && shared.failure.get().is_none()
             {
-                // The failure is kept, and reported to tasks that force.
+                // A failure is kept in the state, and reported to the tasks that force.
                 let _ = shared.write_through(|| shared.full_cluster_until()).await;
                 continue;
             }
@@ -159,7 +160,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends one request: from the first sector that is not durable up to `target`, as much as is written at once.
+    /// Sends one request, from the first sector that is not durable up to `target`, or as much of that as one request
+    /// takes.
     async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
         let ring = self.ring;
         if let Some(turn) = self.options.turn {
@@ -210,8 +212,9 @@ impl Shared {
         self.device.write(self.ring.byte(first), image, flags).await
     }
 
-    /// Writes the last sector without the incomplete record that a crash left in it. A later write of this sector may
-    /// be lost while the sector behind it survives; then the incomplete record must not seem to continue there.
+    /// Writes the last sector again, without the incomplete record that a crash left in it. A later write of this
+    /// sector may be lost while the sector behind it survives, and the incomplete record must not seem to continue
+    /// there.
     pub(crate) async fn write_cut(&self) -> Result<(), BlockError> {
         let number = self.ring.number(self.end.get());
         let mut sector = IoBuf::zeroed(self.ring.sector as usize);
@@ -219,8 +222,8 @@ impl Shared {
         self.write_sectors(number, sector).await
     }
 
-    /// The number of sectors to skip behind a write up to `upto`: none behind a full sector, and none where records
-    /// will soon need the space.
+    /// The number of sectors to skip behind a write up to `upto`. No sector is skipped behind a full one, nor when
+    /// records will soon need the space.
     fn skip_behind(&self, upto: Lsn) -> u16 {
         let skip_sectors = match self.options.turn {
             Some(turn) => self.gaps.borrow().sectors(turn),
@@ -232,7 +235,7 @@ impl Shared {
         if within && free_space > self.ring.capacity() / 4 { skip_sectors } else { 0 }
     }
 
-    /// Fills in a sector as it is written now. `skip` is the number of sectors skipped behind the last one.
+    /// Fills in a sector for a write. `skip` is the number of sectors to be skipped behind the last one.
     fn fill(&self, tail: &Tail, number: u64, skip: u16, sector: &mut [u8]) {
         let lsn = self.ring.lsn(number);
         let at = (lsn - tail.base) as usize;

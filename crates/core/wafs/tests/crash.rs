@@ -31,7 +31,7 @@ async fn all(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// All records; `None` where a scan from any record on gives others, some kept by mounting and the rest read.
+/// All records; `None` if a scan from any record on gives others, some kept by mounting and the rest read.
 async fn all_and_scanned(log: &Wafs, rng: &mut Pcg64Mcg) -> Option<Vec<Vec<u8>>> {
     let there = all(log).await;
     let skip = rng.random_range(0..=there.len());
@@ -116,7 +116,7 @@ fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize
             MountOptions { cluster, skip_sectors, keep, rules, ..MountOptions::default() };
         let count = || recorder.with(|all| all.iter().filter(|r| r.op == Operation::Write).count());
         let mut acknowledged = 0;
-        let lived = executor
+        let survived = executor
             .block_on(async {
                 let log = Wafs::mount(&rt, tap, &options).await.map_err(|e| e.to_string())?;
                 let there = all_and_scanned(&log, &mut rng).await;
@@ -157,7 +157,7 @@ fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize
                 Ok(())
             })
             .unwrap();
-        lived?;
+        survived?;
         drop(executor);
         disk = crash(&mut rng, before, &recorder.take(), acknowledged);
     }
@@ -187,7 +187,7 @@ fn every_rule_of_the_log_is_missed() {
     let believed = (0..image.len() * 8).step_by(37).filter(|n| {
         verdict_by(RamDisk::from_image(&bit(*n)), off).is_ok_and(|there| there != records)
     });
-    assert!(believed.count() > 100, "without checksums turned bits are not believed");
+    assert!(believed.count() > 100, "without checksums flipped bits are not believed");
     let sector = |n: usize| {
         let mut bad = image.clone();
         bad[n * 512..(n + 1) * 512].fill(0x77);
@@ -224,7 +224,7 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
 /// beginning must not be joined with the kept rest of the longer record. `first` bytes of another record come before.
 /// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
 #[test]
-fn a_record_that_was_lost_has_no_end_in_another() {
+fn the_beginning_of_a_lost_record_is_not_joined_with_another_record() {
     let scenario = |first: usize, sector: usize, rules: LogRules| {
         let disk = with_log(&Executor::simulated(1), &RamDisk::new(64 << 10));
         let a = vec![0xaa; first];
@@ -294,7 +294,7 @@ fn verdict_by(disk: RamDisk, rules: LogRules) -> Result<Vec<Vec<u8>>, LogError> 
 
 /// Each bit of the log is flipped, one at a time: it is repaired, or it was in no record that is kept.
 #[test]
-fn every_single_turned_bit_is_harmless() {
+fn every_single_flipped_bit_is_harmless() {
     let (disk, records) = sample();
     let image = disk.to_vec();
     assert_eq!(verdict(RamDisk::from_image(&image)), Ok(records.clone()));
@@ -332,7 +332,7 @@ fn a_lost_sector_is_found() {
 
 /// A device without a log, another log's sectors, and a log without a superblock: one clear error each.
 #[test]
-fn what_is_no_log_is_refused() {
+fn devices_without_a_log_are_refused() {
     assert!(matches!(verdict(RamDisk::new(8192)), Err(LogError::NoSuperblock(_))));
     let (disk, _) = sample();
     let mut image = disk.to_vec();

@@ -66,6 +66,7 @@ fn options(read_only: bool) -> MountOptions {
         cache: CacheConfig::with_capacity(4 << 20),
         use_reserve: true,
         force: true,
+        ..MountOptions::default()
     }
 }
 
@@ -218,7 +219,7 @@ async fn change<F: FileSystem>(fs: &F, all: &[Met], seen: &mut Seen) {
     }
 }
 
-/// Removes files where it can.
+/// Removes files if possible.
 async fn remove<F: FileSystem>(fs: &F, all: &[Met], seen: &mut Seen) {
     for met in all.iter().rev().take(400) {
         let removed = match met.attr.file_type {

@@ -79,7 +79,7 @@ fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<LfsReport, LfsCheckEr
     Executor::simulated(1).block_on(checker.run()).expect("a check waits for no one")
 }
 
-/// Reads every file; `None` where the image cannot be mounted.
+/// Reads every file; `None` if the image cannot be mounted.
 fn read_all(disk: &Rc<RamDisk>) -> Option<Result<(), FsError>> {
     let read = Executor::simulated(1).block_on(async {
         let fs = LfsReader::mount(disk.clone()).await.ok()?;

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets, and the corpus that tests run again.
 //!
 //! Layers: [`image`] makes an image from the fuzzer's bytes. [`check`] and [`mount`] (through [`walk_image`]) assert
-//! the properties of any image, and [`lfs()`] those of any LFS image ([`lfs_image`]). `fuzz/` holds the targets, one
+//! the properties of any image, [`lfs()`] those of any LFS image ([`lfs_image`]), and [`dualfs()`] those of any pair of a DualFS ([`dualfs_images`]). `fuzz/` holds the targets, one
 //! line each. `fuzz/regressions/` holds inputs that once failed, or that reach far, which a normal test runs.
 //!
 //! Input: with a first byte of 0, the rest is the image. Otherwise the rest changes a valid file system by records of
@@ -15,6 +15,7 @@
 //! ```
 
 mod base;
+mod dualfs;
 mod hostile;
 mod lfs;
 
@@ -27,6 +28,7 @@ use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{Cookie, Errno, FileSystem, FileType, FsError, Ino, NewNode, RenameMode, SetAttr};
 
+pub use dualfs::{Pair, dualfs, dualfs_images};
 pub use hostile::{Seen, walk_image};
 pub use lfs::{lfs, lfs_image};
 

@@ -116,7 +116,7 @@ fn cut_images_are_refused() {
 }
 
 #[test]
-fn what_is_no_file_system_is_refused() {
+fn images_without_a_file_system_are_refused() {
     let mut noise = vec![0u8; 1 << 20];
     Pcg64Mcg::seed_from_u64(1).fill(&mut noise[..]);
     for bytes in [vec![], vec![0; 1 << 20], vec![0xff; 1 << 20], vec![0xff; 66_048], noise] {

@@ -1,4 +1,4 @@
-//! FreeBSD's own fsck, where it is available: a judge that shares no code and no author with Ordo's.
+//! FreeBSD's own fsck, if it is available: a judge that shares no code and no author with Ordo's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct FreebsdFsck {
 /// The output and result of a run.
 #[derive(Clone, Debug)]
 pub struct FsckOutput {
-    /// The exit status; -1 where a signal ended it.
+    /// The exit status; -1 if a signal ended it.
     pub code: i32,
     /// Standard output and error.
     pub text: String,
@@ -53,7 +53,7 @@ impl FreebsdFsck {
         FreebsdFsck { program, _folder: folder, image }
     }
 
-    /// The judge, where the program is available.
+    /// The judge, if the program is available.
     pub fn given() -> Option<FreebsdFsck> {
         std::env::var_os(VARIABLE).filter(|v| !v.is_empty()).map(|_| FreebsdFsck::new())
     }

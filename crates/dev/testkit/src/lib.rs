@@ -1,8 +1,8 @@
 //! Shared code of tests: skipping with a message, external programs as judges, real input.
 //!
-//! A test that needs something that a machine may lack asks for it here. Where it is missing, the test prints
-//! `SKIPPED` on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead,
-//! so a machine that has everything cannot skip by mistake.
+//! A test that needs something that a machine may lack asks for it here. If it is missing, the test prints `SKIPPED`
+//! on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead, so a
+//! machine that has everything cannot skip by mistake.
 //!
 //! ```
 //! if let Some(listing) = ordo_testkit::judge("ls", &["/"]) {
@@ -18,7 +18,7 @@ use std::process::Command;
 
 pub use freebsd::{FreebsdFsck, FsckOutput};
 
-/// Prints that a test is skipped, and why. Panics where skipping is forbidden.
+/// Prints that a test is skipped, and why. Panics if skipping is forbidden.
 pub fn skip(why: &str) {
     let strict = std::env::var_os("ORDO_NO_SKIP").is_some_and(|v| !v.is_empty());
     assert!(!strict, "nothing may be skipped here (ORDO_NO_SKIP), but: {why}");
@@ -28,7 +28,7 @@ pub fn skip(why: &str) {
 }
 
 /// Runs an external program and returns its standard output; `None`, with a message, where it is not installed.
-/// Panics where the program fails.
+/// Panics if the program fails.
 pub fn judge(program: &str, args: &[&str]) -> Option<String> {
     judge_bytes(program, args).map(|out| String::from_utf8_lossy(&out).into_owned())
 }
@@ -80,7 +80,7 @@ pub fn real_input(name: &str) -> Option<Vec<u8>> {
 
 /// Supports tests of operations that an ordinary user may not do. As root, it runs the calling test again as user and
 /// group 65534, and returns true once that has passed. As any other user it returns false, and the test continues.
-/// `name` is the test's own. Panics where the second run fails.
+/// `name` is the test's own. Panics if the second run fails.
 pub fn run_as_ordinary_user(name: &str) -> bool {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;

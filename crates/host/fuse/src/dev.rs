@@ -25,7 +25,7 @@ use crate::wire::{
     invalid_attributes,
 };
 
-/// The number of requests under way at most.
+/// The most requests under way.
 const UNDER_WAY_MAX: usize = 128;
 
 /// The time that a request beside a ring may wait; no task waits for its reply.
@@ -47,12 +47,12 @@ pub enum ShutdownReply {
     AskedByRing(Rc<Clean>),
     /// The kernel has unmounted already.
     Gone,
-    /// Serving was told to stop.
+    /// Serving was stopped from this side.
     Stopped,
 }
 
 impl ShutdownReply {
-    /// The time that the kernel takes at most to release a ring.
+    /// The longest time that the kernel may take to release a ring.
     const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 
     /// Sends the reply for which the kernel waits, if it does.
@@ -135,8 +135,8 @@ pub(crate) struct Shared<F> {
     under_way: Cell<usize>,
     /// A signal that a request has ended.
     ended: Notify,
-    eager: BusyPoll,
-    /// The reason why serving ends, where it came over io_uring.
+    busy_poll: BusyPoll,
+    /// The reason why serving ends, if it came over io_uring.
     asked: RefCell<Option<io::Result<ShutdownReply>>>,
 }
 
@@ -185,22 +185,22 @@ impl<F: FileSystem> Shared<F> {
             Message::Nothing => Ok(None),
             message => Ok(Some(message)),
         };
-        Ok(self.eager.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
+        Ok(self.busy_poll.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
     }
 
-    /// Takes in the kernel's last request.
+    /// Notes the kernel's last request.
     pub(crate) fn ask(&self, clean: &Rc<Clean>) {
         *self.asked.borrow_mut() = Some(Ok(ShutdownReply::AskedByRing(clean.clone())));
         self.stop.wake.notify_all();
     }
 
-    /// Takes in a failure of the ring.
+    /// Notes a failure of the ring.
     pub(crate) fn fail(&self, error: io::Error) {
         self.asked.borrow_mut().get_or_insert(Err(error));
         self.stop.wake.notify_all();
     }
 
-    /// Waits for a request over io_uring, after polling for a moment where that has paid.
+    /// Waits for a request over io_uring, after polling for a moment if that has paid recently.
     pub(crate) async fn looking<T>(&self, request: impl Future<Output = T>) -> T {
         let mut request = std::pin::pin!(request);
         let mut first = true;
@@ -208,14 +208,16 @@ impl<F: FileSystem> Shared<F> {
         let start = self.runtime.now();
         let got = std::future::poll_fn(|cx| {
             let polled = request.as_mut().poll(cx);
-            if std::mem::take(&mut first) && polled.is_pending() && idle && self.eager.is_set() {
-                let _ = self.eager.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
+            if std::mem::take(&mut first) && polled.is_pending() && idle && self.busy_poll.is_set()
+            {
+                let _ =
+                    self.busy_poll.look(&self.runtime, || Ok(self.runtime.look().then_some(())));
             }
             polled
         })
         .await;
         if idle {
-            self.eager.slept(self.runtime.now().since(start));
+            self.busy_poll.slept(self.runtime.now().since(start));
         }
         got
     }
@@ -246,7 +248,7 @@ pub async fn serve<F: FileSystem + 'static>(
         free: RefCell::default(),
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
-        eager: BusyPoll::default(),
+        busy_poll: BusyPoll::default(),
         asked: RefCell::default(),
     });
     // Once requests come over the ring, hardly any come here.
@@ -262,7 +264,7 @@ pub async fn serve<F: FileSystem + 'static>(
             break asked?;
         }
         let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
-        let looks = !over_ring && shared.eager.is_set() && shared.under_way.get() == 0;
+        let looks = !over_ring && shared.busy_poll.is_set() && shared.under_way.get() == 0;
         match shared.receive(&mut slot.message, looks)? {
             Message::Request(len) => {
                 let head = Request::head(&slot.message[..len]);
@@ -290,7 +292,7 @@ pub async fn serve<F: FileSystem + 'static>(
                     // Requests here are not urgent, and the kernel can put several into one.
                     runtime.sleep(PATIENCE).await;
                 } else {
-                    shared.eager.slept(runtime.now().since(slept));
+                    shared.busy_poll.slept(runtime.now().since(slept));
                 }
             }
             Message::Unmounted => break ShutdownReply::Gone,
@@ -353,7 +355,7 @@ impl BusyPoll {
         Ok(None)
     }
 
-    /// Takes in that the task slept: a short sleep means that polling would have found a request.
+    /// Notes how long the task slept. After a short sleep, polling would have found a request.
     fn slept(&self, time: Duration) {
         if time < 3 * Self::LOOKS_FOR {
             self.credit.set((self.credit.get() + 2).min(Self::CREDIT_MAX));
@@ -386,7 +388,7 @@ fn send(mut device: &File, unique: u64, error: i32, body: &[u8]) -> io::Result<(
     device.write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]).map(drop)
 }
 
-/// A handle that tells a serving task to stop.
+/// A handle by which a serving task can be stopped.
 pub struct Stop {
     set: Cell<bool>,
     wake: Notify,

@@ -1,10 +1,10 @@
 //! Mounting a file system on a directory, and unmounting it.
 //!
 //! **When is the disk clean?** The kernel tells a file system on a block device (`fuseblk`) that it is being
-//! unmounted, and `umount` waits for the answer. It tells no other FUSE file system. So Ordo mounts as one on a block
-//! device where it may: on the device itself, or on a loop device over the image, which stands for it in the mount
-//! table and is neither read nor written. Without privileges (through `fusermount3`) `umount` returns at once, and
-//! `ordo umount` waits.
+//! unmounted, and `umount` waits for the answer. It tells no other FUSE file system. So Ordo mounts as such a file
+//! system if it may: on the device itself, or on a loop device over the image, which stands for it in the mount table
+//! and is neither read nor written. Without privileges (through `fusermount3`) `umount` returns at once, and `ordo
+//! umount` waits.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -32,7 +32,7 @@ pub struct Attach {
     pub device: bool,
     /// Whether the mount is read-only.
     pub read_only: bool,
-    /// Whether users other than the one who mounts may use it.
+    /// Whether users other than the one who mounts may use the mount.
     pub allow_other: bool,
     /// Flags that the kernel enforces: `nodev`, `nosuid`, `noexec`, `sync`, `dirsync`.
     pub flags: Vec<String>,
@@ -109,7 +109,7 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
     }
     let device = open_device()?;
     let by_itself = how.device && mount_on(how, dir, &device, &how.source, ON_DEVICE).is_ok();
-    // Without a loop device the mount goes on all the same.
+    // Without a loop device, the mount continues as an ordinary FUSE file system.
     let stand_in = if by_itself { None } else { crate::loopdev::attach(&how.source).ok() };
     let umount_waits = by_itself || stand_in.is_some();
     if !by_itself {
@@ -126,7 +126,7 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
 /// Changes the flags that the kernel enforces on an existing mount.
 ///
 /// # Errors
-/// The operating system's error: `EPERM` for users other than root, `EBUSY` where a file is open for writing.
+/// The operating system's error: `EPERM` for users other than root, `EBUSY` if a file is open for writing.
 pub fn remount(dir: &Path, read_only: bool, flags: &[String]) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, mount_flags(read_only, flags), "")?)
 }
@@ -218,9 +218,9 @@ impl Attached {
         Detach { dir: self.dir.clone(), by_helper: self.by_helper }
     }
 
-    /// Sets the kernel's read-ahead to the size of one request, where it is less (usually 128 KB). Only root may do
-    /// so; otherwise it stays. It must be called before the first request is answered, since the kernel takes the
-    /// smaller of this value and the one in the reply.
+    /// Sets the kernel's read-ahead to the size of one request, if it is less (usually 128 KB). Only root may do so;
+    /// for others it stays. Must be called before the first request is answered, because the kernel takes the smaller
+    /// of this value and the one in the reply.
     pub fn widen_read_ahead(&self) {
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let Some(number) = device_number(&table, &self.dir) else { return };
@@ -255,8 +255,8 @@ fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
 }
 
 impl Detach {
-    /// Unmounts. It waits for the file system's answer where there is one, so the thread that gives the answer must
-    /// not call it. With `lazily`, the mount is taken out of the tree even while it is in use.
+    /// Unmounts. It waits for the file system's answer, if there is one, so the thread that gives the answer must not
+    /// call it. With `lazily`, the mount is taken out of the tree even while it is in use.
     ///
     /// # Errors
     /// The operating system's error: `EBUSY` while the mount is in use.
@@ -278,8 +278,8 @@ impl Detach {
 mod tests {
     use super::*;
 
-    /// The device must be that of the mount itself: the last one on its directory, whatever bytes its name has, and
-    /// not one below it.
+    /// The device must be that of the mount itself: the last mount on its directory, not one below it, for a
+    /// directory with any bytes in its name.
     #[test]
     fn a_mount_is_found_in_the_table() {
         let table = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\

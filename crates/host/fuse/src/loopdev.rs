@@ -1,4 +1,4 @@
-//! Loop devices: over an image, to stand for it in the mount table, or over any open file.
+//! Loop devices: over an image, for the mount table, or over any open file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -37,8 +37,8 @@ pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
     over(&backing, image)
 }
 
-/// Makes a loop device over an open file; `name` is what the kernel shows for it. The device goes away when its last
-/// user closes it.
+/// Makes a loop device over an open file. The kernel shows `name` for it. The device disappears when its last user
+/// closes it.
 ///
 /// # Errors
 /// The operating system's error; no loop device is free, or the caller is not root.

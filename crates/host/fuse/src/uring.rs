@@ -37,7 +37,7 @@ const COMMIT_ID: usize = 264;
 const PAYLOAD: usize = 272;
 const HEAD: usize = 288;
 
-/// The size of replies to requests with names or data: an attribute's value at most.
+/// The size of replies to requests with names or data: at most an attribute's value.
 const SMALL: usize = (64 << 10) + 4096;
 
 /// The command that registers an entry (`FUSE_IO_URING_CMD_REGISTER`).
@@ -141,8 +141,8 @@ impl Entry {
         unsafe { self.runtime.command(&self.device, command).await }.map(drop)
     }
 
-    /// Carries out the request in the memory, and puts the reply's data there. Returns the signal to wait for where
-    /// it was the kernel's last request, which is answered when the disk is clean.
+    /// Carries out the request in the memory, and puts the reply's data there. If it was the kernel's last request,
+    /// which is answered when the disk is clean, returns the signal to wait for.
     async fn carry_out<F: FileSystem>(
         &mut self,
         shared: &Shared<F>,
@@ -233,10 +233,10 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// A reply must lie where the kernel reads it: the header at 0, with its length and errno, and the length of its
-    /// data at 272.
+    /// A reply must be where the kernel reads it: the header at byte 0, with its length and errno, and the length of
+    /// its data at byte 272.
     #[test]
-    fn a_reply_lies_in_its_place() {
+    fn a_reply_is_where_the_kernel_reads_it() {
         let mut memory = Memory::new();
         let (head, payload) = memory.parts();
         assert_eq!((head.len(), payload.len()), (288, 1 << 20));

@@ -174,7 +174,7 @@ pub struct Request<'a> {
     pub uid: u32,
     /// The caller's group id.
     pub gid: u32,
-    /// Its structure.
+    /// The structure.
     pub fields: &'a [u8],
     /// The names or data after the structure.
     pub rest: &'a [u8],
@@ -212,8 +212,8 @@ impl<'a> Request<'a> {
         Some((Opcode::from_number(get_u32(header, 4))?, get_u64(header, 8)))
     }
 
-    /// A request whose parts lie apart: its header, a buffer as large as any structure, and names or data. `None`
-    /// where its kind is not known here. Panics where a part is too small.
+    /// A request in separate parts: its header, a buffer as large as any structure, and names or data. `None` if its
+    /// kind is not known here. Panics if a part is too small.
     pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let opcode = Opcode::from_number(get_u32(header, 4))?;
         Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
@@ -319,7 +319,7 @@ impl<'a> Out<'a> {
         &mut self.buf[self.len..end]
     }
 
-    /// Takes in bytes that were filled in [`space`](Self::space).
+    /// Adds `n` bytes that were filled in [`space`](Self::space).
     pub fn advance(&mut self, n: usize) {
         self.len += n;
     }
@@ -369,7 +369,7 @@ impl<'a> Out<'a> {
         self.zeroes(88);
     }
 
-    /// Appends a directory entry. Returns false where there is no space for it.
+    /// Appends a directory entry. Returns false if there is no space for it.
     pub fn dirent(&mut self, ino: u64, next: u64, kind: Option<FileType>, name: &[u8]) -> bool {
         let size = (24 + name.len()).next_multiple_of(8);
         if self.len + size > self.buf.len() {

@@ -70,8 +70,8 @@ fn image(path: &Path) {
         file.write_all(&vec![0; 1 << 20]).expect("room");
     }
     file.sync_all().expect("a sound disk");
-    let eager = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-    run("mke2fs", &["-q", "-F", "-t", "ext4", "-E", eager, path.to_str().expect("a name")]);
+    let busy_poll = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-E", busy_poll, path.to_str().expect("a name")]);
 }
 
 fn bare(path: &Path, folder: &Path, work: fn(&Path)) -> f64 {

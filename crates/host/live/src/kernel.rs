@@ -50,7 +50,7 @@ pub enum LiveError {
         error: std::io::Error,
     },
     /// The file system on the device is not known.
-    #[error("no file system that is known was found on the device")]
+    #[error("no known file system was found on the device")]
     Unknown,
 }
 
@@ -59,7 +59,8 @@ pub enum LiveError {
 /// # Errors
 /// The program is not installed, or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
-    // A signal that a terminal sends to all processes must not end the unmount of what it stops.
+    // The program runs in a session of its own: a signal that a terminal sends to all processes must not end an
+    // unmount.
     let out = Command::new(program).args(args).process_group(0).output();
     let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
     if out.status.success() {
@@ -72,7 +73,7 @@ pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
 /// A file system to make, and how to mount it.
 #[derive(Clone, Debug)]
 pub struct LiveSystem {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,

@@ -11,7 +11,7 @@ use ordo_sba::{ClassifiedEvent, Kinds, NoKind};
 /// The action of a rule on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The write completes so much later.
+    /// The write completes this much later.
     Delay(Duration),
     /// The write is answered and never carried out.
     Drop,
@@ -24,7 +24,7 @@ pub enum Action {
 pub struct WriteRule {
     /// The action.
     pub action: Action,
-    /// The kinds of blocks whose writes it applies to.
+    /// The kinds of blocks to whose writes the rule applies.
     pub kinds: Kinds,
     /// The number of writes of some kind after which the rule begins to apply.
     pub after: Option<(u64, Kinds)>,

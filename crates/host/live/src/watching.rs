@@ -36,9 +36,9 @@ pub struct WatchedTraffic {
     pub analysis: Analysis,
     /// All findings, with every transaction.
     pub found: WatchFindings,
-    /// The blocks in the order of requests, where rows were asked for.
+    /// The blocks in the order of requests, if rows were asked for.
     pub rows: Vec<BlockRow>,
-    /// The shares of files in blocks that they share, where rows were asked for.
+    /// The files' shares of blocks that they have together, if rows were asked for.
     pub shares: Vec<FileShare>,
     /// The pieces of the device that the decoder read before.
     pub start: Pieces,
@@ -61,7 +61,7 @@ impl WatchedTraffic {
     }
 }
 
-/// The place where a watcher puts its results; it stays empty where no file system was recognised.
+/// The place where a watcher puts its results. It stays empty if no file system was recognised.
 pub type Into = Arc<Mutex<Option<WatchedTraffic>>>;
 
 /// Takes the results of a watcher.
@@ -80,7 +80,7 @@ impl DiskImage for Device<'_> {
     }
 }
 
-/// A sink that numbers requests as a recorder does that begins with it.
+/// A sink that numbers requests as a recorder does that starts together with it.
 struct Counted {
     watch: Rc<Watch>,
     first: Cell<Option<u64>>,
@@ -150,12 +150,12 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         let cell: Rc<Cell<RequestDecision>> = verdict.clone();
         let ruled = !wanted.rules.is_empty();
         if wanted.rows || ruled {
-            watch.listen(move |told| {
+            watch.listen(move |event| {
                 if ruled && !wanted.lax.load(Ordering::Relaxed) {
-                    cell.set(judge.borrow_mut().judge(told));
+                    cell.set(judge.borrow_mut().judge(event));
                 }
                 if wanted.rows {
-                    to.borrow_mut().told(number.get(), told);
+                    to.borrow_mut().add_event(number.get(), event);
                 }
             });
         }

@@ -257,7 +257,7 @@ fn dump(image: &[u8], node_size: u64) -> Option<Dump> {
 }
 
 impl Dump {
-    /// Takes in that a part of an extent is a part of a file.
+    /// Adds a part of a file that is a part of an extent.
     fn part(
         &mut self,
         of: u64,
@@ -370,7 +370,7 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
 /// device agrees. Catches a shared node that is given up with one of its users, data found at another's place, and
 /// roots that become current too late.
 #[test]
-fn what_a_kernel_did_under_btrfs_has_names() {
+fn every_block_of_a_kernels_btrfs_trace_is_named() {
     let _alone = alone();
     for case in &CASES {
         let what = format!("mkfs.btrfs {} -o {}", case.mkfs, case.options);
@@ -395,10 +395,10 @@ fn what_a_kernel_did_under_btrfs_has_names() {
 }
 
 /// At several superblocks of a run, those of fsyncs included, a watcher that reads the device at that point must
-/// agree with one from the start. Catches errors that are gone at the end, and a log tree that a later fsync has
+/// agree with one from the start. Catches errors that later superblocks hide, and a log tree that a later fsync has
 /// superseded.
 #[test]
-fn who_reads_at_a_superblock_says_the_same() {
+fn priming_at_any_superblock_gives_the_same_names() {
     let _alone = alone();
     for case in [&CASES[0], &CASES[2]] {
         let Some(recorded) = recorded(case) else { return };
@@ -429,7 +429,7 @@ struct Loops(Vec<String>, PathBuf);
 
 impl Drop for Loops {
     fn drop(&mut self) {
-        // The unmount is lazy, and fails where everything went well.
+        // The unmount is lazy, and fails if the mount is already gone, as after a successful run.
         let _ = Command::new("umount").arg("-l").arg(&self.1).output();
         for device in &self.0 {
             let _ = Command::new("losetup").args(["-d", device]).output();
@@ -468,11 +468,11 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
     Some(images.iter().map(|image| std::fs::read(image).unwrap()).collect())
 }
 
-/// Several devices: wherever one of them is said to hold a block of a file, the block must be there, and together
-/// they must hold each block as often as their profile says. With parity no place is claimed. Catches columns that
-/// are counted wrongly.
+/// Several devices: wherever the watcher places a block of a file, the block must be there, and together they must
+/// hold each block as often as their profile says. With parity no place is claimed. Catches columns that are counted
+/// wrongly.
 #[test]
-fn several_devices_hold_what_is_said() {
+fn blocks_are_on_the_devices_that_the_chunks_name() {
     let _alone = alone();
     let cases: [(&[&str], usize, u64); 5] = [
         (&["-d", "raid0", "-m", "raid1"], 2, 1),

@@ -32,9 +32,9 @@ fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding
     all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
 }
 
-/// ext3 in its three modes, ext4, XFS: each must be told from the others.
+/// ext3 in its three modes, ext4, XFS: each must be distinguished from the others.
 #[test]
-fn modes_are_told_apart() {
+fn modes_are_distinguished() {
     let cases = [
         ("ext2", "defaults", "no journal"),
         ("ext3", "data=journal", "data and metadata are journaled"),
@@ -53,7 +53,7 @@ fn modes_are_told_apart() {
 
 /// ext3 logs blocks and XFS records; both put all programs' changes into one transaction; both flush before a commit.
 #[test]
-fn what_is_logged_and_how() {
+fn the_logged_kinds_and_forms_are_found() {
     let Some(ext3) = found("ext3", "defaults", &["logging", "tangled"]) else { return };
     assert!(answer(&ext3, "what is logged").answer.starts_with("whole blocks"), "{ext3:?}");
     let flush = answer(&ext3, "flushes protect the commit");

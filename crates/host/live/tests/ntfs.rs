@@ -8,7 +8,7 @@ use ordo_sba::Class;
 /// Files are created, grown, overwritten and removed: no block may be unknown, and every kind must be seen. ntfs-3g
 /// writes no log; it only marks the existing one.
 #[test]
-fn what_ntfs_3g_writes_has_names() {
+fn every_block_of_an_ntfs_3g_trace_is_named() {
     let bytes = 64 << 20;
     let (name, mkfs, options) = ("ntfs".into(), Vec::new(), "defaults".into());
     let system = LiveSystem { name, mkfs, options, bytes };

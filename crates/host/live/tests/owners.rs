@@ -177,7 +177,7 @@ fn compare(recording: &Recording, rows: &[BlockRow], work: &Work) -> Found {
             found.guessed += row.len;
             continue;
         }
-        // The last name, or where that cannot be known any of its names.
+        // The last name, or any of the file's names if the last one cannot be known.
         let names =
             if work.is_exact { &truth.names[truth.names.len() - 1..] } else { &truth.names };
         let wrong_path = row.path.as_deref().is_some_and(|p| !names.iter().any(|n| n == p));
@@ -194,7 +194,7 @@ fn compare(recording: &Recording, rows: &[BlockRow], work: &Work) -> Found {
     found
 }
 
-/// A loop device over a file, which goes away with its value.
+/// A loop device over a file. Both are removed when the value is dropped.
 struct Loop(String, tempfile::NamedTempFile);
 
 impl Loop {
@@ -286,7 +286,7 @@ fn on_ext4_owners_are_right() {
 /// time at which the kernel writes them back: 0.18 to 0.26 on a quiet machine, 0.31 beside other work. None may be wrong
 /// without being marked, whatever the load.
 #[test]
-fn where_pointers_come_late_owners_are_right() {
+fn owners_are_right_when_pointers_come_late() {
     owners_are_right("ext2", "", "defaults", 0.92, 0.5);
     owners_are_right("ext4", "-O ^has_journal", "defaults", 0.92, 0.5);
     let Some(journal) = Loop::new(16 << 20) else { return };

@@ -25,7 +25,7 @@ const EIO: i32 = 5;
 /// The place of the device's contents.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// In memory: so many bytes, all zero.
+    /// In memory: this many bytes, all zero.
     Memory(u64),
     /// In an image file, or on another device.
     Path(PathBuf),
@@ -38,7 +38,7 @@ pub enum KeepRequests {
     Contents,
     /// All requests, without contents.
     Requests,
-    /// The last requests, so many, without contents.
+    /// This many of the last requests, without contents.
     Last(usize),
 }
 
@@ -48,7 +48,7 @@ pub enum RequestDecision {
     /// The write is carried out.
     #[default]
     Pass,
-    /// The write is carried out, and completes so much later.
+    /// The write is carried out, and completes this much later.
     Delay(Duration),
     /// The write completes at once and is never carried out.
     Drop,
@@ -78,7 +78,7 @@ pub trait Observer {
     /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
     /// into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
-    /// Ends the watch: the device goes away, and the observer must hand on its results.
+    /// Ends the watch: the device is removed, and the observer must pass on its results.
     fn finish(self: Box<Self>);
 }
 
@@ -96,9 +96,9 @@ pub struct DeviceSetup {
     pub keep_start: bool,
     /// The observer, if any.
     pub observer: Option<MakeObserver>,
-    /// Whether requests go over io_uring, where the kernel has it.
+    /// Whether requests go over io_uring, if the kernel has it.
     pub io_uring: bool,
-    /// A disk model whose time requests take at least, once recording has begun.
+    /// A disk model that gives requests their least time, once recording has begun.
     pub disk: Option<&'static Model>,
 }
 
@@ -120,7 +120,7 @@ impl DeviceSetup {
 /// A recording of a device.
 #[derive(Debug)]
 pub struct Recording {
-    /// The device's contents at the beginning of the trace; empty where they were not to be kept.
+    /// The device's contents at the beginning of the trace; empty if they were not to be kept.
     pub start: Vec<u8>,
     /// Every request since then, or the last ones.
     pub trace: Trace,
@@ -345,7 +345,7 @@ impl Core {
         }
     }
 
-    /// The recording; `None` where recording never began.
+    /// The recording; `None` if recording never began.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
         if let Some(observer) = self.observer.take() {

@@ -10,7 +10,7 @@
 //! - A flush of the device is a flush at the tap, and ends when that flush has ended.
 //! - An observer sees a write before it is carried out, and decides whether it is.
 //! - The loop device and the mount go away with their session, however it ends.
-//! - When the process dies, tasks that wait for the device wait for a second at most (`watchdog`).
+//! - When the process dies, tasks that wait for the device wait for at most a second (`watchdog`).
 //!
 //! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
 //!

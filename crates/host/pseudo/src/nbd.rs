@@ -192,7 +192,7 @@ async fn accept(runtime: Runtime, listener: Arc<File>, tcp: bool, core: Rc<Core>
             broken: Cell::new(false),
         };
         runtime.spawn_daemon("a connection", async move {
-            // A client that goes away, or breaks the protocol, ends only its own connection.
+            // A client that disconnects, or breaks the protocol, ends only its own connection.
             let _ = Rc::new(connection).serve().await;
         });
     }
@@ -291,7 +291,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Serves the handshake phase, until the client has chosen. Returns false where the client goes away.
+    /// Serves the handshake phase, until the client has chosen. Returns false if the client disconnects.
     async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
         let bytes = self.core.tap.geometry().bytes;
         loop {

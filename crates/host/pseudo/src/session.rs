@@ -179,8 +179,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // An error cannot be reported from here. Where the device is still in use, the server continues until it
-            // is not.
+            // An error cannot be reported from here. If the device is still in use, the server continues until it is
+            // not.
             if self.take_down().is_err() {
                 let _ = self.detach.unmount(true);
                 return;

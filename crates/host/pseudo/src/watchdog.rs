@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's folder, and the
-/// connection's number. Where the kernel's folder of connections is not mounted, the script mounts it.
+/// connection's number. If the kernel's folder of connections is not mounted, the script mounts it.
 const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; [ -e \"$2\" ] || exit 0; \
     all=/sys/fs/fuse/connections; \
     [ -e \"$all/$3\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$3/abort\"";

@@ -186,7 +186,7 @@ impl Observer for Watching {
 /// The observer decides: a dropped write is answered and absent, a delayed one is late and present, and others pass.
 /// The last requests are kept, and no more.
 #[test]
-fn who_watches_decides_what_becomes_of_a_write() {
+fn an_observer_delays_or_drops_writes() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
     let setup = DeviceSetup {

@@ -5,7 +5,7 @@ use ordo_check::{Finding, Report, Severity};
 use ordo_format::Endian;
 use ordo_format::ufs2::{Dinode, Group, Superblock, bitmap};
 
-/// One thing to free or correct. Inodes are as they were at the mount.
+/// One resource to free or to correct. Inodes are as they were at the mount.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Fragments of one block to which no pointer leads.
@@ -13,7 +13,7 @@ pub(crate) enum Step {
     /// An inode that is used according to its bitmap only.
     Inode { ino: u64 },
     /// A file or directory without a name.
-    Unnamed { ino: u64, then: Box<Dinode> },
+    Orphan { ino: u64, then: Box<Dinode> },
     /// A link count, and its excess.
     Links { ino: u64, then: Box<Dinode>, excess: u32 },
     /// A size and a count of sectors, with the right values.
@@ -30,14 +30,14 @@ pub(crate) enum Step {
 /// show a name too many. So the steps come in rounds, and each round must be on disk before the next. The first
 /// rounds are second names, and directories without a name, outer ones before inner ones. Then come all others.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct StepsFound {
     pub rounds: Vec<Vec<Step>>,
     pub left: u64,
 }
 
 /// The facts about each group at the mount.
 pub(crate) struct Groups {
-    /// The bitmap of free fragments, whose contents no check reads.
+    /// The bitmap of free fragments; no check reads their contents.
     pub free: Vec<Box<[u8]>>,
     /// The number of directories in each group, according to the mount.
     pub directories: Vec<i32>,
@@ -45,14 +45,14 @@ pub(crate) struct Groups {
 
 /// Reads the headers of all groups.
 pub(crate) async fn groups(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<Groups, BlockError> {
-    let len = (sb.cgsize as usize).next_multiple_of(view.geometry().sector as usize);
+    let len = (sb.cgsize as usize).next_multiple_of(snapshot.geometry().sector as usize);
     let mut groups = Groups { free: Vec::new(), directories: Vec::new() };
     for cg in 0..sb.ncg {
-        let bytes = view.read(sb.byte_of(sb.cg_header(cg)), len).await?;
+        let bytes = snapshot.read(sb.byte_of(sb.cg_header(cg)), len).await?;
         let Ok(group) = Group::parse(&bytes, endian, sb, cg) else {
             // The checker reports the damage later.
             groups.free.push(vec![0; (sb.fpg as usize).div_ceil(8)].into());
@@ -69,12 +69,12 @@ pub(crate) async fn groups(
 
 /// Turns a report into steps.
 pub(crate) async fn gather(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
     report: &Report,
     directories: &[i32],
-) -> Result<Found, BlockError> {
+) -> Result<StepsFound, BlockError> {
     let depth = report.cleared_directories.iter().map(|(_, depth)| depth + 1).max();
     let mut rounds = vec![Vec::new(); depth.unwrap_or(1) as usize];
     for (cg, (there, believed)) in report.directories.iter().zip(directories).enumerate() {
@@ -92,8 +92,8 @@ pub(crate) async fn gather(
     }
     for (ino, depth) in &report.cleared_directories {
         let ino = (*ino).into();
-        let then = inode(view, sb, endian, ino).await?;
-        rounds[*depth as usize].push(Step::Unnamed { ino, then });
+        let then = inode(snapshot, sb, endian, ino).await?;
+        rounds[*depth as usize].push(Step::Orphan { ino, then });
     }
     let (mut rest, mut left) = (Vec::new(), report.suppressed);
     for finding in &report.findings {
@@ -102,7 +102,9 @@ pub(crate) async fn gather(
             | Finding::BlockCount { ino, .. }
             | Finding::EndsInHole { ino, .. }
             | Finding::UnreferencedInode { ino, .. }
-            | Finding::UnlinkedInode { ino } => Some(inode(view, sb, endian, (*ino).into()).await?),
+            | Finding::UnlinkedInode { ino } => {
+                Some(inode(snapshot, sb, endian, (*ino).into()).await?)
+            }
             _ => None,
         };
         if !steps_of(sb, finding, then, &mut rest) && !follows(report, finding) {
@@ -110,10 +112,10 @@ pub(crate) async fn gather(
         }
     }
     rounds.push(rest);
-    Ok(Found { rounds, left })
+    Ok(StepsFound { rounds, left })
 }
 
-/// Adds the steps for a finding. Returns false where there are none.
+/// Adds the steps for a finding. Returns false if there are none.
 fn steps_of(
     sb: &Superblock,
     finding: &Finding,
@@ -155,7 +157,7 @@ fn steps_of(
             }
         }
         (Finding::UnreferencedInode { ino, .. } | Finding::UnlinkedInode { ino }, Some(then)) => {
-            steps.push(Step::Unnamed { ino: (*ino).into(), then })
+            steps.push(Step::Orphan { ino: (*ino).into(), then })
         }
         _ => return false,
     }
@@ -183,16 +185,16 @@ fn follows(report: &Report, finding: &Finding) -> bool {
 }
 
 async fn inode(
-    view: &Device,
+    snapshot: &Device,
     sb: &Superblock,
     endian: Endian,
     ino: u64,
 ) -> Result<Box<Dinode>, BlockError> {
     let (addr, within) = sb.inode_block(ino);
     let at = sb.byte_of(addr) + within as u64;
-    let sector = u64::from(view.geometry().sector);
+    let sector = u64::from(snapshot.geometry().sector);
     let start = at / sector * sector;
     let len = (at + Dinode::SIZE as u64 - start).next_multiple_of(sector);
-    let bytes = view.read(start, len as usize).await?;
+    let bytes = snapshot.read(start, len as usize).await?;
     Ok(Box::new(Dinode::decode(&bytes[(at - start) as usize..], endian)))
 }

@@ -5,8 +5,8 @@
 //!
 //! Layers, lowest first:
 //! - [`ordo_block::snapshot`]: the snapshot, which copies old contents before they are overwritten.
-//! - `paced`: reads of it, spaced so that others get their share of the disk.
-//! - `found`: the independent checker's findings on it, as steps.
+//! - `paced`: reads of the snapshot, spaced so that others get their share of the disk.
+//! - `found`: the independent checker's findings on the snapshot, as steps.
 //! - `steps`: each step, done by the live file system as an operation of its own.
 //! - [`Background`]: the task.
 //!
@@ -58,7 +58,7 @@ use ordo_runtime::{Join, Runtime};
 use ordo_vfs::FsError;
 use serde::Serialize;
 
-use found::Found;
+use found::StepsFound;
 use paced::Paced;
 use steps::Taken;
 
@@ -68,7 +68,7 @@ pub type CheckedFs<P> = FastFs<P>;
 /// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The share of time in which it has a request under way or works: above 0, at most 1.
+    /// The share of time in which the check may have a request under way or work: above 0, at most 1.
     pub share: f64,
 }
 
@@ -115,7 +115,8 @@ pub struct Reclaimed {
     /// Inodes that were used according to their bitmap only.
     pub inodes: u64,
     /// Files and directories without a name.
-    pub unnamed: u64,
+    #[serde(rename = "unnamed")]
+    pub orphans: u64,
     /// The excess of link counts.
     pub links: u64,
     /// Second names of directories.
@@ -128,7 +129,7 @@ pub struct Reclaimed {
 
 impl fmt::Display for CheckOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reclaimed { fragments, inodes, unnamed, links, names, left, .. } = self.reclaimed;
+        let Reclaimed { fragments, inodes, orphans, links, names, left, .. } = self.reclaimed;
         match self.ending {
             Ending::NotNeeded => return f.write_str("nothing to check"),
             Ending::Complete => f.write_str("checked while in use")?,
@@ -151,7 +152,7 @@ impl fmt::Display for CheckOutcome {
         }
         write!(
             f,
-            ": {unnamed} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
+            ": {orphans} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
              links and {names} names given back"
         )
     }
@@ -261,12 +262,12 @@ impl<P: OrderingPolicy> Run<P> {
     }
 
     /// Runs the checker on the state at the mount.
-    async fn look(&self) -> Result<(Report, Found), BackgroundError> {
+    async fn look(&self) -> Result<(Report, StepsFound), BackgroundError> {
         let sb = self.fs.layout().superblock();
         let endian = self.fs.layout().endian();
-        let view =
+        let snapshot =
             Paced::new(&self.runtime, self.disk.snapshot(), self.pace, self.stop.clone()).erase();
-        let found::Groups { free, directories } = found::groups(&view, sb, endian).await?;
+        let found::Groups { free, directories } = found::groups(&snapshot, sb, endian).await?;
         let frag = sb.fshift;
         let base = sb.fpg as u64;
         self.disk.spare(move |bytes| {
@@ -277,13 +278,13 @@ impl<P: OrderingPolicy> Run<P> {
             })
         });
         let options = FsckOptions { trust_bitmaps: true, copies: false, ..FsckOptions::default() };
-        let report = Checker::new(view.clone(), options).run().await?;
-        let found = found::gather(&view, sb, endian, &report, &directories).await?;
+        let report = Checker::new(snapshot.clone(), options).run().await?;
+        let found = found::gather(&snapshot, sb, endian, &report, &directories).await?;
         Ok((report, found))
     }
 
     /// Does all steps, one after the other, at their pace.
-    async fn reclaim(&self, found: &Found) -> Result<Reclaimed, BackgroundError> {
+    async fn reclaim(&self, found: &StepsFound) -> Result<Reclaimed, BackgroundError> {
         let mut reclaimed = Reclaimed { left: found.left, ..Reclaimed::default() };
         let mut unsynced = false;
         for round in &found.rounds {

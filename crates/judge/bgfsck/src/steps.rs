@@ -32,7 +32,7 @@ pub(crate) async fn take<P: OrderingPolicy>(fs: &CheckedFs<P>, step: &Step) -> F
             true
         }
         Step::Inode { ino } => ordo_ffs::reclaim::inode(fs, *ino).await?,
-        Step::Unnamed { ino, then } => fs.reclaim_unnamed(*ino, &split(then).0).await?,
+        Step::Orphan { ino, then } => fs.reclaim_orphan(*ino, &split(then).0).await?,
         Step::Links { ino, then, excess } => {
             fs.reclaim_links(*ino, &split(then).0, *excess).await?
         }
@@ -57,7 +57,7 @@ pub(crate) fn count(step: &Step, reclaimed: &mut Reclaimed) {
     match step {
         Step::Block { frags, .. } => reclaimed.fragments += u64::from(*frags),
         Step::Inode { .. } => reclaimed.inodes += 1,
-        Step::Unnamed { .. } => reclaimed.unnamed += 1,
+        Step::Orphan { .. } => reclaimed.orphans += 1,
         Step::Links { excess, .. } => reclaimed.links += u64::from(*excess),
         Step::Measures { .. } | Step::Directories { .. } => reclaimed.counts += 1,
         Step::Name { .. } => reclaimed.names += 1,

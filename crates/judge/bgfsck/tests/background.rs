@@ -190,7 +190,7 @@ fn finish(executor: &Executor, fs: &Fs, check: Background) -> CheckOutcome {
 }
 
 #[test]
-fn what_leaked_is_given_back_while_others_work() {
+fn leaked_resources_are_freed_while_others_work() {
     let sound = made();
     let (mut complete, mut partly) = (0, 0);
     for seed in 0..30 {
@@ -214,7 +214,7 @@ fn what_leaked_is_given_back_while_others_work() {
         let groups = u64::from(s.sb.ncg);
         let exactly = (given.fragments, given.inodes, given.names);
         assert_eq!(exactly, (21 * groups, 7 * groups, 1), "seed {seed}: {outcome}");
-        assert!(given.unnamed > 40, "seed {seed}: {outcome}");
+        assert!(given.orphans > 40, "seed {seed}: {outcome}");
         assert!(given.links >= 10, "seed {seed}: {outcome}");
         let report = check(&s.disk, Repair::No).unwrap();
         match outcome.ending {
@@ -240,7 +240,7 @@ fn what_leaked_is_given_back_while_others_work() {
 /// An inode with a wrong count is removed, and its number reused, before its step comes: the new inode keeps
 /// its count.
 #[test]
-fn a_number_used_again_is_not_what_leaked() {
+fn a_reused_inode_number_keeps_its_count() {
     let s = crash(&made());
     let executor = Executor::simulated(1);
     let (fs, disk) = start(&executor, &s.disk, 64 << 20);
@@ -261,7 +261,7 @@ fn a_number_used_again_is_not_what_leaked() {
 
 /// Steps are paced: with a smaller share the check takes longer.
 #[test]
-fn it_leaves_others_their_share() {
+fn the_background_check_leaves_others_their_share_of_the_disk() {
     let sound = made();
     let seconds = |share| {
         let s = crash(&sound);
@@ -324,7 +324,7 @@ fn without_memory_it_gives_up() {
 
 /// The check can be stopped at any time, and a later one finds what is left.
 #[test]
-fn it_can_be_stopped_and_begun_again() {
+fn the_background_check_can_be_stopped_and_started_again() {
     let s = crash(&made());
     for (n, millis) in [0, 50, 400, 2000, 4000, 8000].into_iter().enumerate() {
         let executor = Executor::simulated(n as u64);

@@ -29,13 +29,13 @@ pub struct CampaignPlan {
     pub cycles: u32,
     /// The most states of each run, over all its cycles.
     pub states: usize,
-    /// Names and contents are judged in one of so many states.
+    /// Names and contents are judged in one of this many states.
     pub tree_every: usize,
-    /// Use after the crash is judged in one of so many states.
+    /// Use after the crash is judged in one of this many states.
     pub usable_every: usize,
     /// The depth of nested crashes: the number of recoveries in a row that are interrupted.
     pub recovery_depth: u32,
-    /// A crash during recovery is tried in one of so many states.
+    /// A crash during recovery is tried in one of this many states.
     pub recovery_every: usize,
     /// The rules that the states must follow.
     pub rules: Vec<String>,
@@ -53,7 +53,7 @@ pub struct CampaignPlan {
     pub shards: u64,
 }
 
-/// Results from before there were crash cycles have one.
+/// The number of crash cycles in results of older versions, which had one cycle only.
 const fn one() -> u32 {
     1
 }
@@ -80,8 +80,8 @@ pub struct CampaignRow {
     pub workload: String,
     /// Runs that were explored wholly, in the order of the shard's seeds.
     pub runs: u64,
-    /// The crash cycles of these runs. A run may end early, with disks beyond repair, where no promise excludes
-    /// that.
+    /// The crash cycles of these runs. A run may end early if its disks are beyond repair and no promise
+    /// excludes that.
     #[serde(default, alias = "lives")]
     pub cycles: u64,
     /// The approximate number of possible states.
@@ -187,8 +187,8 @@ pub enum ResultsError {
         /// The number of shards.
         shards: u64,
     },
-    /// A shard is there twice.
-    #[error("shard {shard} of {shards} is there twice; leave one of its files out")]
+    /// A shard was given twice.
+    #[error("shard {shard} of {shards} was given twice; leave one of its files out")]
     Twice {
         /// The shard.
         shard: u64,
@@ -398,7 +398,7 @@ mod tests {
 
     /// All shards together have all runs, once each. Would catch a partial result that is taken for the whole.
     #[test]
-    fn only_all_shards_make_a_whole() {
+    fn all_shards_together_are_the_whole_result() {
         let all: Vec<u64> = (1..=3).flat_map(|s| part(s, 3).plan.seeds()).collect();
         assert_eq!(all.len(), 7);
         let whole = merge(&[part(2, 3), part(3, 3), part(1, 3)]).unwrap();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     /// A file from before there were geometries counts as one of the default geometry. It can be merged with
-    /// another of that geometry, and with no other.
+    /// another of that geometry only.
     #[test]
     fn older_results_are_of_the_usual_geometry() {
         let mut value = serde_json::to_value(part(1, 2)).unwrap();

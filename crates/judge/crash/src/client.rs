@@ -22,14 +22,14 @@ impl<F: FileSystem> Client<F> {
     pub async fn run(mut self, steps: Vec<ScriptStep>) -> Result<(), String> {
         for (i, step) in steps.into_iter().enumerate() {
             if let Err(error) = self.step(step, i).await {
-                // With a disk that fails, nothing can be done any more except reading.
+                // When the disk has failed, only reads are possible.
                 if matches!(error.errno, Errno::Io | Errno::ReadOnly) {
                     return Err(format!("{step:?}: {error}"));
                 }
                 assert!(error.errno != Errno::Corrupt, "{step:?}: {error}");
             }
         }
-        // An unmount frees files without names that are open.
+        // Some files stay open: an unmount frees those without names.
         Ok(())
     }
 

@@ -16,14 +16,14 @@ use crate::verdict::Verdict;
 
 /// The differences of a comparison, in words, each with a flag whether it breaks a promise.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Differences {
     lost_durable: Vec<(bool, String)>,
     not_atomic: Vec<(bool, String)>,
     stale: Vec<(bool, String)>,
     lost_returned: u64,
 }
 
-impl Found {
+impl Differences {
     /// Adds the differences to a verdict.
     pub fn into_verdict(self, verdict: &mut Verdict) {
         verdict.lost_returned += self.lost_returned;
@@ -42,21 +42,21 @@ impl Found {
 /// difference.
 pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<String>)>;
 
-/// Compares a state with the allowed ones. Where `compared` is given, results for files are taken from it and
+/// Compares a state with the allowed ones. If `compared` is given, results for files are taken from it and
 /// noted in it.
 pub(crate) fn compare(
     tree: &Tree,
     (history, promise): (&History, &Promise),
     expect: &Expect,
     compared: Option<&mut Compared>,
-) -> Found {
+) -> Differences {
     let mut comparer = Comparer {
         tree,
         history,
         expect,
         promise,
         compared,
-        found: Found::default(),
+        found: Differences::default(),
         seen: BTreeSet::new(),
         cuts: Cuts::default(),
     };
@@ -72,9 +72,9 @@ struct Comparer<'a> {
     expect: &'a Expect,
     promise: &'a Promise,
     compared: Option<&'a mut Compared>,
-    found: Found,
+    found: Differences,
     seen: BTreeSet<ObjectId>,
-    /// The number of each client's calls that are there, as far as the state shows.
+    /// For each client, the number of its calls whose effects are there, as far as the state shows.
     cuts: Cuts,
 }
 
@@ -142,7 +142,8 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// The object that has an additional name during an exchange, which need not be atomic.
+    /// The object that has an additional name while an exchange of two names, which need not be atomic, is
+    /// under way.
     fn spare(&self, dir: ObjectId, name: &[u8], found: Ino) -> Option<ObjectId> {
         let is_it = |spare: &&(ObjectId, ObjectId)| {
             spare.0 == dir && self.history.objects[spare.1].ino == found
@@ -175,8 +176,8 @@ impl<'a> Comparer<'a> {
                 self.title(dir),
                 may.join(" or ")
             );
-            // A check that finds a directory under two names removes one of them, whatever inode had that name
-            // before, or was to have it: in the middle of a rename, or of an exchange of two names.
+            // A check that finds a directory under two names, in the middle of a rename or an exchange,
+            // removes one of them. It does so even if another inode had that name before, or was to have it.
             let is_directory = |c: &Candidate<Option<ObjectId>>| {
                 let file_type = |o: ObjectId| self.history.objects[o].file_type;
                 c.value.is_some_and(|o| file_type(o) == FileType::Directory)
@@ -269,8 +270,8 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// The fault in a file's size and contents, if there is one. If the inode was kept, and neither it nor the
-    /// allowed states have changed since the last comparison, that comparison's result is used.
+    /// The fault in a file's size and contents, if there is one. The result of the last comparison is used if
+    /// the inode was kept and neither it nor the allowed states have changed since.
     fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
         let (version, expected) = self.expect.files.get(&object)?;
         let node = self.tree.nodes.get(&ino)?;
@@ -326,7 +327,7 @@ impl<'a> Comparer<'a> {
 
     fn always_named(&mut self) {
         for object in &self.expect.always_named {
-            // An object behind an indeterminate name may exist or not.
+            // An object that only an indeterminate name leads to may exist or not.
             let sure = self.history.indeterminate_names.is_empty();
             if sure && !self.seen.contains(object) {
                 let what = format!("{} has lost its last name", self.title(*object));

@@ -1,7 +1,7 @@
-//! Crash cycles: the next run begins with the disks that a crash of the one before has left.
+//! Crash cycles: each run begins with the disks that a crash of the run before has left.
 //!
-//! A run on new disks shows which states a crash may leave of it, and that they can be used. It does not show
-//! the effect of a second crash: for example, one crash leaves records in the log, and the next mount joins new
+//! A run on new disks shows which states a crash may leave, and that they can be used. It does not show the
+//! effect of a second crash: for example, one crash leaves records in the log, and the next mount adds new
 //! records to them.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const CHOICE: usize = 64;
 #[derive(Clone, Debug)]
 pub struct CrashCycles {
     seed: u64,
-    /// The number of cycles. It falls when one ends with disks that cannot be used again.
+    /// The number of cycles. It falls when a cycle ends with disks that cannot be used again.
     cycles: u32,
     begun: u32,
     disks: Option<Images>,
@@ -49,8 +49,8 @@ impl CrashCycles {
         CrashCycles { seed, cycles, begun: 0, disks, before: Vec::new() }
     }
 
-    /// The next cycle: its seed, and its disks at the start. `None` after the last, and after one that ended
-    /// with disks that cannot be used again.
+    /// The next cycle: its seed, and its disks at the start. `None` after the last one, and after one that
+    /// ended with disks that cannot be used again.
     pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
         if self.begun == self.cycles {
             return None;
@@ -95,8 +95,8 @@ impl CrashCycles {
     }
 }
 
-/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`. Returns `None` where that
-/// state is beyond repair, and the scheme does not exclude that.
+/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`. Returns `None` if that
+/// state is beyond repair, which the scheme does not exclude.
 ///
 /// # Errors
 /// The state breaks a promise.
@@ -130,8 +130,8 @@ pub fn end<S: Scheme>(
     Ok((!is_over).then_some(CycleEnd { disks, picture: judged.picture }))
 }
 
-/// Explores `cycles` crash cycles. `work` makes the workload of each from its seed. The cycles end early with
-/// disks that cannot be used again.
+/// Explores `cycles` crash cycles. `work` makes the workload of each cycle from its seed. The cycles end early
+/// if disks cannot be used again.
 ///
 /// # Errors
 /// A run cannot be made. Broken promises are part of the outcomes.

@@ -17,8 +17,8 @@ pub const SECTOR: usize = 512;
 /// The unit in which differences from the start are stored, in bytes.
 const PIECE: usize = 4096;
 
-/// A disk in memory. It shares its contents at the start with others, and remembers what writes have replaced,
-/// so that they can be rolled back.
+/// A disk in memory. It shares its initial contents with other disks, and remembers the contents that writes
+/// have replaced, so that the writes can be rolled back.
 pub struct Scratch {
     bytes: RefCell<Bytes>,
     /// The old contents of sectors that were written.
@@ -30,7 +30,7 @@ pub struct Scratch {
     changed: RefCell<Changed>,
 }
 
-/// The contents of a disk: those at the start, shared, and pieces of its own.
+/// The contents of a disk: the initial ones, shared, and pieces of its own.
 struct Bytes {
     base: Arc<Vec<u8>>,
     own: Vec<Option<Box<[u8]>>>,
@@ -120,13 +120,13 @@ impl Scratch {
         self.volatile.set(volatile);
     }
 
-    /// Changes a sector for good: [`rewind`](Self::rewind) does not undo it.
+    /// Changes a sector for good: [`rewind`](Self::rewind) does not take this back.
     pub fn put(&self, sector: u64, data: &[u8]) {
         self.bytes.borrow_mut().sector_mut(sector as usize).copy_from_slice(data);
         self.changed.borrow_mut().note(sector);
     }
 
-    /// Undoes the writes since the last rewind.
+    /// Takes back the writes since the last rewind.
     pub fn rewind(&self) {
         let (mut bytes, mut changed) = (self.bytes.borrow_mut(), self.changed.borrow_mut());
         for (sector, old) in self.undo.borrow_mut().drain(..).rev() {
@@ -152,7 +152,7 @@ impl Scratch {
         *self.log.borrow_mut() = Some(Vec::new());
     }
 
-    /// The ranges of sectors that were read since; ends the recording.
+    /// The ranges of sectors that were read since then. Ends the recording.
     pub(crate) fn logged(&self) -> Vec<Range<u64>> {
         self.log.borrow_mut().take().unwrap_or_default()
     }

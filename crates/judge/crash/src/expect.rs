@@ -23,7 +23,7 @@ pub(crate) struct DirExpected {
     /// Names that certainly do not exist. Their number only grows.
     gone: FxHashMap<Vec<u8>, NameExpected>,
     /// By client, the numbers of calls that must at least be there because of these names, and how many names
-    /// demand each.
+    /// demand each number.
     least: BTreeMap<usize, BTreeMap<usize, u32>>,
 }
 
@@ -48,7 +48,7 @@ impl DirExpected {
         self.gone.iter().map(|(name, expected)| (name.as_slice(), expected))
     }
 
-    /// The number of each client's calls that must at least be there, given that none of these names exists.
+    /// For each client, the number of its calls that must at least be there, since none of these names exists.
     pub fn least(&self) -> impl Iterator<Item = (usize, usize)> {
         let most = |calls: &BTreeMap<usize, u32>| calls.keys().next_back().copied();
         self.least.iter().filter_map(move |(client, calls)| Some((*client, most(calls)?)))
@@ -97,7 +97,7 @@ pub(crate) struct Candidate<T> {
     pub next: Option<usize>,
 }
 
-/// The values that may be found of one thing.
+/// The values that one thing may have.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expected<T> {
     pub candidates: Vec<Candidate<T>>,
@@ -115,7 +115,7 @@ impl<T> Expected<T> {
         self.candidates.len() == 1
     }
 
-    /// Whether more can become known when a caller has waited, although no call changes the value.
+    /// Whether a caller's wait could settle the value later, although no call changes it.
     pub fn is_open(&self) -> bool {
         !self.is_settled() || !(self.durable || self.candidates[0].call.is_none())
     }
@@ -131,7 +131,7 @@ pub(crate) struct FileExpected {
 }
 
 impl FileExpected {
-    /// See [`Expected::is_open`].
+    /// Whether a caller's wait could settle the state later ([`Expected::is_open`]).
     pub fn is_open(&self) -> bool {
         self.size.is_open() || self.sectors.values().any(Expected::is_open)
     }
@@ -168,9 +168,9 @@ pub(crate) struct Worker<'h> {
     pub passed: bool,
     /// The beginning of the last sync that has returned, counted among all beginnings and ends of calls.
     pub synced: usize,
-    /// The same for the last fsync of each object, or of anything below it: the object's names are durable.
+    /// As `synced`, for the last fsync of each object, or of anything below it: the object's names are durable.
     pub fsynced: FxHashMap<ObjectId, usize>,
-    /// The same for the last fsync of each object itself: its inode and contents are durable too.
+    /// As `synced`, for the last fsync of each object itself: its inode and contents are durable too.
     pub fsynced_itself: FxHashMap<ObjectId, usize>,
 }
 
@@ -332,7 +332,7 @@ impl Worker<'_> {
         Some(FileExpected { size, sectors, settled })
     }
 
-    /// Whether the change by a call of an object's inode and contents is durable.
+    /// Whether the change that a call made of an object's inode and contents is durable.
     fn is_durable(&self, object: ObjectId, call: usize) -> bool {
         let fsynced = self.fsynced_itself.get(&object).copied().unwrap_or(0);
         self.ended(call) < self.synced.max(fsynced)
@@ -347,7 +347,7 @@ impl Worker<'_> {
         Some(self.expected(None, &list, |call| self.is_durable(object, call)))
     }
 
-    /// Objects that durably had a name, and never were without one since.
+    /// Objects that durably had a name, and were never without one since.
     fn always_named(&self, expect: &Expect) -> BTreeSet<ObjectId> {
         let mut by_call: BTreeMap<usize, Vec<(&NameKey, Option<ObjectId>)>> = BTreeMap::new();
         for (key, changes) in &self.history.names {
@@ -382,7 +382,7 @@ impl Worker<'_> {
         sure
     }
 
-    /// Whether an object has, from `call` on, a name that a crash does not remove unless it leaves another.
+    /// Whether an object has had, since `call`, a name that a crash does not remove without leaving another.
     pub fn is_surely(
         &self,
         expect: &Expect,
@@ -433,8 +433,8 @@ mod tests {
     use super::*;
     use crate::history::{Call, Object};
 
-    /// A history: a file is created and renamed, and another is created under its first name. The flags say
-    /// which of them is made durable.
+    /// A history: a file is created and renamed, and another file is created under its first name. The flags
+    /// say which of the two is made durable.
     fn history(durable: [bool; 2]) -> History {
         let mut history = History::default();
         let object = |n: u64| Object::new(Ino(n), FileType::Regular, b"");
@@ -469,10 +469,11 @@ mod tests {
         history
     }
 
-    /// Would catch an oracle that calls a file lost which no caller made durable, and which never was on the
-    /// disk, where no promise covers it; and one that does not call it lost where a promise does.
+    /// An object that a caller made durable has a name, and an object that gave up its name has the new one
+    /// only if a promise says so. Would catch an oracle that calls a file lost although no caller made it
+    /// durable and no promise covers it, and one that does not call it lost although a promise does.
     #[test]
-    fn what_was_waited_for_has_a_name_and_what_gave_up_its_name_where_promised() {
+    fn durable_objects_have_names_and_renamed_ones_where_promised() {
         let named = |promise: &Promise, durable| {
             let expect = Expect::new(&history(durable), promise, 0);
             expect.always_named.into_iter().collect::<Vec<_>>()

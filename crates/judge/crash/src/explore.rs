@@ -21,13 +21,13 @@ use crate::{Config, CrashError, RunWorkload, Scheme, explain, record, sample};
 pub struct Budget {
     /// The most states. They are shared out among the frontiers.
     pub states: usize,
-    /// Names and contents are judged in one of so many states; 0 means in none.
+    /// Names and contents are judged in one of this many states; 0 means in none.
     pub tree_every: usize,
-    /// Use after the crash is judged in one of so many states; 0 means in none.
+    /// Use after the crash is judged in one of this many states; 0 means in none.
     pub usable_every: usize,
     /// The depth of nested crashes: the number of recoveries in a row that are interrupted.
     pub recovery_depth: u32,
-    /// A crash during recovery is tried in one of so many states; 0 means in none.
+    /// A crash during recovery is tried in one of this many states; 0 means in none.
     pub recovery_every: usize,
     /// The states that are judged of each interrupted recovery.
     pub recovery_states: usize,
@@ -35,7 +35,7 @@ pub struct Budget {
     pub rules: Vec<StateRule>,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
-    /// Whether a state that differs from an earlier one only in sectors that were not read gets its verdict.
+    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were not read.
     pub recall: bool,
     /// Whether to end after the first state that breaks a promise.
     pub stop: bool,
@@ -112,7 +112,7 @@ pub struct StateCounts {
     pub used: u64,
     /// States that could not be used.
     pub unusable: u64,
-    /// States that break a promise of the scheme, also after an interrupted recovery.
+    /// States that break a promise of the scheme, including states after an interrupted recovery.
     pub promise_broken: u64,
     /// States after interrupted recoveries that were judged. They count nowhere else, except in
     /// `promise_broken`.
@@ -273,8 +273,8 @@ fn possible(sectors: &Sectors) -> Vec<f64> {
     (0..sectors.ends.len()).map(|f| pair.possible(sectors, f)).collect()
 }
 
-/// Shares states out: every frontier gets the same number, and those that have fewer leave theirs to the
-/// others.
+/// Shares states out: every frontier gets the same number, and frontiers that have fewer leave the rest to
+/// the others.
 fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
     let mut shares = vec![0usize; possible.len()];
     let mut left = states;
@@ -437,7 +437,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
     fn recoveries(&mut self, level: Level<'_>, point: Point, part: &mut FrontierResult) {
         let images = self.images();
         let run = &self.sectors.run;
-        // The state's own verdict says that it cannot be recovered at all.
+        // If the recovery fails, the state's own verdict says so.
         let Ok(run) = self.scheme.record_recovery(&images, run, self.seed) else { return };
         let run = Arc::new(run);
         let sectors = Sectors::new(run.clone());
@@ -482,7 +482,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         }
     }
 
-    /// Goes forward to a frontier, and puts its durable contents on the disks.
+    /// Advances to a frontier, and puts its durable contents on the disks.
     pub fn go_to(&mut self, frontier: usize) -> Option<Layout> {
         self.sectors.ends.get(frontier)?;
         let layout = self.pair.layout(self.sectors, frontier);
@@ -504,7 +504,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
         for (choice, option) in layout.choices.iter().zip(state) {
             let content = choice.options[usize::from(*option)];
             self.set(choice.place as usize, content);
-            // The sum is needed only where a recovery may turn several states into one image.
+            // The sum is needed only if a recovery may turn several states into one image.
             let counts = *option > 0 && self.scheme.recovers();
             if counts && self.sectors.places[choice.place as usize].0 == 0 {
                 let share = |content| self.sectors.share(choice.place, content);

@@ -1,4 +1,4 @@
-//! The findings of a check, in words without a format: how bad, what, where.
+//! The findings of a check, in words without a format: severity, kind, inode.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub enum FindingSeverity {
 pub struct Finding {
     /// The severity in this system.
     pub severity: FindingSeverity,
-    /// The kind, in the checker's one word.
+    /// The kind, as the checker names it.
     pub kind: &'static str,
     /// The inode of the finding, if it has one.
     pub ino: Option<u64>,

@@ -39,7 +39,7 @@ pub fn digest(bytes: &[u8]) -> String {
 /// The program that explores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Its version, for people.
+    /// The version, for people.
     pub version: String,
     /// The SHA-256 of the executable file, as `sha256sum` prints it.
     pub digest: String,
@@ -57,12 +57,12 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Cuts a plan into tasks of so many runs, at least one.
+    /// Cuts a plan into tasks of `runs_each` runs, at least one.
     pub fn new(plan: CampaignPlan, runs_each: u64, program: Program) -> Sweep {
         Sweep { plan, runs_each: runs_each.max(1), program }
     }
 
-    /// The number of tasks for each row of the results.
+    /// The number of tasks for one row of the results.
     fn of_row(&self) -> u64 {
         self.plan.runs.div_ceil(self.runs_each.max(1))
     }
@@ -157,7 +157,7 @@ pub enum FleetError {
     },
     /// Two results of one task were given.
     #[error(
-        "task {task} of {tasks} is there twice, with {} results: {first} and {second}; {}",
+        "task {task} of {tasks} was given twice, with {} results: {first} and {second}; {}",
         if *.same { "equal" } else { "different" },
         if *.same {
             "leave one out"
@@ -233,7 +233,7 @@ impl Task {
         Ok(task)
     }
 
-    /// Checks that it is the task of its sweep that it claims to be.
+    /// Checks that the task is the one in its sweep that it claims to be.
     fn agrees(&self) -> Result<(), String> {
         if self.format != TASK {
             return Err(format!("its format is {:?}, not {TASK:?}", self.format));
@@ -346,7 +346,7 @@ impl Finished {
 /// Merges the results of all tasks, each with the name of its file. The sum is that of one machine.
 ///
 /// # Errors
-/// A task is missing or there twice, or belongs to another sweep. Nothing is returned then.
+/// A task is missing, there twice, or of another sweep. Nothing is returned then.
 pub fn merge(parts: Vec<(String, Finished)>) -> Result<Results, FleetError> {
     let mut all: BTreeMap<u64, (String, Finished)> = BTreeMap::new();
     let mut of: Option<(String, Task)> = None;

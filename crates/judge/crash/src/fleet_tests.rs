@@ -25,7 +25,7 @@ fn sweep(runs_each: u64) -> Sweep {
     Sweep::new(plan, runs_each, Program { version: "1".into(), digest: digest(b"program") })
 }
 
-/// Numbers that need all their digits, and whose sum depends on the order of addition.
+/// A result whose numbers need all their digits, and whose sum depends on the order of addition.
 fn cycle(task: &Task, seed: u64, cycle: u64) -> CycleResult {
     let place = task.task / 3 + seed * 31 + cycle;
     let counts = StateCounts { states: place, lost_returned_most: seed, ..StateCounts::default() };
@@ -124,7 +124,7 @@ fn gaps_and_duplicates_are_named() {
     let mut twice = all(&sweep);
     twice.push(("again".into(), twice[4].1.clone()));
     let error = merge(twice.clone()).unwrap_err().to_string();
-    assert!(error.contains("task 5 of 24 is there twice, with equal results: file 5 and again"));
+    assert!(error.contains("task 5 of 24 was given twice, with equal results: file 5 and again"));
     let mut cycles = twice[4].1.cycles.clone();
     cycles[0].frontiers += 1;
     twice[24].1 = Finished::new(twice[4].1.task.clone(), cycles).unwrap();

@@ -1,8 +1,8 @@
 //! The states that may be found after a crash, updated from one time to later ones.
 //!
-//! Between two times few calls begin or return. The values that they touched, and those that a sync or an fsync
-//! may have settled, are derived again, by the same rules as from the whole history ([`Expect::new`]). All
-//! others stay.
+//! Few calls begin or return between two times. Only the values that these calls touched, and the values that a
+//! sync or an fsync may have settled, are derived again, by the same rules as from the whole history
+//! ([`Expect::new`]). All other values stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ struct Index<'h> {
     names: Vec<(&'h NameKey, &'h [NameChange])>,
     /// The names that each call changes.
     names_of_call: Vec<Vec<NameId>>,
-    /// The objects whose contents or nature each call changes.
+    /// The objects whose contents or metadata each call changes.
     objects_of_call: Vec<Vec<ObjectId>>,
     /// The names that ever stood for each object.
     names_of_object: Vec<Vec<NameId>>,
@@ -95,7 +95,7 @@ pub(crate) struct Following<'h> {
 struct Touched {
     names: BTreeSet<NameId>,
     objects: BTreeSet<ObjectId>,
-    /// Whether all open values must be.
+    /// Whether all open values must be derived again.
     synced: bool,
 }
 
@@ -245,7 +245,7 @@ impl<'h> Following<'h> {
 
     /// Whether an object durably had a name, and never was without one since.
     fn is_always_named(&self, object: ObjectId) -> bool {
-        // The names that it lost and got, by call, in order.
+        // The names that the object lost and got, by call, in order.
         let mut events: BTreeMap<usize, Vec<(NameId, bool)>> = BTreeMap::new();
         for name in &self.index.names_of_object[object] {
             let changes = self.index.names[*name].1.iter().filter(|c| self.worker.begun(c.call));
@@ -296,7 +296,7 @@ mod tests {
     /// have a name, and calls that must be there. Would catch a value that is not derived again though a call, a
     /// sync or an fsync touched it.
     #[test]
-    fn following_gives_what_the_whole_history_gives() {
+    fn an_incremental_model_equals_the_whole_history() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);
         let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
         let promises = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true), alone];

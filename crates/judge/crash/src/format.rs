@@ -8,13 +8,13 @@ use ordo_vfs::{AnyFs, Ino, LocalFuture};
 
 use crate::finding::Findings;
 
-/// Whether a file system, its ordering or its check makes such a name for itself. No workload makes it, and
-/// none misses it.
+/// Whether a file system, its ordering or its check makes this name for itself. No workload makes such a
+/// name, and none misses it.
 pub type OwnNames = fn(&[u8]) -> bool;
 
 /// The knowledge of a format that judging needs. Errors are text for a person.
 pub trait DiskFormat: Sync {
-    /// The names that it makes for itself.
+    /// The names that the file system makes for itself.
     fn own_names(&self) -> OwnNames;
 
     /// Checks the disks; with `repair`, repairs everything.
@@ -31,18 +31,18 @@ pub trait DiskFormat: Sync {
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>>;
 
-    /// The places of inodes, in a format with fixed ones. `None` for any other format, and where the disk has
-    /// none that is valid. It reads only the sectors on which the places depend.
+    /// The places of inodes, in a format with fixed places. `None` for any other format, and for a disk
+    /// without a valid superblock. Reads only the sectors on which the places depend.
     fn places<'a>(&'a self, disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>>;
 }
 
-/// The places of a format's inodes, which are fixed: they say which parts of a tree depend on which sectors.
+/// The fixed places of a format's inodes. They tell which parts of a tree depend on which sectors.
 pub trait InodePlaces {
-    /// A key of all fields of the disk that are believed. With another key, nothing that was read before is
-    /// kept.
+    /// A key made of all fields of the disk that are believed. When the key changes, nothing that was read
+    /// before is kept.
     fn key(&self) -> &[u64];
 
-    /// Whether a sector belongs to the file system's own structures, on which many things depend.
+    /// Whether a sector belongs to the file system's own structures, on which many parts of the tree depend.
     fn is_own(&self, sector: u64) -> bool;
 
     /// The sector of an inode.

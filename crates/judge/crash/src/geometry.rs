@@ -1,8 +1,8 @@
 //! The shapes of file systems in crash tests: block and fragment size, cylinder groups, free space.
 //!
-//! The dependencies that an ordering must observe differ between them. Where a fragment equals a directory's
-//! chunk of 512 bytes, each sector that a crash may lose is a fragment; where it is larger, a crash tears
-//! fragments too. Where a fragment is a block, nothing ever grows in place. Where free space is short, freed
+//! The shapes differ in the dependencies that an ordering must observe. If a fragment equals a directory's
+//! chunk of 512 bytes, each sector that a crash may lose is a fragment; if it is larger, a crash tears
+//! fragments too. If a fragment is a whole block, nothing ever grows in place. If free space is short, freed
 //! blocks are soon reused.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The default number of blocks.
 const BLOCKS: u64 = 256;
 
-/// The number of blocks of its cylinder groups, where mkfs would make larger ones.
+/// The most blocks of a cylinder group, if mkfs would make larger ones.
 const GROUP: u32 = 64;
 
 /// The most fragments in a block.
@@ -74,21 +74,21 @@ impl FsGeometry {
         (block_size / FRAGMENTS_MAX).max(512)
     }
 
-    /// The same shape nearly full and without a reserve: only so many blocks for all files.
+    /// The same shape, nearly full and without a reserve: `blocks` blocks are left for all files.
     fn full(self, blocks: u64) -> FsGeometry {
         let (name, block) = (format!("{}-full", self.name), self.block_size);
         let bytes = blocks * u64::from(block);
         FsGeometry { name, bytes, density: Some(block / 4), min_free: 0, ..self }
     }
 
-    /// Many cylinder groups of so many blocks, few of them free.
+    /// The same shape with `groups` cylinder groups of `blocks` blocks, few of them free.
     fn groups(self, groups: u64, blocks: u32) -> FsGeometry {
         let (name, block) = (format!("{}-groups", self.name), self.block_size);
         let bytes = groups * u64::from(blocks) * u64::from(block);
         FsGeometry { name, bytes, group_blocks: Some(blocks), density: Some(block), ..self }
     }
 
-    /// The shapes that differ in meaning, the default one first.
+    /// The shapes that differ in the dependencies that matter, the default one first.
     ///
     /// - `4k-512`: a fragment is a directory's chunk of 512 bytes.
     /// - `8k-1k`, `16k-2k`, `32k-4k`, `64k-8k`: a chunk is less than a fragment, and that less than a block.

@@ -1,8 +1,8 @@
 //! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
-//! [`RecordingFs`](crate::recording::RecordingFs) wraps a file system and notes every call that changes something: when it began and when it
-//! returned, in events of the run; the object to which each name leads; the contents at each place of each
-//! file. An object is a file, directory or link. Its inode number may belong to another object later.
+//! [`RecordingFs`](crate::recording::RecordingFs) wraps a file system and notes every call that changes something: the
+//! numbers of events of the run when it began and when it returned; the object to which each name leads; the contents at
+//! each place of each file. An object is a file, directory or link. Its inode number may belong to another object later.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub type Versions = Vec<(usize, Arc<[u8]>)>;
 /// A file, directory or link that existed at some time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
-    /// Its inode number.
+    /// The inode number.
     pub ino: Ino,
     /// The type.
     pub file_type: FileType,
@@ -74,7 +74,7 @@ pub struct Call {
     pub text: String,
     /// The purpose.
     pub purpose: Purpose,
-    /// Its place among all beginnings and ends of calls.
+    /// The place of its beginning among all beginnings and ends of calls.
     pub began: usize,
     /// The number of events of the run when it began.
     pub began_at: usize,
@@ -266,7 +266,7 @@ impl Object {
         object
     }
 
-    /// Changes permissions and attributes.
+    /// Notes a change of permissions or attributes.
     pub(crate) fn turn(&mut self, call: usize, change: impl FnOnce(&mut InodeMetadata)) {
         let mut metadata =
             self.metadata.last().map_or_else(InodeMetadata::default, |n| (*n.1).clone());
@@ -304,6 +304,16 @@ impl Object {
         if end > self.size() && !data.is_empty() {
             self.sizes.push((call, end));
         }
+    }
+
+    /// Notes that a range gets storage: its contents stay the same, but may be lost with the storage. The file grows if the
+    /// range ends behind its end.
+    pub(crate) fn allocate(&mut self, call: usize, offset: u64, len: u64) {
+        let unit = SECTOR as u64;
+        let (first, last) = (offset / unit, (offset + len).div_ceil(unit));
+        let all: Vec<u8> = (first..last).flat_map(|index| self.sector(index)).collect();
+        let at = (offset - first * unit) as usize;
+        self.write(call, offset, &all[at..at + len as usize]);
     }
 
     pub(crate) fn cut(&mut self, call: usize, size: u64) {

@@ -1,4 +1,4 @@
-//! Judging one state of the disks: its structure, the things that must be there or must not, and use
+//! Judging one state of the disks: its structure, the things that must or must not be there, and use
 //! afterwards.
 
 use std::cell::RefCell;
@@ -66,7 +66,7 @@ impl Question<'_> {
     /// Writes a file, reads it, and removes everything.
     ///
     /// # Errors
-    /// That failed, in words.
+    /// The file system could not be used; the text says why.
     pub async fn work_with<F: FileSystem>(&self, fs: &F) -> Result<(), String> {
         let said = |what: &'static str| move |e: ordo_vfs::FsError| format!("{what}: {e}");
         write_something(fs).await.map_err(said("writing afterwards"))?;
@@ -100,7 +100,7 @@ pub(crate) struct Judge<'r, S> {
     /// The disk and sector of each choice at this frontier, and the option that is on the disks.
     pub choices: Vec<(usize, u64)>,
     pub state: Vec<u8>,
-    /// Whether a state that differs from an earlier one only in sectors that were not read gets its verdict.
+    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were not read.
     recalls: bool,
     verdicts: RefCell<FxHashMap<Depth, Recall<Verdict>>>,
     /// The files and directories that were read from the first disk, and the comparisons of their contents.
@@ -162,7 +162,7 @@ impl<'r, S: Scheme> Judge<'r, S> {
         if depth.usable || !self.recalls {
             return self.judge_recovered(&question, verdict);
         }
-        // From here on everything depends on the contents of the first disk.
+        // The rest depends only on the contents of the first disk.
         let key = (self.image.wrapping_add(self.disks[0].difference()), depth);
         if let Some(known) = self.known.borrow().get(&key) {
             verdict.clone_from(known);
@@ -172,7 +172,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.known.borrow_mut().insert(key, verdict.clone());
     }
 
-    /// Changes to a frontier with these choices. Its durable contents and allowed states are different ones.
+    /// Changes to a frontier with these choices. Its durable contents and its allowed states differ from the
+    /// last one's.
     pub fn enter(&mut self, choices: Vec<(usize, u64)>) {
         self.choices = choices;
         self.verdicts.get_mut().clear();

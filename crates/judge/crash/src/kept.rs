@@ -120,7 +120,7 @@ mod tests {
 
     /// The exploration of a stored run equals that of the run itself.
     #[test]
-    fn a_run_that_was_kept_is_the_same() {
+    fn a_saved_run_gives_the_same_results() {
         let sync = OnFfs::new(SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 300, ..Budget::default() };
         let (run, text) = packed();
@@ -131,9 +131,9 @@ mod tests {
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 
-    /// The counts do not depend on the number of threads, nor on whether anything of earlier states is used again.
-    /// The format of this test has no fixed places of inodes. Would catch comparisons of contents that are kept
-    /// from a state to others, in which the file may have other bytes.
+    /// The counts depend neither on the number of threads, nor on results that are kept from earlier states. The
+    /// format of this test has no fixed places of inodes. Would catch comparisons of contents that are kept for a
+    /// state in which the file may have other bytes.
     #[test]
     fn counts_depend_on_no_thread_and_on_nothing_kept() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);

@@ -1,8 +1,8 @@
 //! The crash explorer: judges every state of the disks that a fault model allows.
 //!
 //! A run of a workload is recorded, request by request. The record determines the states that a crash at any
-//! time may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered where the
-//! scheme needs it, and judged by three means: by the independent checker; by the promises to the workload
+//! time may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered if the
+//! scheme needs that, and judged by three means: by the independent checker; by the promises to the workload
 //! (what is durable, what is atomic and in order, which contents a file may have); by using the file system.
 //!
 //! Layers:
@@ -17,8 +17,8 @@
 //!   they reuse.
 //! - [`mod@explore`]: all frontiers on all cores.
 //! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure after shrinking, judged again, and as a file.
-//! - [`space`]: the same states for judges outside of this crate, such as any program.
-//! - [`cycle`]: crash cycles: runs that begin where a crash ended the one before.
+//! - [`space`]: the same states for judges outside of this crate, which may be any program.
+//! - [`cycle`]: crash cycles: each run begins with the disks that a crash of the run before has left.
 //! - [`campaign`]: many runs. [`fleet`]: a campaign cut into tasks for several machines. [`mutants`]: a test of
 //!   the selection of states, with rules switched off.
 //!

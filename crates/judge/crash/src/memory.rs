@@ -4,8 +4,7 @@
 //! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are read again:
 //! the entries of a directory, an inode with its contents. The disk shows these dependencies: the sectors that
 //! were read for a part and belong to it alone, and the sector of its inode. Two facts concern many parts at
-//! once: the superblock, without which nothing is known, and the last inode up to which those of a group are in
-//! use.
+//! once: the superblock, without which nothing is known, and the number of the last inode in use of each group.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -45,15 +44,15 @@ pub(crate) struct Memory {
     /// By sector, the parts that depend on it.
     parts: FxHashMap<u64, Vec<ReadUnit>>,
     places: Option<Box<dyn InodePlaces>>,
-    /// Whether the parts are those on the disk now.
+    /// Whether the kept parts agree with the disk's present contents.
     is_current: bool,
-    /// By group, the last inode that is known to be in the group.
+    /// By group, the highest inode number that the group is known to have in use.
     holds: FxHashMap<u32, Ino>,
     versions: u64,
 }
 
 impl Memory {
-    /// Forgets the parts that depend on sectors which have changed since the last time. Returns false where
+    /// Forgets the parts that depend on sectors which have changed since the last time. Returns false if
     /// nothing can be kept, because the disk has no superblock.
     pub async fn catch_up(&mut self, Places { format, disk }: &Places<'_>) -> bool {
         for sector in disk.take_changed() {
@@ -134,8 +133,8 @@ impl Memory {
         sectors.into_iter().for_each(|sector| self.depends(sector, part));
     }
 
-    /// Checks that the groups have all these inodes: each group says up to which one its inodes are in use.
-    /// Returns false if one does not; then the parts of its inodes are forgotten.
+    /// Checks that the groups still have all these inodes in use: each group records its last inode in use.
+    /// Returns false if a group does not; then the parts of its inodes are forgotten.
     pub async fn settle<F: FileSystem>(&mut self, fs: &F, reached: &[Ino]) -> bool {
         let Some(places) = &self.places else { return true };
         let mut last: FxHashMap<u32, Ino> = FxHashMap::default();

@@ -1,7 +1,7 @@
 //! Shrinking a failing sequence.
 
-/// Leaves out as many items as it can while `fails` holds, in at most `runs` calls of it. It tries halves
-/// first, then ever smaller pieces down to single items.
+/// Leaves out as many items as possible while `fails` stays true, in at most `runs` calls of it. Halves
+/// are tried first, then ever smaller pieces down to single items.
 pub fn minimise<T: Clone>(
     mut items: Vec<T>,
     mut runs: usize,
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_what_it_takes() {
+    fn the_remaining_items_are_those_that_fail_together() {
         let left = minimise((0..1000).collect(), 10_000, |items| {
             items.contains(&3) && items.contains(&777) && items.contains(&778)
         });
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_when_the_runs_are_used_up() {
+    fn shrinking_stops_after_the_allowed_runs() {
         let mut calls = 0;
         let left = minimise((0..100).collect::<Vec<_>>(), 5, |_| {
             calls += 1;

@@ -30,7 +30,7 @@ pub enum CrashModel {
 }
 
 impl CrashModel {
-    /// All of them.
+    /// All models.
     pub const ALL: [CrashModel; 4] =
         [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix, CrashModel::Lying];
 
@@ -62,7 +62,7 @@ pub(crate) struct Sectors {
     base: Vec<u32>,
     /// For each disk and write, the places that it covers, with contents.
     pieces: Vec<Vec<Vec<(u32, u32)>>>,
-    /// The ends of the frontiers: the numbers of events.
+    /// The ends of the frontiers, as numbers of events.
     pub ends: Vec<usize>,
     /// For each frontier, the number of events at which the returned calls are counted.
     pub judged: Vec<usize>,
@@ -145,8 +145,8 @@ impl Sectors {
             }
         }
         ends.push(self.run.events.len());
-        // On a disk that keeps the order of writes, a frontier ends with each write. But its states may be
-        // found as long as the next write is not flushed.
+        // On a disk that keeps the order of writes, a frontier ends with each write. But its states are
+        // possible as long as the next write is not flushed.
         let until = |end: &usize| {
             let next = hardened.iter().find(|h| *h >= end);
             next.copied().unwrap_or(self.run.events.len())
@@ -256,7 +256,7 @@ impl Cursor {
         }
     }
 
-    /// Makes a write durable, on top of all that completed before.
+    /// Makes a write durable, together with everything that completed before it.
     fn harden(&mut self, sectors: &Sectors, disk: usize, write: usize) {
         for (place, content) in sectors.pieces(disk, write) {
             self.durable[*place as usize] = *content;
@@ -448,7 +448,7 @@ impl LayoutMaker {
 }
 
 impl Layout {
-    /// Notes which options the next frontier still has. There is none after the last.
+    /// Notes which options the next frontier still has. After the last frontier there is none.
     pub fn note_later(&mut self, next: Option<(&Cursor, &Layout)>) {
         self.is_last = next.is_none();
         let Some((cursor, layout)) = next else {

@@ -1,4 +1,4 @@
-//! A test of the selection of states: the number of states until the lack of a rule shows.
+//! A test of the selection of states: the number of states that are judged until a missing rule shows.
 //!
 //! An explorer that finds no broken promise has shown little, unless it finds known defects. So each rule of an
 //! ordering is switched off, in each geometry, and states are judged until a promise is broken.
@@ -45,7 +45,7 @@ impl Default for Search {
 pub struct Sought {
     /// The number of states judged, the one that breaks a promise included.
     pub states: u64,
-    /// The run with that state, and the promise; `None` where no promise was broken.
+    /// The run with that state, and the promise; `None` if no promise was broken.
     pub found: Option<MutantFound>,
 }
 
@@ -61,8 +61,9 @@ pub struct MutantFound {
 }
 
 impl Search {
-    /// The script of a run, by turns: the usual one; many names of all lengths; files with distant blocks;
-    /// files that take a directory's blocks as soon as they are free; files that are written over until a log's cleaner works.
+    /// The script of a run. The kinds take turns: the usual one; many names of all lengths; files with distant
+    /// blocks; files that take a directory's blocks as soon as they are free; files that are written over until
+    /// a log's cleaner works.
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
         match seed % 6 {
             4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
@@ -111,7 +112,7 @@ impl Search {
         unreachable!("there are more seeds than states")
     }
 
-    /// The same for a scheme.
+    /// As [`run`], for a scheme.
     ///
     /// # Errors
     /// A run cannot be made.

@@ -1,8 +1,8 @@
-//! The test whether the state is one after some number of operations, in their order.
+//! The test whether a state is the one after some number of operations, in their order.
 //!
-//! A *cut* of a client says how many of its calls are there: all before it, and none from it on. The value of
-//! each name and inode allows some cuts of the client that changed it. The cuts of all clients are in order if
-//! no call is there that began after the return of another which is not there.
+//! A *cut* of a client is a number of its calls: the calls before the cut have their effect in the state, the
+//! others do not. The value of each name and inode allows some cuts of the client that changed it. The cuts of
+//! all clients are in order if no call is included that began after the return of another call which is not.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ impl Cuts {
     }
 
     /// Whether there is a cut for every client so that all are in order. `durable` has each client's last call
-    /// that must be there. The error says in words why there is none. Each client gets its least possible cut,
-    /// which demands the least of the others.
+    /// that must be included. The error says in words why there is none. Each client gets the smallest cut
+    /// possible, because that demands the least of the others.
     pub fn judge(&self, history: &History, durable: &BTreeMap<usize, usize>) -> Result<(), String> {
         let mut least: BTreeMap<usize, usize> = BTreeMap::new();
         for client in self.0.keys() {
@@ -74,7 +74,7 @@ impl Cuts {
         }
     }
 
-    /// The least possible cut of a client that is not below `least`.
+    /// The smallest possible cut of a client that is not below `least`.
     fn cut(&self, client: usize, least: usize) -> Option<usize> {
         let fits = self.0[&client].iter().filter(|(_, end)| *end > least);
         fits.map(|(first, _)| (*first).max(least)).min()
@@ -86,7 +86,7 @@ fn is_change(call: &Call, client: usize) -> bool {
     call.client == client && changes && call.ok
 }
 
-/// The last call of a client that is there with a cut.
+/// The last call of a client that a cut includes.
 fn last_there(history: &History, client: usize, cut: usize) -> Option<(usize, &Call)> {
     let calls = &history.calls[..cut.min(history.calls.len())];
     calls.iter().rfind(|c| is_change(c, client)).map(|c| (client, c))
@@ -127,9 +127,10 @@ mod tests {
         Candidate { value: (), call, next }
     }
 
-    /// Would catch an oracle that looks at each client separately.
+    /// A state with a call of one client, but without another client's call that returned before it, is out of
+    /// order. Would catch an oracle that looks at each client separately.
     #[test]
-    fn what_one_client_did_is_not_there_without_what_another_had_done() {
+    fn a_call_is_missing_only_with_all_calls_that_began_after_its_return() {
         let judge = |of_0: Candidate<()>, of_1: Candidate<()>| {
             let mut cuts = Cuts::default();
             cuts.agree(Some(0), &[&of_0]);
@@ -145,9 +146,10 @@ mod tests {
         assert!(!kept(judge(found(Some(4), None), found(None, Some(1)))));
     }
 
-    /// Would catch an oracle that takes names of two times for those of one.
+    /// All values that one client set must allow the same cut. Would catch an oracle that accepts names of two
+    /// different times.
     #[test]
-    fn what_one_client_did_is_there_up_to_one_call() {
+    fn all_values_of_a_client_allow_one_common_cut() {
         let mut cuts = Cuts::default();
         cuts.agree(Some(0), &[&found(Some(0), Some(2)), &found(Some(4), None)]);
         assert_eq!(cuts.judge(&history(6), &BTreeMap::new()), Ok(()));

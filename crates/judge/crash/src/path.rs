@@ -1,4 +1,4 @@
-//! Judging one state again. It may lie behind recoveries that were interrupted.
+//! Judging one state again, even one behind recoveries that were interrupted.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::model::Sectors;
 use crate::run::Run;
 use crate::{Budget, Failure, Point, Scheme, explain};
 
-/// Judges one state of a run in full; `None` where the run has no such state. `seed` is the seed of the
-/// exploration. After the first of `runs` come the interrupted recoveries, as far as they cannot be repeated.
+/// Judges one state of a run in full; `None` if the run has no such state. `seed` is the seed of the
+/// exploration. `runs` has the run, followed by the interrupted recoveries if they cannot be repeated.
 pub fn judge_path<S: Scheme>(
     scheme: &S,
     runs: &[Arc<Run>],
@@ -22,20 +22,20 @@ pub fn judge_path<S: Scheme>(
     let first = path.first()?;
     let at = *sectors.judged.get(first.frontier)?;
     let expect = Expect::new(&run.history, &scheme.promise().under(run.model), at);
-    let way = Way { scheme, seed, expect: &expect };
+    let way = PathJudge { scheme, seed, expect: &expect };
     let mut failure = way.judge(&sectors, path, recoveries, true)?;
     failure.picture.insert_str(0, &explain::calls(&sectors, at));
     Some(failure)
 }
 
 /// A judge of states behind recoveries.
-struct Way<'a, S> {
+struct PathJudge<'a, S> {
     scheme: &'a S,
     seed: u64,
     expect: &'a Expect,
 }
 
-impl<S: Scheme> Way<'_, S> {
+impl<S: Scheme> PathJudge<'_, S> {
     fn judge(
         &self,
         sectors: &Sectors,

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_read_makes_no_difference() {
+    fn states_that_differ_in_unread_sectors_share_a_verdict() {
         let mut recall = Recall::default();
         recall.keep(vec![0, 2], &[1, 7, 3, 9], "a");
         assert_eq!(recall.of(&[1, 0, 3, 0]), Some(&"a"));

@@ -11,8 +11,8 @@ use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
-use ordo_runtime::{Duration, Executor, Runtime, Schedule, Time};
-use ordo_sba::{Class, Classifier};
+use ordo_runtime::{Duration, Executor, Runtime, Schedule};
+use ordo_sba::{Class, Watch};
 use ordo_vfs::FileSystem;
 
 use crate::disk::{Scratch, Slow};
@@ -163,7 +163,7 @@ async fn recorded<S: Scheme, W: RunWorkload>(
         Some(images) => found(scheme, images).await?,
     };
     let bases: Vec<_> = rams.iter().map(|ram| Arc::new(ram.to_vec())).collect();
-    let (line, disks) = watch(rt, Device::of_each(&rams), config).await?;
+    let (line, disks) = watch(rt, Device::of_each(&rams), &bases, config);
     let volume = scheme.mount(rt, &disks, &config.cache).await.map_err(CrashError::Mount)?;
     let fs = volume.fs().clone();
     let clock = line.clone();
@@ -186,6 +186,12 @@ async fn recorded<S: Scheme, W: RunWorkload>(
 }
 
 impl Line {
+    /// The write that has come to the disk: the last such that was issued.
+    fn write(&self, disk: usize, attempt: &FaultAttempt<'_>) -> Option<&Write> {
+        let is_it = |w: &&Write| w.offset == attempt.offset && Some(&*w.data) == attempt.data;
+        self.disks[disk].iter().rev().find(is_it)
+    }
+
     fn into_run(self, model: CrashModel, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
         let disks = bases.into_iter().zip(self.disks);
         let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
@@ -193,34 +199,36 @@ impl Line {
     }
 }
 
-/// The disks of a run. Each has its own timing, and all requests are recorded in one order.
-async fn watch(
+/// The disks of a run over devices that hold `bases`. Each has its own timing, and all requests are recorded in one
+/// order.
+fn watch(
     rt: &Runtime,
     inner: Vec<Device>,
+    bases: &[Arc<Vec<u8>>],
     config: &Config,
-) -> Result<(Rc<RefCell<Line>>, Vec<Device>), CrashError> {
+) -> (Rc<RefCell<Line>>, Vec<Device>) {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
-    for (disk, inner) in inner.into_iter().enumerate() {
+    for (disk, (inner, base)) in inner.into_iter().zip(bases).enumerate() {
         let (volatile, micros_max) = (config.model.is_volatile(), config.micros_max);
         let faults = Faults::new();
-        let faulty = Faulty::new(inner.clone(), &faults);
+        let faulty = Faulty::new(inner, &faults);
         let slow = Slow { runtime: rt.clone(), inner: faulty, micros_max, volatile };
         let tap = Rc::new(Tap::new(rt, slow));
         line.borrow_mut().disks.push(Vec::new());
         tap.attach(Rc::new(Sink { line: line.clone(), disk }));
-        let classifier = name_writes(&tap, &inner, &line, disk).await?;
+        name_writes(&tap, base, &line, disk);
         for (kind, number) in config.faults.iter().cloned() {
-            let classifier = classifier.clone();
+            let line = line.clone();
             let is_meant = move |attempt: &FaultAttempt<'_>| {
-                let name = classifier.name(&issued(attempt));
-                kind.is(disk, name.class(), &name.to_string())
+                let line = line.borrow();
+                line.write(disk, attempt).is_some_and(|w| kind.is(disk, w.class, &w.name))
             };
             faults.add(FaultRule::fail(EIO).on(Operation::Write).when(is_meant).nth(number));
         }
         disks.push(tap.erase());
     }
-    Ok((line, disks))
+    (line, disks)
 }
 
 /// Records, in this process, the recovery of disks that a crash has left, of a run with this history: the
@@ -240,8 +248,7 @@ pub(crate) fn simulate_recovery<S: Scheme>(
     let work = async {
         let disks = images.iter().map(|image| Scratch::new(image.clone()).erase()).collect();
         let config = Config::new(seed, of.model);
-        let watched = watch(&rt, disks, &config).await;
-        let (line, disks) = watched.map_err(|e| e.to_string())?;
+        let (line, disks) = watch(&rt, disks, images, &config);
         if scheme.recovers() {
             scheme.recover(&rt, &disks).await?;
         } else if scheme.promise().no_check {
@@ -284,32 +291,24 @@ fn used(bytes: u64) -> Rc<RamDisk> {
 /// The errno of a failed request.
 const EIO: i32 = 5;
 
-/// A request, in the form that the classifier takes.
-fn issued<'a>(attempt: &FaultAttempt<'a>) -> Issued<'a> {
-    let FaultAttempt { op, offset, len, flags, data } = *attempt;
-    Issued { id: 0, op, offset, len, flags, data, at: Time::default(), epoch: 0 }
-}
-
-/// Classifies every write. A disk may have only a log, which is recognised by its writes.
-async fn name_writes(
+/// Names every write to a device that holds `base`. A disk may have only a log, which is recognised by its writes.
+fn name_writes(
     tap: &Rc<Tap<Slow<Faulty<Device>>>>,
-    inner: &Device,
+    base: &[u8],
     line: &Rc<RefCell<Line>>,
     disk: usize,
-) -> Result<Rc<Classifier>, CrashError> {
-    let classifier = Classifier::new();
-    classifier.prime(inner).await.map_err(|e| CrashError::Make(e.to_string()))?;
+) {
+    let watch = Watch::over_any(&base);
     let line = line.clone();
-    classifier.listen(move |named| {
+    watch.listen(move |told| {
         let mut line = line.borrow_mut();
-        if named.op == Operation::Write
-            && let Some(write) = line.by_id.get(&(disk, named.id)).copied()
+        if told.named.op == Operation::Write
+            && let Some(write) = line.by_id.get(&(disk, told.named.id)).copied()
         {
             let write = &mut line.disks[disk][write];
-            write.name = named.to_string();
-            write.class = named.class();
+            write.name = told.named.to_string();
+            write.class = told.named.class();
         }
     });
-    tap.attach(classifier.clone());
-    Ok(classifier)
+    tap.attach(watch);
 }

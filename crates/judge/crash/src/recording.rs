@@ -22,7 +22,7 @@ impl HistoryRecorder {
         HistoryRecorder(RecorderState::new(root, clock))
     }
 
-    /// Notes everything that exists when a run begins, as a crash has left it.
+    /// Notes everything that exists on disks that a crash has left, when a run begins.
     ///
     /// # Errors
     /// The file system cannot be read.
@@ -73,7 +73,7 @@ impl<F> RecordingFs<F> {
         known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
-    /// Notes the end of a call, and its effect if it succeeded.
+    /// Notes the end of a call, and the call's effect if it succeeded.
     fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut RecorderState, &T)) {
         let mut recorder = self.recorder.borrow_mut();
         if let Ok(value) = result {
@@ -253,7 +253,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         self.end(call, &result, |recorder, ()| {
             let (Some(a), Some(b)) = (a, b) else { return };
             let (moved, other) = (recorder.stands_for(a, from), recorder.stands_for(b, to));
-            // Both names belong to one file, so nothing happens.
+            // Both names belong to one file, so the rename does nothing.
             if moved == other {
                 recorder.history.calls[call].purpose = Purpose::Nothing;
                 return;
@@ -286,9 +286,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         let text = format!("allocate {len} bytes at {offset} of {}", self.title(ino));
         let doing = self.fs.allocate(ino, offset, len);
         self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
-            if offset + len > object.size() {
-                object.cut(call, offset + len);
-            }
+            object.allocate(call, offset, len);
             true
         })
         .await

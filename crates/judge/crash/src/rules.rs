@@ -44,7 +44,7 @@ pub enum StateRule {
     Keep(RuleKind),
     /// These writes are torn, and all others kept.
     Tear(RuleKind),
-    /// The first writes are kept, the second lost.
+    /// The first writes are kept, the second ones lost.
     Before(RuleKind, RuleKind),
     /// The write with this number, counted from 1, fails.
     Fail(RuleKind, u64),

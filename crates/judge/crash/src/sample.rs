@@ -1,4 +1,4 @@
-//! The selection of a frontier's states: all where they are few, otherwise first those that differ in meaning,
+//! The selection of a frontier's states: all if they are few; otherwise first those that differ in meaning,
 //! then a seeded choice.
 
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use rustc_hash::FxHashSet;
 use crate::model::{Layout, Sectors};
 use crate::rules::{self, StateRule};
 
-/// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice. None comes
-/// twice, and none is also a state of the next frontier.
+/// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice. No state
+/// comes twice, and none is also a state of the next frontier.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,
@@ -21,7 +21,7 @@ pub(crate) fn states(
 ) -> Vec<Vec<u8>> {
     let mut picked = Picked { layout, wanted, seen: FxHashSet::default(), out: Vec::new() };
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    // The failed write is part of the run itself, so all its states are of interest.
+    // A failed write is part of the run itself, so all states of the run are of interest.
     if rules.iter().any(|r| !matches!(r, StateRule::Fail(..))) {
         rules::states(sectors, layout, rules, (wanted, &mut rng), |state| picked.add(state));
         return picked.out;

@@ -41,7 +41,7 @@ pub struct Saved {
     /// are on the disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The run, and the interrupted recoveries, where they cannot be repeated; see [`mod@crate::kept`].
+    /// The run, and the interrupted recoveries, if they cannot be repeated; see [`mod@crate::kept`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
     /// The broken promises.
@@ -65,8 +65,8 @@ pub enum SavedError {
     Sum,
     /// The run is now a different one.
     #[error(
-        "the run that this failure is from cannot be made again: the system writes something else \
-         now (it was changed since); explore it anew with --seed {seed}"
+        "the run of this failure cannot be repeated: the system has changed since and makes other writes; \
+         explore it again with --seed {seed}"
     )]
     OtherRun {
         /// The seed of the run.

@@ -24,7 +24,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// `fs`, which the function `unmount` makes durable and ends.
+    /// Wraps `fs`. The function `unmount` makes it durable and ends it.
     pub fn new<F, U>(fs: F, unmount: impl Fn(F) -> U + 'static) -> Volume
     where
         F: FileSystem + Clone + 'static,
@@ -65,7 +65,7 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// The promise about the state after a crash.
     fn promise(&self) -> Promise;
 
-    /// The format of its disks, for a judge in this process; `None` where a judge outside is used.
+    /// The format of its disks, for a judge in this process; `None` if only a judge outside can read them.
     fn format(&self) -> Option<&dyn DiskFormat>;
 
     /// The names that the file system makes for itself.
@@ -116,21 +116,21 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         simulate_recovery(self, images, of, seed)
     }
 
-    /// Whether the same seed gives the same run. If not, a failure is stored with the whole run.
+    /// Whether the same seed gives the same run. If not, a failure file contains the whole run.
     fn repeats(&self) -> bool {
         true
     }
 
-    /// Judges disks that only another program can use, such as the kernel, and leaves them unchanged. `None`
-    /// where they are judged in this process.
+    /// Judges disks that only another program, such as the kernel, can use, and leaves them unchanged. `None`
+    /// if they are judged in this process.
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
         let _ = (disks, question);
         None
     }
 }
 
-/// The promise of a scheme about a crashed disk, after recovery where the scheme has one. Faults that it does
-/// not exclude are still counted.
+/// The promise of a scheme about a crashed disk, after recovery if the scheme has one. Faults that the promise
+/// allows are still counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     /// Whether the promise allows a finding of a check.
@@ -141,14 +141,14 @@ pub struct Promise {
     pub durable_fsync: bool,
     /// A change of names is durable when its call returns.
     pub durable_names: bool,
-    /// A name stands for an object that had it at some time. An object that always had a name has one.
+    /// A name stands for an object that had this name at some time. An object that always had a name has one.
     pub names: bool,
-    /// If a name stands for a later object, the earlier object has the name that it was given instead, even
-    /// if no caller waited for that name to be durable.
+    /// If a name stands for a later object, the earlier object has the name that it was given instead, even if
+    /// no caller waited for that name to be durable.
     pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.
     pub ordered: bool,
-    /// Each place of a file has contents that were written there, or zeros where none were.
+    /// Each place of a file has contents that were written there, or zeros if none were.
     pub no_stale: bool,
 }
 
@@ -176,7 +176,7 @@ impl Promise {
         ..Promise::NONE
     };
 
-    /// The part of the promise that holds on a disk of this model. On one that lies about flushes, only use
+    /// The part of the promise that holds on a disk of this model. On a disk that lies about flushes, only use
     /// after a check remains.
     pub fn under(self, model: CrashModel) -> Promise {
         if model == CrashModel::Lying { Promise::NONE } else { self }

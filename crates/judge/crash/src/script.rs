@@ -112,8 +112,9 @@ impl Script {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
-    /// Clients that write over the blocks of few files again and again, and now and then replace one. A log's cleaner has to make
-    /// segments clean for them, and where data lies apart from its log, freed blocks are soon used again.
+    /// Clients that write over the blocks of few files again and again, and now and then replace one. A log's
+    /// cleaner has to make segments clean for them, and on a system that keeps data apart from its log, freed
+    /// blocks are soon used again.
     pub fn overwrites(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut client = || overwrites(&mut rng, rounds, block);
@@ -149,15 +150,15 @@ pub struct ScriptManner {
     pub clients: usize,
     /// The steps of each client.
     pub steps: usize,
-    /// If not 0, each client makes so many more names, of all lengths, in few directories, and removes most of
-    /// them again, twice. So directories grow by chunk, fragment, block and indirect block, and shrink.
+    /// If not 0, each client makes this many more names, of all lengths, in few directories, and removes most
+    /// of them again, twice. So directories grow by chunk, fragment, block and indirect block, and shrink.
     pub names: u16,
     /// If not 0, files have blocks below single and double indirect blocks, for a file system with this block
     /// size in bytes.
     pub far: u32,
     /// The number of steps in a hundred that make something durable.
     pub fsync: u8,
-    /// If not 0, pauses take up to so many milliseconds, and are more frequent.
+    /// If not 0, pauses take up to this many milliseconds, and are more frequent.
     pub pause: u16,
     /// The number of steps in a hundred that open and close files, write to open files whose names are gone, make
     /// files without names, or allocate storage.
@@ -177,7 +178,7 @@ pub(crate) const OPEN_MAX: usize = 5;
 const WAVES: usize = 2;
 
 impl ScriptManner {
-    /// A script with these properties. With clients and steps only, it is that of [`Script::random`].
+    /// The script with these properties. If only clients and steps are set, it is that of [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
         let ScriptManner { clients, steps, .. } = *self;
         if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
@@ -272,13 +273,13 @@ impl ScriptManner {
     }
 }
 
-/// The work on the file system while it is recorded. Where space runs out, a workload ends: the calls so far
+/// The work on the file system while it is recorded. When space runs out, a workload ends: the calls so far
 /// are worth a crash.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait RunWorkload: Sync {
     /// Does the work. `client` returns the file system for the client with a number; the calls of one client
-    /// are judged to be in order. The file system is empty at the start, or has what a crash of earlier runs
-    /// has left.
+    /// are judged to be in order. The file system is empty at the start, or in the state that a crash of an
+    /// earlier run has left.
     ///
     /// # Errors
     /// The workload failed, in words. Then there is no run.
@@ -462,7 +463,7 @@ mod tests {
 
     /// The scripts of recorded seeds do not change, and each option has its effect.
     #[test]
-    fn manners_say_what_is_done() {
+    fn the_scripts_of_recorded_seeds_stay_the_same() {
         assert_eq!(ScriptManner::default().script(7), Script::random(7, 3, 120));
         let steps = |manner: ScriptManner| {
             let script = ScriptManner { steps: 400, ..manner }.script(1);

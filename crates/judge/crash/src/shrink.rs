@@ -23,8 +23,8 @@ pub struct Shrunk {
     pub failure: Failure,
 }
 
-/// Shrinks a failure: leaves out operations as long as a state can be found that fails in the same way, in at
-/// most `runs` explorations of `budget`. Then it keeps, or loses, every write that makes no difference.
+/// Shrinks a failure. Leaves out operations as long as a state can be found that fails in the same way, in at
+/// most `runs` explorations of `budget`. Then keeps, or loses, every write that makes no difference.
 ///
 /// # Errors
 /// The run cannot be made.

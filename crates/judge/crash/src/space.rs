@@ -150,7 +150,7 @@ impl Space {
         self.sectors.ends.len()
     }
 
-    /// The number of states of crashes after `from` events; infinite where they cannot be counted.
+    /// The number of states of crashes after `from` events; infinite if they cannot be counted.
     pub fn possible(&self, from: usize) -> f64 {
         let mut sum = 0.0;
         self.layouts(from, |_, layout| sum += layout.possible());
@@ -198,7 +198,7 @@ impl Space {
         let mut out: Vec<Pick> = Vec::new();
         for mut picks in by_manner.into_values() {
             let remaining = choosing.states - out.len();
-            // Where the states of one manner do not all fit, some are taken from every part of the run.
+            // If the states of one manner do not all fit, some are taken from every part of the run.
             while picks.len() > remaining {
                 let drop = rng.random_range(0..picks.len());
                 picks.swap_remove(drop);
@@ -341,7 +341,7 @@ impl Space {
         }
     }
 
-    /// Calls `look` with the disks' contents in one state; `None` where there is no such state.
+    /// Calls `look` with the disks' contents in one state; `None` if there is no such state.
     pub fn with<T>(&self, pick: &Pick, look: impl FnOnce(CrashState<'_>) -> T) -> Option<T> {
         let (mut look, mut found) = (Some(look), None);
         self.each(std::slice::from_ref(pick), |_, state| {
@@ -358,7 +358,7 @@ impl Space {
         Some(cursor.layout(&self.sectors))
     }
 
-    /// The state of a frontier with all its writes; `None` where there is no such frontier.
+    /// The state of a frontier with all its writes; `None` if there is no such frontier.
     pub fn everything(&self, frontier: usize) -> Option<Pick> {
         let state = self.layout(frontier)?.with_writes(|_| true);
         let events = self.sectors.judged[frontier];

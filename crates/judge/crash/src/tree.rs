@@ -35,7 +35,7 @@ pub(crate) struct Node {
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
     /// A number that changes whenever the inode is read again and kept. `None` for an inode that is not kept, as in
-    /// a format without fixed places: nothing says whether it is the same as that of another state.
+    /// a format without fixed places: then it is not known whether the inode is the same as in another state.
     pub version: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) const READ_MAX: u64 = 4 << 20;
 
 /// The contents of a file, without holes.
 pub(crate) struct Contents {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The runs of data, in order: the first byte's offset and the bytes.
     pub runs: Vec<(u64, Vec<u8>)>,

@@ -15,9 +15,9 @@ pub struct Verdict {
     pub unresolvable: bool,
     /// The number of changes of names that had returned and are not there, durable or not.
     pub lost_returned: u64,
-    /// Durable things that are not there.
+    /// Durable changes that are not there.
     pub lost_durable: Vec<String>,
-    /// Things that are neither as before nor as after an operation, or out of order.
+    /// Changes that are there in part, or out of order.
     pub not_atomic: Vec<String>,
     /// Contents that were never written there.
     pub stale: Vec<String>,

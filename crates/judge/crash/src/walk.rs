@@ -33,7 +33,7 @@ impl Tree {
         Tree::walk(fs, own_names, None).await
     }
 
-    /// The same for a file system on a disk, where only parts that changed since the last time are read.
+    /// As [`read`](Self::read), for a file system on a disk. Only parts that changed since the last time are read.
     ///
     /// # Errors
     /// The file system's error.

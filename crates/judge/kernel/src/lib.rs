@@ -11,9 +11,9 @@
 //! Invariants:
 //! - A run is recorded in real time, so two recordings differ. The exploration of one recording does not: the same
 //!   run and the same seed give the same states.
-//! - A call began before the first event that could show it, and returned after the last one for which it waited; one
-//!   clock tells both.
-//! - A state's mount goes away however its judgement ends.
+//! - A call began before the first event that could show it, and returned after the last event for which it waited.
+//!   One clock times both.
+//! - A state is unmounted at the end of its judgement, however that ends.
 //!
 //! Recording and judging need root, `/dev/fuse`, `losetup`, `mount`, and the file system's own programs.
 //!

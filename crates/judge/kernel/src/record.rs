@@ -20,8 +20,8 @@ use ordo_vfs::{FileSystem, FsError};
 
 use crate::KernelSystem;
 
-/// Runs `workload` on a kernel file system in real time, and records it, the unmount included. Where a crash has left
-/// a disk, its recovery is recorded too. Of `config`, the seed, the model and the disks are used.
+/// Runs `workload` on a kernel file system in real time, and records it, the unmount included. If a crash has left a
+/// disk, its recovery is recorded too. Only the seed, the model and the disks of `config` are used.
 ///
 /// # Errors
 /// The caller is not root, a program or the file system is missing, or the workload failed.
@@ -62,8 +62,8 @@ pub fn record<W: RunWorkload>(
     Ok(run(config.model, recording, writes, events, Arc::new(history)))
 }
 
-/// Mounts, in real time, the disk that a crash left of the run `of`, repaired first where that is necessary. Records
-/// its recovery and unmount.
+/// Mounts, in real time, the disk that a crash of the run `of` has left, and repairs it first if necessary. Records
+/// the recovery and the unmount.
 ///
 /// # Errors
 /// There is no device, or it cannot be mounted.
@@ -143,7 +143,7 @@ pub fn requests(recording: &Recording, rows: &[BlockRow]) -> (Vec<Write>, Vec<(T
             false => (end.at, Event::Failed { disk: 0, write }),
         }));
     }
-    // The sort is stable, so a request is issued before it completes even where the times are equal.
+    // The sort is stable, so a request is issued before it completes even if the times are equal.
     events.sort_by_key(|(at, _)| *at);
     (writes, events)
 }

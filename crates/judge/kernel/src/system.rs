@@ -22,20 +22,20 @@ pub struct KernelSystem {
     pub kind: &'static str,
     /// Additional arguments for mkfs.
     pub(crate) mkfs: &'static [&'static str],
-    /// Its mount options.
+    /// The mount options.
     pub(crate) options: &'static str,
     /// The size of its device in bytes.
     pub(crate) bytes: u64,
-    /// Its own check, which changes nothing.
+    /// The command that checks it without a change.
     pub(crate) check: &'static [&'static str],
-    /// Its own repair, where that must come before a mount.
+    /// The command that repairs it, if that must come before a mount.
     pub(crate) repair: Option<&'static [&'static str]>,
-    /// Whether the kernel refuses two mounted copies of it, or takes them for one.
+    /// Whether the kernel refuses two mounted copies of it, or confuses them.
     alone: bool,
     /// Whether file contents are on disk before the metadata that lead to them.
     contents_first: bool,
-    /// Whether making anything durable also makes all earlier changes of names durable, even where only one of them
-    /// is visible.
+    /// Whether making anything durable also makes all earlier changes of names durable, even if only one of them is
+    /// visible.
     ordered: bool,
     /// A promise to hold it to, instead of the usual one.
     held_to: Option<Promise>,
@@ -101,7 +101,7 @@ impl KernelSystem {
         KernelSystem { held_to: Some(promise), ..self }
     }
 
-    /// A lock to hold while one is mounted, where only one may be.
+    /// A lock to hold while one is mounted, if only one may be mounted at a time.
     pub(crate) fn turn(&self) -> Option<MutexGuard<'static, ()>> {
         static TURN: Mutex<()> = Mutex::new(());
         self.alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))

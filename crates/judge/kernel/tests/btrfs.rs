@@ -12,7 +12,7 @@ use ordo_kernel::KernelSystem;
 /// A lock for one test at a time, since mkfs.btrfs looks at all loop devices of the machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// btrfs, where this machine can mount it.
+/// btrfs, if this machine can mount it.
 fn btrfs() -> Option<(KernelSystem, MutexGuard<'static, ()>)> {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
     let tools = ["mkfs.btrfs", "btrfs"].map(|t| ordo_testkit::judge(t, &["--version"]).is_some());
@@ -47,7 +47,7 @@ fn expect_kept(outcome: &Outcome, what: &str) {
 /// Catches a recording that differs from the kernel's requests, a judge that asks more than is promised, and copies
 /// that the kernel takes for one file system.
 #[test]
-fn what_was_synced_is_there() {
+fn synced_files_are_there_after_a_crash() {
     let Some((btrfs, _alone)) = btrfs() else { return };
     let budget = Budget {
         states: 40,
@@ -67,7 +67,7 @@ fn what_was_synced_is_there() {
 
 /// Catches a judge that detects nothing: btrfs never promised that every name is durable at once.
 #[test]
-fn what_was_not_synced_is_missed() {
+fn a_promise_about_unsynced_files_is_broken() {
     let Some((btrfs, _alone)) = btrfs() else { return };
     let budget = Budget { states: 20, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let counts = crash(&btrfs.holding(Promise::journal(true)), 4, &budget).counts;

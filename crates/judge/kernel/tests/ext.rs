@@ -103,7 +103,7 @@ fn a_crash_cycle_goes_on_where_the_one_before_ended() {
 
 /// A failure is saved with its run, recoveries included, and replays as the same failure.
 #[test]
-fn a_failure_is_seen_again_from_what_was_kept() {
+fn a_saved_failure_is_repeated() {
     if !is_possible() {
         return;
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The calls that strace is asked for: those that change files or make changes durable. A question mark marks calls
-/// that not every processor has.
+/// The calls that strace records: those that change files or make changes durable. A question mark marks calls that
+/// some processors lack.
 pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwritev,?pwritev2,lseek,ftruncate,truncate,\
     fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?mkdir,mkdirat,?rmdir,copy_file_range,sendfile,chdir,fchdir";
 
-/// The calls that read files, for a record of all that a program does.
+/// The calls that read files, which strace records too when all of a program's calls are wanted.
 pub const READS: &str = "read,pread64,readv,preadv,?preadv2";
 
 /// A system call.
@@ -25,21 +25,21 @@ pub struct Syscall {
     pub ended: i64,
     /// The call's name.
     pub name: String,
-    /// Its file, as a path below the directory; for a rename, the old name.
+    /// The file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
     /// A second path: the new name.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
-    /// The offset in the file, in bytes, where it is known.
+    /// The offset in the file, in bytes, if it is known.
     pub offset: Option<u64>,
     /// The number of bytes.
     pub len: u64,
-    /// Flags, and other arguments that decide what the call does.
+    /// Flags, and other arguments that change the call's effect.
     pub flags: String,
-    /// The error, where the call failed.
+    /// The error, if the call failed.
     pub error: Option<String>,
-    /// The number that the call returned, where it succeeded and returned one.
+    /// The number that the call returned, if it succeeded and returned one.
     #[serde(default)]
     pub outcome: Option<i64>,
 }
@@ -62,7 +62,7 @@ impl Syscall {
     }
 }
 
-/// Parses strace's output. Only calls about files below `dir` are kept, and those about every file.
+/// Parses strace's output. Only calls about files below `dir`, and calls about all files, are kept.
 pub fn parse(text: &str, dir: &str) -> Vec<Syscall> {
     let mut reader =
         Reader { dir, unfinished: BTreeMap::new(), at: BTreeMap::new(), cwd: BTreeMap::new() };
@@ -243,7 +243,7 @@ impl Reader<'_> {
     }
 }
 
-/// Sizes of files and positions in them, as far as the calls tell.
+/// Sizes of files and positions in them, as far as the calls show them.
 #[derive(Default)]
 struct Sizes {
     sizes: BTreeMap<String, u64>,
@@ -375,7 +375,7 @@ mod tests {
     /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls outside the directory
     /// are left out.
     #[test]
-    fn what_strace_says_is_understood() {
+    fn output_of_strace_is_parsed() {
         let calls = parse(TEXT, "/m/top");
         let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
         assert_eq!(

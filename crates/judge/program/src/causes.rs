@@ -1,9 +1,8 @@
 //! The usual causes of losses, recognised from system calls, or guessed from lost writes.
 //!
 //! [`by_calls`] replays a program's calls up to a moment, and finds the contents and names that no call has made
-//! durable. Of these it looks at the files in which a failing state differs. [`by_writes`] knows only the lost
+//! durable. Among these, it reports the files in which a failing state differs. [`by_writes`] knows only the lost
 //! writes, so its result is a guess.
-//! writes were lost, and so guesses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +27,7 @@ pub enum Mistake {
     TruncateInPlace,
     /// Existing contents were overwritten in place.
     OverwriteInPlace,
-    /// Appended data are trusted although only part of them may be there.
+    /// The program trusts appended data although only a part of it may be there.
     AppendUnchecked,
     /// A file became durable before another on which it depends.
     OrderOfFiles,
@@ -105,7 +104,7 @@ pub struct Cause {
     pub path: String,
     /// The explanation in words.
     pub text: String,
-    /// Whether system calls prove it; otherwise it is a guess.
+    /// Whether system calls prove the cause; otherwise it is a guess.
     pub sure: bool,
 }
 
@@ -113,19 +112,20 @@ pub struct Cause {
 #[derive(Clone, Debug, Default)]
 struct File {
     size: u64,
-    /// Its size when it was last durable; `None` where it never was.
+    /// The size when it was last durable; `None` if it never was.
     durable: Option<u64>,
     /// The last write since then, as the index of the call.
     written: Option<usize>,
-    /// The call that truncated it since then; the next two fields are those that overwrote it and appended to it.
+    /// The call that truncated the file since then. The next two fields are the calls that overwrote it and
+    /// appended to it.
     cut: Option<usize>,
     overwritten: Option<usize>,
     appended: Option<usize>,
     ranged: Option<usize>,
     failed: Option<usize>,
-    /// The call that gave it this name while a write was not durable.
+    /// The call that gave the file this name while a write to it was not durable.
     renamed_unsynced: Option<usize>,
-    /// The call that gave it its present name.
+    /// The call that gave the file its present name.
     renamed: Option<usize>,
     created: Option<usize>,
     /// A sync of another file, without anything to write, after the last write.
@@ -163,7 +163,7 @@ fn parent(path: &str) -> &str {
 }
 
 impl Replay {
-    /// Replays all calls that had begun by `until`; a sync counts only where it had ended.
+    /// Replays all calls that had begun by `until`. A sync counts only if it had ended.
     fn of(calls: &[Syscall], until: i64) -> Replay {
         let mut replay = Replay::default();
         for (n, call) in calls.iter().enumerate().take_while(|(_, call)| call.began <= until) {
@@ -222,7 +222,7 @@ impl Replay {
         let is_new = call.flags.contains("O_CREAT") && !self.files.contains_key(&path);
         let cuts = call.flags.contains("O_TRUNC");
         let file = self.files.entry(path.clone()).or_default();
-        // A file that existed before the program is taken for a new one only where the call says so.
+        // A file that existed before the program counts as new only if the call creates or truncates it.
         if is_new && (cuts || call.flags.contains("O_EXCL") || file.durable.is_none()) {
             file.created = Some(n);
         }
@@ -345,8 +345,8 @@ pub fn by_calls(calls: &[Syscall], failure: &CauseFailure<'_>) -> Vec<Cause> {
     causes
 }
 
-/// Of several files that belong together, one may be there without the other: finds those that no other mistake
-/// explains.
+/// Finds files that belong together, of which one may be there without the other. Only files without any other
+/// mistake count.
 fn order(replay: &Replay, paths: &[String], calls: &[Syscall]) -> Vec<Cause> {
     let dirty = |path: &&String| replay.not_durable(path).is_some();
     let none = paths.iter().all(|path| replay.not_atomic(path).is_none());
@@ -392,13 +392,13 @@ fn cause(mistake: Mistake, path: &str, call: Option<&Syscall>) -> Cause {
 pub struct LostWrite<'a> {
     /// Whether it wrote contents of a file.
     pub is_data: bool,
-    /// Whether part of it is there.
+    /// Whether a part of the write is there.
     pub torn: bool,
     /// The file.
     pub path: Option<&'a str>,
 }
 
-/// Guesses causes from lost writes, where there are no system calls.
+/// Guesses causes from lost writes, if there are no system calls.
 pub fn by_writes(wrong: Wrong, lost: &[LostWrite<'_>], paths: &[String]) -> Vec<Cause> {
     let data = lost.iter().find(|write| write.is_data);
     let mistake = match (wrong, data) {
@@ -491,7 +491,7 @@ mod tests {
 
     /// Incomplete contents are recognised from the way in which they were written.
     #[test]
-    fn contents_that_are_there_in_part() {
+    fn incomplete_contents_are_recognised() {
         let torn = |text: &str, path: &str| found(text, Wrong::NotAtomic, &[path]);
         let base = "openat:O_CREAT a\n write a 0 9000\n fsync a\n fsync .\n";
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::ProgramError;
 use crate::marks::Promises;
 
 /// The part of a check's output that is kept, in bytes.
-const SAID_MAX: u64 = 16 << 10;
+const OUTPUT_MAX: u64 = 16 << 10;
 
 /// The answer of a check about a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ const SAID_MAX: u64 = 16 << 10;
 pub enum CheckAnswer {
     /// Exit status 0: everything promised is there.
     Kept,
-    /// Exit status 1: a promise is broken; the output says which.
+    /// Exit status 1: a promise is broken; the output names it.
     Broken(String),
     /// Another exit status, or a signal: the check itself failed. The text is that status and the output.
     Failed(String),
@@ -43,7 +43,7 @@ pub struct Check {
     pub command: String,
     /// The time after which the command is stopped.
     pub timeout: Duration,
-    /// The directory of the user who gave the command: `$ORDO_ORIGIN`.
+    /// The working directory of the user who ran the command: `$ORDO_ORIGIN`.
     pub origin: std::path::PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Check {
         let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
         std::fs::write(&acked, Promises::lines(&promises.acked)).map_err(&wrong)?;
         std::fs::write(&pending, Promises::lines(&promises.pending)).map_err(&wrong)?;
-        // The output goes to a file and not to a pipe, which a server left running would hold open.
+        // The output goes to a file: a server that the check leaves running would hold a pipe open.
         let mut output = tempfile::tempfile().map_err(&wrong)?;
         let to = |file: &File| file.try_clone().map(Stdio::from).map_err(&wrong);
         let mut command = Command::new("sh");
@@ -76,7 +76,7 @@ impl Check {
         }
         let mut said = Vec::new();
         output.rewind().map_err(&wrong)?;
-        output.take(SAID_MAX).read_to_end(&mut said).map_err(&wrong)?;
+        output.take(OUTPUT_MAX).read_to_end(&mut said).map_err(&wrong)?;
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         let status = status.expect("it ended");
         Ok(match status.code() {
@@ -122,7 +122,7 @@ mod tests {
 
     /// Exit status 0 is kept and 1 is broken, with the output; other codes, signals and time-outs are neither.
     #[test]
-    fn exit_codes_are_told_apart() {
+    fn exit_codes_are_distinguished() {
         let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
         assert_eq!(run("exit 0", &promises), CheckAnswer::Kept);
         let both = run("cat $ORDO_ACKED $ORDO_PENDING; exit 1", &promises);
@@ -137,7 +137,7 @@ mod tests {
 
     /// Processes that a check leaves running are stopped when it has ended, and are not waited for.
     #[test]
-    fn what_a_check_leaves_behind_is_stopped() {
+    fn processes_that_a_check_leaves_are_stopped() {
         let folder = tempfile::tempdir().unwrap();
         let pid = folder.path().join("pid");
         let began = Instant::now();

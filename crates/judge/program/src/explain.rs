@@ -13,8 +13,8 @@ use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
 use crate::tree::FileTree;
 
-/// The number of differences, writes and calls in an explanation at most.
-const TOLD_MAX: usize = 12;
+/// The most differences, writes and calls in an explanation.
+const LISTED_MAX: usize = 12;
 /// The number of states that are judged to make one small.
 const SHRINK_MAX: usize = 60;
 /// The number of later states that are tried until one is right.
@@ -22,12 +22,12 @@ const RIGHT_MAX: usize = 12;
 
 /// A write of the last moment, and its fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WriteTold {
+pub struct ListedWrite {
     /// Whether the write is on the disk.
     pub fate: Fate,
     /// The description of the write.
     pub what: String,
-    /// Its file, where it wrote contents of one.
+    /// The file, if the write has contents of one.
     pub path: Option<String>,
     /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
@@ -55,7 +55,7 @@ pub struct Explanation {
     /// The differences of the state from a right one.
     pub differences: Vec<String>,
     /// The writes that a power cut at this moment may lose, with the fate of each.
-    pub writes: Vec<WriteTold>,
+    pub writes: Vec<ListedWrite>,
     /// System calls before the cut, with marks between them.
     pub calls: Vec<String>,
     /// The causes, the most likely one first.
@@ -139,7 +139,7 @@ fn small(bench: &Bench<'_>, stand: &Stand, finding: &JobFinding) -> Result<Pick,
             }
         }
     };
-    // Often no write needs to be lost: what is missing was never sent.
+    // Often no write needs to be lost: the missing data were never sent.
     let pick = match bench.space.everything(finding.pick.frontier) {
         Some(whole) if fails(&whole) => whole,
         _ => bench.space.shrink(&finding.pick, &mut fails),
@@ -151,7 +151,7 @@ fn millis(at: u64, began: u64) -> f64 {
     (at as f64 - began as f64) / 1e6
 }
 
-/// The moment of the next event after so many.
+/// The time of the next event after the first `events`.
 fn event_time(recorded: &Recorded, events: usize) -> u64 {
     let last = recorded.times.last().copied().unwrap_or(0);
     recorded.times.get(events).copied().unwrap_or(last + 1)
@@ -183,14 +183,14 @@ fn differences(
         }
         (at, step) = ((at + step).min(last), step * 2);
     }
-    Ok(right.map_or_else(Vec::new, |right| tree.differences(&right, TOLD_MAX)))
+    Ok(right.map_or_else(Vec::new, |right| tree.differences(&right, LISTED_MAX)))
 }
 
-fn writes(bench: &Bench<'_>, pick: &Pick, began: u64) -> Vec<WriteTold> {
+fn writes(bench: &Bench<'_>, pick: &Pick, began: u64) -> Vec<ListedWrite> {
     let fates = bench.space.fates(pick);
     let tell = |(_, write, fate): &(usize, usize, Fate)| {
         let meaning = &bench.recorded.meanings[*write];
-        WriteTold {
+        ListedWrite {
             fate: *fate,
             what: in_words(meaning),
             path: meaning.path.clone(),
@@ -216,10 +216,10 @@ fn in_words(meaning: &Meaning) -> String {
     }
 }
 
-fn lost(writes: &[WriteTold]) -> Vec<LostWrite<'_>> {
+fn lost(writes: &[ListedWrite]) -> Vec<LostWrite<'_>> {
     let lost = writes.iter().filter(|write| write.fate != Fate::Kept);
     let is_data =
-        |write: &WriteTold| write.what.contains("data of ") || write.what.contains("file data");
+        |write: &ListedWrite| write.what.contains("data of ") || write.what.contains("file data");
     lost.map(|write| LostWrite {
         is_data: is_data(write),
         torn: write.fate == Fate::Torn,
@@ -240,7 +240,7 @@ fn calls_before(recorded: &Recorded, cut: u64, began: u64) -> Vec<String> {
     let marks = marks.map(|mark| (mark.at as i64, format!("said: {}", mark.text)));
     let mut lines: Vec<(i64, String)> = calls.chain(marks).collect();
     lines.sort();
-    let from = lines.len().saturating_sub(TOLD_MAX);
+    let from = lines.len().saturating_sub(LISTED_MAX);
     let line =
         |(at, text): &(i64, String)| format!("{:>9.3} ms  {text}", millis(*at as u64, began));
     lines[from..].iter().map(line).collect()
@@ -291,7 +291,7 @@ impl Explanation {
                 "  no write was lost: what is missing had not been sent to the disk yet".to_owned(),
             ];
         }
-        let line = |write: &WriteTold| {
+        let line = |write: &ListedWrite| {
             let fate = match write.fate {
                 Fate::Kept => "KEPT",
                 Fate::Lost => "LOST",
@@ -299,8 +299,8 @@ impl Explanation {
             };
             format!("  {fate} {} (written at {:.3} ms)", write.what, write.at as f64 / 1e6)
         };
-        let mut lines: Vec<String> = losses.clone().take(TOLD_MAX).map(line).collect();
-        let more = losses.count().saturating_sub(TOLD_MAX);
+        let mut lines: Vec<String> = losses.clone().take(LISTED_MAX).map(line).collect();
+        let more = losses.count().saturating_sub(LISTED_MAX);
         if more > 0 {
             lines.push(format!("  and {more} more are lost"));
         }

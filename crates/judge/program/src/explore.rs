@@ -28,7 +28,7 @@ use crate::tree::FileTree;
 /// The exploration of a recording.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The number of states at most.
+    /// The most states.
     pub states: usize,
     /// The seed that fixes the choice of states.
     pub seed: u64,
@@ -64,7 +64,7 @@ impl Default for Job {
 pub enum Wrong {
     /// A promised change is missing; without that promise the check would pass.
     LostDurable,
-    /// The check fails whatever was promised: the contents are inconsistent.
+    /// The check fails even if nothing was promised: the contents are inconsistent.
     NotAtomic,
     /// The file system cannot be mounted, which is not the program's fault.
     Unsound,
@@ -102,9 +102,9 @@ pub struct JobCounts {
     pub torn_superblock: u64,
     /// States in which a promised change is missing.
     pub lost_durable: u64,
-    /// States that are inconsistent, whatever was promised.
+    /// States that are inconsistent even if nothing was promised.
     pub not_atomic: u64,
-    /// States in which the check says that a promise is broken.
+    /// States in which the check reports a broken promise.
     pub promise_broken: u64,
     /// States in which the check itself failed.
     pub check_failed: u64,
@@ -121,8 +121,8 @@ pub struct JobOutcome {
     pub counts: JobCounts,
     /// One state of each sort of failure, the most telling one first.
     pub findings: Vec<JobFinding>,
-    /// The output of the check where the check itself failed, once.
-    pub check_said: Option<String>,
+    /// The output of the check when it failed itself, once.
+    pub check_output: Option<String>,
 }
 
 /// An event of an exploration under way.
@@ -136,7 +136,7 @@ pub enum ExploreEvent<'a> {
 
 /// The number of states that are considered for each one that is judged.
 const SURPLUS: usize = 4;
-/// The number of sorts of failures that are kept at most.
+/// The most sorts of failures that are kept.
 const FINDINGS_MAX: usize = 40;
 
 /// The result of one state.
@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
         Stand::new(&self.recorded.system, self.start.clone(), number)
     }
 
-    /// The promises at the moment after so many events.
+    /// The promises after the first `events` events.
     pub fn promises(&self, events: usize) -> Promises {
         Promises::at(&self.recorded.marks, events)
     }
@@ -300,7 +300,7 @@ impl<'a> Bench<'a> {
         Ok(looked.transpose()?.and_then(Result::ok))
     }
 
-    /// Writes a state to a file; `None` where there is no such state.
+    /// Writes a state to a file; `None` if there is no such state.
     pub fn write(&self, file: &std::fs::File, pick: &Pick) -> Option<std::io::Result<()>> {
         self.space.with(pick, |state| self.start.write(file, state.sectors(0)))
     }
@@ -396,8 +396,8 @@ pub fn explore(
 }
 
 /// Chooses among more picks than are wanted. First come those at every moment at which a promise was new, or about to
-/// be followed by the next one. Then come those at other moments, spread over the run. At each moment the most
-/// telling ones come first.
+/// be followed by the next one. Then come picks at other moments, spread over the run. At each moment the most
+/// telling picks come first.
 fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     let held = |pick: &Pick| marks.partition_point(|mark| mark.events <= pick.events);
     let mut moments: Vec<(usize, usize)> = picks.iter().map(|p| (p.frontier, held(p))).collect();
@@ -415,7 +415,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
         let other = !telling.contains(&pick.frontier);
         by_rank.entry((other, pick.manner)).or_default().push(pick);
     }
-    // The states that a disk has without any loss tell more about a moment than random ones.
+    // The states without any loss tell more about a moment than random ones.
     let order = |(other, manner): &(bool, Manner)| match manner {
         Manner::Amnesia | Manner::Everything | Manner::Rule => (0, *other, *manner),
         Manner::Chance => (2, *other, *manner),
@@ -427,7 +427,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     for (_, picks) in ranks {
         let remaining = wanted - out.len();
         let count = picks.len();
-        // Where there are too many, they are spread evenly over the run.
+        // If there are too many, they are spread evenly over the run.
         let is_wanted =
             |n: usize| count <= remaining || n * remaining / count != (n + 1) * remaining / count;
         out.extend(picks.into_iter().enumerate().filter(|(n, _)| is_wanted(*n)).map(|(_, p)| p));
@@ -481,7 +481,7 @@ impl Sums<'_> {
             }
             StateResult::CheckAnswer(CheckAnswer::Failed(said), _) => {
                 counts.check_failed += 1;
-                self.outcome.check_said.get_or_insert(said);
+                self.outcome.check_output.get_or_insert(said);
                 return;
             }
             StateResult::CheckAnswer(CheckAnswer::TimedOut, _) => {
@@ -530,7 +530,7 @@ mod tests {
         Pick { frontier, events: frontier * 10, state: Vec::new(), manner }
     }
 
-    /// If few states are wanted, those right after a promise come first, whatever else the run wrote.
+    /// If few states are wanted, those right after a promise come first, even if the run has many other writes.
     #[test]
     fn moments_of_promises_come_first() {
         let picks: Vec<Pick> = (0..100)

@@ -16,8 +16,9 @@
 //! - A line counts as promised for a crash only if its write to `$ORDO_MARK` had returned by then.
 //! - The states of a recording, and their order, follow from the recording and the seed. Another recording is another
 //!   run.
-//! - A check's changes to a state are gone with the state.
-//! - A cause is named only for what the failing state lacks, and never for a program whose check passes.
+//! - A check's changes to a state are discarded with the state.
+//! - A cause is named only if the failing state lacks something that the cause explains, and never for a program
+//!   whose check passes.
 //!
 //! All of this needs root, `/dev/fuse`, loop devices, and the file system's mkfs.
 //!
@@ -83,7 +84,7 @@ pub enum ProgramError {
         /// The operating system's error.
         error: std::io::Error,
     },
-    /// The work was told to stop.
+    /// The work was stopped.
     #[error("stopped")]
     Stopped,
 }

@@ -2,8 +2,8 @@
 //!
 //! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write
 //! returns. A line that begins with `begin ` announces the rest of the line. An announced line that is not promised
-//! yet is *pending*: a check must accept its change, and its absence. Where a program announces nothing, the next
-//! line is pending.
+//! yet is *pending*: a check must accept its change, and its absence. If a program announces nothing, the next line
+//! is pending.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// The promises at the moment after so many events.
+    /// The promises after the first `events` events.
     pub fn at(marks: &[Mark], events: usize) -> Promises {
         let (before, after) = marks.split_at(marks.partition_point(|mark| mark.events <= events));
         let mut promises = Promises::default();
@@ -51,7 +51,7 @@ impl Promises {
         promises
     }
 
-    /// The same moment with nothing promised: every line is pending.
+    /// The promises at the same moment as if nothing had been promised: every line is pending.
     #[must_use]
     pub fn none(&self) -> Promises {
         let pending = self.acked.iter().chain(&self.pending).cloned().collect();
@@ -91,7 +91,7 @@ mod tests {
 
     /// An announced line is pending until it is promised; each of several programs announces its own.
     #[test]
-    fn what_was_announced_is_pending() {
+    fn announced_lines_are_pending() {
         let marks = marks(&[(1, "begin x"), (2, "begin y"), (4, "y"), (6, "x")]);
         assert_eq!(Promises::at(&marks, 0), Promises::default());
         assert_eq!(Promises::at(&marks, 3).pending, ["x", "y"]);

@@ -35,7 +35,7 @@ pub const WORK: &str = "work";
 const NEIGHBOUR: &str = ".neighbour";
 /// The interval at which the end of the command is checked.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The time for the kernel to write what it writes by itself after a commit.
+/// The time that the kernel gets for its own writes after a commit.
 const SETTLE: Duration = Duration::from_millis(30);
 
 /// The command to run, and how.
@@ -56,7 +56,7 @@ pub struct RecordingPlan {
     pub fail: Vec<ordo_live::WriteRule>,
     /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
-    /// The model of what the disk may lose.
+    /// The fault model of the disk.
     pub model: CrashModel,
     /// The user's directory: `$ORDO_ORIGIN`.
     pub origin: PathBuf,
@@ -67,7 +67,7 @@ pub struct RecordingPlan {
 pub struct Meaning {
     /// The kind of block.
     pub class: Class,
-    /// The file, as a path below the program's directory, where it is known.
+    /// The file, as a path below the program's directory, if it is known.
     pub path: Option<String>,
     /// The range of that file: first byte, end.
     pub bytes: Option<(u64, u64)>,
@@ -88,7 +88,7 @@ pub struct Recorded {
     pub meanings: Vec<Meaning>,
     /// The program's marks.
     pub marks: Vec<Mark>,
-    /// Its system calls, in the run's clock.
+    /// The system calls, in the run's clock.
     pub calls: Vec<Syscall>,
     /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
@@ -96,7 +96,7 @@ pub struct Recorded {
     pub began: usize,
     /// The number of events before it ended.
     pub ended: usize,
-    /// Its exit status; `None` where a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub status: Option<i32>,
     /// The number of writes that were made to fail.
     pub failed: usize,
@@ -394,7 +394,7 @@ fn meanings(
 }
 
 fn meaning(write: &ordo_crash::run::Write, rows: &[BlockRow], at: u64) -> Meaning {
-    // States are chosen, and failures told, by what was known of a block when it was written.
+    // The choice of states, and the report of failures, use only what was known of a block when it was written.
     let is_known = |row: &&BlockRow| {
         row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
     };

@@ -121,7 +121,7 @@ impl SavedJob {
         self.system.name()
     }
 
-    /// Judges the state again, and explains its failure; `None` where it does not fail any more.
+    /// Judges the state again, and explains its failure; `None` if it does not fail any more.
     ///
     /// # Errors
     /// The file is inconsistent, or there is no loop device.

@@ -121,10 +121,10 @@ impl Stand {
         Ok(())
     }
 
-    /// Repairs the state where that must come first, mounts it, calls `look`, and unmounts it.
+    /// Repairs the state if that must come first, mounts it, calls `look`, and unmounts it.
     ///
     /// # Errors
-    /// The kernel's error where the state cannot be mounted: the file system was lost.
+    /// The kernel's error if the state cannot be mounted: the file system was lost.
     pub(crate) fn look<T>(
         &self,
         look: impl FnOnce(&Path) -> T,
@@ -233,9 +233,9 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), expected.len() as u64);
     }
 
-    /// A superblock gets another UUID and a right checksum; one whose checksum is wrong stays as it is.
+    /// A superblock gets another UUID and a matching checksum. A superblock whose checksum is wrong stays as it is.
     #[test]
-    fn superblocks_are_told_apart() {
+    fn superblocks_are_distinguished() {
         let mut sb = vec![0; BTRFS_SUPER_LEN];
         sb[MAGIC].copy_from_slice(b"_BHRfS_M");
         sb[FSID].fill(5);

@@ -35,8 +35,8 @@ pub(crate) fn commit_btrfs(file: &File) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread, and threads that it starts, mounts of their own, which go away with the process however
-/// it ends. It must be called before other threads are started.
+/// Gives the calling thread, and threads that it starts, mounts of their own, which disappear with the process,
+/// however it ends. Must be called before other threads are started.
 ///
 /// # Errors
 /// The operating system's error, for a caller that is not root.

@@ -95,7 +95,7 @@ impl ProgramSystem {
     /// Makes the file system on a device.
     ///
     /// # Errors
-    /// Its mkfs is not installed, or failed.
+    /// The mkfs is not installed, or failed.
     pub(crate) fn make(&self, device: &Path) -> Result<(), ProgramError> {
         let maker = self.known().maker;
         let device = device.to_string_lossy();
@@ -144,7 +144,7 @@ impl ProgramSystem {
         (flags, rest.join(","))
     }
 
-    /// The command that repairs the file system after a crash, before a mount; empty where none is needed.
+    /// The command that repairs the file system after a crash, before a mount; empty if none is needed.
     pub(crate) fn repair(&self) -> &'static [&'static str] {
         self.known().repair
     }

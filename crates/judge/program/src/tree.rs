@@ -12,7 +12,7 @@ use std::path::Path;
 /// The unit in which contents are compared, in bytes.
 const BLOCK: usize = 4096;
 
-/// The number of files and directories that are read at most: more are not a program's result, but a mistake.
+/// The most files and directories that are read. More of them are not a program's result, but a mistake.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// The object behind a name.
@@ -85,7 +85,7 @@ impl FileTree {
         u128::from(low.finish()) | u128::from(high.finish()) << 64
     }
 
-    /// The differences of this tree from `whole`, each with its path; `most` of them at most.
+    /// The differences of this tree from `whole`, each with its path; at most `most` of them.
     pub fn differences(&self, whole: &FileTree, most: usize) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for path in whole.0.keys().chain(self.0.keys().filter(|p| !whole.0.contains_key(*p))) {

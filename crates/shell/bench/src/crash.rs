@@ -114,11 +114,11 @@ impl<S: Scheme> CrashSubject for S {
     }
 }
 
-/// A system of that name. It is held to the promise of `held_to` where that is given. The shape matters only
-/// for systems of this process.
+/// The system of that name. It is held to the promise of `held_to` if that is given. The shape matters only for
+/// systems of this process.
 ///
 /// # Errors
-/// It cannot be crashed.
+/// There is no such system, or it cannot be crashed.
 pub fn subject(
     system: impl Into<AnySystem>,
     held_to: Option<System>,
@@ -139,7 +139,7 @@ pub type Mutant = (&'static str, Box<dyn CrashSubject>);
 /// A system in a shape, first with all rules of its ordering, then with each of them switched off.
 ///
 /// # Errors
-/// It cannot be crashed.
+/// The system cannot be crashed.
 pub fn mutants(system: System, geometry: &FsGeometry) -> Result<Vec<Mutant>, SystemError> {
     let whole = system.crashed(None, geometry)?;
     let mut all: Vec<Mutant> = vec![("(none)", Box::new(whole.clone()))];
@@ -179,7 +179,7 @@ impl ordo_crash::RunWorkload for Seeded<'_> {
         rt: &Runtime,
         client: &dyn Fn(usize) -> RecordingFs<F>,
     ) -> Result<(), String> {
-        // Without a processor model, all work would be done before anything is written.
+        // Without a processor model, all operations would end before the first write.
         rt.cpu().set_model(CpuModel::PENTIUM_II_300);
         let fs = WithCpuCost::new(client(0), rt.clone());
         let mut stage = OnRecording { fs, runtime: rt.clone() };

@@ -5,8 +5,9 @@
 //! - [`compare`]: a workload on a system on a simulated disk, with everything counted; a power cut in its
 //!   middle, and the check afterwards.
 //! - [`crash`]: the same systems and workloads for the crash explorer.
-//! - [`published`]: the papers' figures; [`reproduce`]: the same measured here, side by side.
-//! - [`age`](mod@age): files that come and go until a file system has aged.
+//! - [`published`]: the papers' figures; [`reproduce`]: the same measurements here, with both figures side
+//!   by side.
+//! - [`age`](mod@age): files are created and removed until a file system has aged.
 //! - [`oracle`]: random operations on a file system and on the reference model, with all answers compared.
 //!
 //! Invariants:

@@ -37,9 +37,9 @@ pub const RECOVERY_EMPTY_SECONDS: Published = figure(5.0, "Soft Updates, 2000, T
 pub const RECOVERY_FULL_SECONDS: Published = figure(150.0, "Soft Updates, 2000, Table III");
 /// Halts in the middle of a benchmark, each followed by a check of the result.
 pub const CRASH_TRIALS: Published = figure(25.0, "Soft Updates, 2000, section 4.4");
-/// Percentage of them that needed a check, with synchronous writes or without order.
+/// Percentage of these halts after which a check was needed, with synchronous writes or without order.
 pub const CRASH_CHECK_PERCENT: Published = figure(96.0, "Soft Updates, 2000, section 4.4");
-/// Percentage of them in which the check could not repair everything, without order.
+/// Percentage of these halts after which the check could not repair everything, without order.
 pub const CRASH_UNRESOLVABLE_PERCENT: Published = figure(30.0, "Soft Updates, 2000, section 4.4");
 
 /// The guarantees of a system: "Journaling versus Soft Updates", 2000, section 6 and Table 2.
@@ -57,7 +57,7 @@ pub struct Guarantees {
     pub recoverable: bool,
 }
 
-/// The paper's guarantees of a system; `None` where the paper has none.
+/// The paper's guarantees of a system; `None` if the paper has none.
 pub fn guarantees(system: &str) -> Option<Guarantees> {
     let journal = |durable| Guarantees {
         durable,

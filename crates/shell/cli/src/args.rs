@@ -10,7 +10,7 @@ use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System};
+use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System, Tuning};
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -56,24 +56,29 @@ pub struct Chosen {
     pub system: System,
     /// The system with its options, as they were given.
     pub name: String,
-    /// Options of its cleaner.
+    /// Options of the system's cleaner.
     pub cleaning: Option<Cleaning>,
     /// Options of DualFS.
     pub dual: Option<DualOptions>,
+    /// Tuning of an FFS.
+    pub tuning: Tuning,
 }
 
 impl Chosen {
     /// A system without options.
     pub fn usual(system: System) -> Chosen {
-        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None }
+        let tuning = Tuning::default();
+        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None, tuning }
     }
 
     fn set(&mut self, option: &str) -> Result<(), String> {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        if !self.system.has_cleaner() {
-            return Err(format!("{} has no cleaner, and takes no options", self.system.name()));
-        }
-        if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
+        if self.system.format().has_tuning() && Tuning::KEYS.contains(&key) {
+            self.tuning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        } else if !self.system.has_cleaner() {
+            let name = self.system.name();
+            return Err(format!("{name} has no cleaner, and does not take the option '{key}'"));
+        } else if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
             let dual = self.dual.get_or_insert_default();
             dual.set(key, value).map_err(|e| format!("{option}: {e}"))?;
         } else {
@@ -123,7 +128,7 @@ pub struct Machine {
     pub disk: &'static Model,
     /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
     /// [default: as --disk].
-    #[arg(long, value_name = "MODEL", value_parser = disk)]
+    #[arg(long = "log-disk", value_name = "MODEL", value_parser = disk)]
     pub log_disk: Option<&'static Model>,
     /// The processor: pentium2-300, pentium3-500, modern, none.
     #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
@@ -138,10 +143,10 @@ pub struct Machine {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub dependencies: Option<u64>,
     /// Block size.
-    #[arg(long, default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "block-size", default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: u64,
     /// Fragment size.
-    #[arg(long, default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "frag-size", default_value = "1k", value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: u64,
     /// Size of the file system [default: that of the disk, at most 4g].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -160,7 +165,7 @@ Workloads:
   postmark[:small|:large]            many short-lived small files
   tree:PATH                          a directory copied in, compared, removed
   tree:seed=N[,files=N]              the same with a tree generated from a seed
-  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system that stays so full
+  overwrite[:full=PERCENT,hot=..]    random overwrites on a file system kept this full
   tpcb                               transactions like TPC-B's
 
 Examples:
@@ -176,17 +181,18 @@ pub struct Compare {
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
     /// Systems, separated by commas [default: all]. LFS takes options of its cleaner, as in
-    /// lfs:cleaner=greedy,idle=off,clean-low=30.
+    /// lfs:cleaner=greedy,idle=off,clean-low=30; FFS those of its runs of blocks, as in
+    /// ffs-sync:maxcontig=8,rotgap=2.
     #[arg(long, short, value_name = "LIST", value_parser = chosen)]
     pub fs: Vec<ChosenList>,
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
     /// Do not cut the power in the middle of each run.
-    #[arg(long)]
+    #[arg(long = "no-recovery")]
     pub no_recovery: bool,
-    /// Let files come and go first, as `ordo age` does, until the file system has aged. PROFILE is agrawal, douceur, meyer,
-    /// server or a file, with options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
+    /// Age the file system first, as `ordo age` does. PROFILE is agrawal, douceur, meyer, server or a file, with
+    /// options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "agrawal", value_parser = ageing)]
     pub aged: Option<age::ChurnOptions>,
     /// Show every measure, with writes by the kind of block, one column for each system.
@@ -217,8 +223,8 @@ Examples:
     ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME', 'end NAME',
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
-    /// The workload: create-delete, micro, postmark, tree:PATH, ssh-build, netnews, overwrite, tpcb, each with its
-    /// parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb, each with
+    /// its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.
@@ -247,28 +253,28 @@ pub struct Bench {
 
 /// The kind of file system that `ordo mkfs` makes.
 #[derive(Clone, Copy)]
-pub enum Made {
+pub enum MkfsTarget {
     /// A format, by its name.
     Format(&'static dyn Format),
     /// The format of a system, marked so that a mount uses that system by default.
     System(System),
 }
 
-impl std::fmt::Debug for Made {
+impl std::fmt::Debug for MkfsTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Made::Format(format) => format.name(),
-            Made::System(system) => system.name(),
+            MkfsTarget::Format(format) => format.name(),
+            MkfsTarget::System(system) => system.name(),
         })
     }
 }
 
-fn made(text: &str) -> Result<Made, String> {
+fn made(text: &str) -> Result<MkfsTarget, String> {
     let formats = ordo_systems::FORMATS;
     if let Some(format) = formats.iter().find(|format| format.name() == text) {
-        return Ok(Made::Format(*format));
+        return Ok(MkfsTarget::Format(*format));
     }
-    System::by_name(text).map(Made::System).ok_or_else(|| {
+    System::by_name(text).map(MkfsTarget::System).ok_or_else(|| {
         let formats = formats.iter().map(|format| format.name());
         let all: Vec<_> = formats.chain(System::all().iter().map(System::name)).collect();
         format!("nothing is called '{text}'; there are {}", all.join(", "))
@@ -290,41 +296,45 @@ pub struct Mkfs {
     pub image: PathBuf,
     /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
-    pub fs: Made,
+    pub fs: MkfsTarget,
     /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
     /// or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
     pub meta: Option<MetadataSize>,
+    /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint, by which --salvage reads
+    /// files where the metadata device is lost: bytes, or a share of the metadata device as in 90% [default: no copy].
+    #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
+    pub meta_copy: Option<MetadataSize>,
     /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
     /// first path is the data device.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "segment-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
-    /// Write no seals on the partial segments of an LFS, as NetBSD writes none.
-    #[arg(long)]
+    /// Write no seals (checksums of Ordo's own) on the partial segments of an LFS; NetBSD writes none.
+    #[arg(long = "no-crc")]
     pub no_crc: bool,
     /// Size of the file system [default: the whole image or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
-    #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "block-size", short, value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: Option<u64>,
     /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
-    #[arg(long, short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long = "frag-size", short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
     pub frag_size: Option<u64>,
     /// Bytes of space for each inode.
     #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
     pub density: Option<u64>,
     /// Percentage of space that is reserved (minfree).
-    #[arg(long, short, default_value_t = 8, value_name = "PERCENT")]
+    #[arg(long = "min-free", short, default_value_t = 8, value_name = "PERCENT")]
     pub min_free: u8,
     /// The volume's label.
     #[arg(long, short = 'L')]
     pub label: Option<String>,
     /// Mark the file system so that FreeBSD mounts it with soft updates.
-    #[arg(long, short = 'U')]
+    #[arg(long = "soft-updates", short = 'U')]
     pub soft_updates: bool,
     /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
     /// same device), or the path of another image or device.
@@ -332,18 +342,18 @@ pub struct Mkfs {
     pub journal: Option<PathBuf>,
     /// Size of the log [default: a hundredth of the file system, and enough for any operation on its
     /// blocks].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
+    #[arg(long = "journal-size", value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
     /// Make a big-endian file system, as on SPARC or PowerPC.
-    #[arg(long)]
+    #[arg(long = "big-endian")]
     pub big_endian: bool,
     /// Write no check-hashes on superblock, groups and inodes.
-    #[arg(long)]
+    #[arg(long = "no-check-hashes")]
     pub no_check_hashes: bool,
     /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Overwrite a file system that is there.
+    /// Overwrite an existing file system.
     #[arg(long)]
     pub force: bool,
     /// Print the result as JSON.
@@ -362,9 +372,9 @@ Examples:
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
     /// listed.
@@ -387,7 +397,7 @@ check failed, 16 wrong usage. Without -y or -p nothing is written.
 A crash under soft updates (ordo info shows the flag) may leak space, inodes and links; such an
 image can be mounted without a check. A check then clears inodes without a name instead of moving
 them to lost+found, unless it finds other damage, which it calls unexpected; and -p trusts the
-bitmaps: it reads only inodes that they call used.
+bitmaps: it reads only inodes that they mark as used.
 
 The log of a journal (ordo info shows it) is replayed first if the image was not unmounted
 cleanly; without -y or -p it is replayed in memory only.
@@ -401,9 +411,9 @@ Examples:
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
@@ -411,8 +421,7 @@ pub struct Fsck {
     /// Repair everything.
     #[arg(short = 'y', conflicts_with = "preen")]
     pub yes: bool,
-    /// Preen: repair only if nothing is lost by it, otherwise write nothing. Skip an image that is marked
-    /// clean.
+    /// Preen: repair only if no data is lost by it, otherwise write nothing. Skip an image that is marked clean.
     #[arg(short = 'p')]
     pub preen: bool,
     /// Check an image even if it is marked clean.
@@ -421,7 +430,7 @@ pub struct Fsck {
     /// The image or device with the log, if the log is not in the same image.
     #[arg(long, short = 'J', value_name = "PATH")]
     pub journal: Option<PathBuf>,
-    /// Use the superblock at this sector of 512 bytes. A log is not replayed then.
+    /// Use the superblock at this sector of 512 bytes. The log is then not replayed.
     #[arg(short = 'b', value_name = "SECTOR")]
     pub superblock: Option<u64>,
     /// Print the report as JSON.
@@ -445,14 +454,18 @@ pub struct Ls {
     /// The file or directory to list.
     #[arg(default_value = "/")]
     pub path: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
-    /// List everything below it too.
+    /// List everything below the directory too.
     #[arg(short = 'R')]
     pub recursive: bool,
     /// Print JSON.
@@ -472,10 +485,14 @@ pub struct Cat {
     /// The paths of the files.
     #[arg(required = true)]
     pub paths: Vec<String>,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
 }
 
 /// `ordo cp`.
@@ -494,9 +511,9 @@ pub struct Cp {
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
-    /// The metadata device of the destination if it is an image, otherwise of the source, where that is the data device of a
-    /// DualFS on two devices [default: searched beside the image].
-    #[arg(long, value_name = "PATH")]
+    /// The metadata device, if an image is the data device of a DualFS on two devices: that of the destination if it is
+    /// an image, otherwise that of the source [default: searched beside the image].
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
@@ -523,9 +540,9 @@ pub struct Import {
     /// The destination in the image, created if it does not exist.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -554,10 +571,14 @@ pub struct Export {
     /// The directory or file to copy.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
-    /// The metadata device, where the image is the data device of a DualFS on two devices [default: searched beside the
+    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
     /// image].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
+    /// (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

@@ -25,7 +25,7 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
-    /// Let files come and go until a file system has aged, and show how much of them stays in one piece.
+    /// Age a file system by creating and removing files, and show how much of them stays in one piece.
     Age(commands::age::Age),
     /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(commands::reproduce::Reproduce),
@@ -35,9 +35,9 @@ pub enum Command {
     Analyze(commands::analyze::Analyze),
     /// Record what the kernel's file systems write, and show it request by request.
     Trace(commands::trace::TraceArgs),
-    /// Predict what a recorded trace would take if the file system or the disk were another.
+    /// Predict the time of a recorded workload for another file system or disk.
     Whatif(commands::whatif::WhatIf),
-    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, what waits for what.
+    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, the order of writes.
     Infer(commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),

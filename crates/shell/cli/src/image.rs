@@ -11,7 +11,7 @@ use ordo_runtime::{Executor, Runtime};
 use ordo_systems::{Format, MountOptions, Mounted, format_of};
 use ordo_vfs::AnyFs;
 
-use crate::pair::{self, Named, erased};
+use crate::pair::{self, NamedImage, erased};
 
 /// Does a command's work in real time.
 ///
@@ -27,7 +27,7 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
 ///
 /// # Errors
 /// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
-pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
+pub async fn open(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
     let disks = erased(named.open(runtime, FileAccess::ReadWrite).await?, false);
     let name = || named.words();
     let format = format_of(pair::image(&disks)).await.with_context(name)?;
@@ -39,14 +39,15 @@ pub async fn open(runtime: &Runtime, named: Named<'_>) -> Result<Mounted> {
 ///
 /// # Errors
 /// The image cannot be opened, or its file system cannot be mounted.
-pub async fn open_to_read(runtime: &Runtime, named: Named<'_>) -> Result<AnyFs> {
+pub async fn open_to_read(runtime: &Runtime, named: NamedImage<'_>) -> Result<AnyFs> {
     let disks = erased(named.open(runtime, FileAccess::ReadOnly).await?, true);
     let name = || named.words();
-    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    let format = named.format(pair::image(&disks)).await.with_context(name)?;
     if let Some(said) = replay_log(runtime, format, &disks, named.image, true).await {
         let _ = writeln!(std::io::stderr(), "{said}");
     }
-    let mounted = format.read(runtime, &disks, &MountOptions::default()).await;
+    let options = MountOptions { salvage: named.salvage, ..MountOptions::default() };
+    let mounted = format.read(runtime, &disks, &options).await;
     Ok(mounted.with_context(name)?.fs().clone())
 }
 

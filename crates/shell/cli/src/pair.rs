@@ -1,7 +1,7 @@
 //! File systems on two images or devices: finding the one that the user did not name.
 //!
-//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. Where only
-//! one half is named, the other is searched among its neighbours by the identifier that both have.
+//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. If
+//! only one of the two is named, the other is searched in the same directory, by the identifier that both have.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,29 +11,50 @@ use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::{Duration, Runtime};
-use ordo_systems::{Half, format_of, probe};
+use ordo_systems::{FORMATS, Format, Half, format_of, probe};
 
 /// The image or device that a user named, and the metadata device with it.
 #[derive(Clone, Copy)]
-pub struct Named<'a> {
+pub struct NamedImage<'a> {
     /// The image.
     pub image: &'a Path,
-    /// Its metadata device, if it was named.
+    /// The metadata device, if it was named.
     pub metadata: Option<&'a Path>,
+    /// Whether it is read without a metadata device.
+    pub salvage: bool,
 }
 
-/// The half that was not the image.
+/// The device of a pair that was not given as the image.
 pub struct Other {
-    /// Its path.
+    /// The device's path.
     pub path: PathBuf,
-    /// Whether it comes before the image where a format wants both.
+    /// Whether the device comes before the image in a format that takes both.
     pub is_first: bool,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedImage<'a> {
     /// An image, and the path of its metadata device where the user named one.
-    pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> Named<'a> {
-        Named { image, metadata: metadata.map(PathBuf::as_path) }
+    pub fn new(image: &'a Path, metadata: Option<&'a PathBuf>) -> NamedImage<'a> {
+        NamedImage { image, metadata: metadata.map(PathBuf::as_path), salvage: false }
+    }
+
+    /// The same, to be read without its metadata device where that is asked for.
+    #[must_use]
+    pub fn salvaged(self, salvage: bool) -> NamedImage<'a> {
+        NamedImage { salvage, ..self }
+    }
+
+    /// The format of what is on `disk`. The metadata device's identity may be lost with it.
+    ///
+    /// # Errors
+    /// There is no file system, or the device failed.
+    pub async fn format(&self, disk: &Device) -> Result<&'static dyn Format> {
+        match self.salvage {
+            true => {
+                Ok(*FORMATS.iter().find(|format| format.has_pairs()).expect("DualFS has pairs"))
+            }
+            false => Ok(format_of(disk).await?),
+        }
     }
 
     /// The image's path, and the metadata device's, for messages.
@@ -46,11 +67,15 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The other device of the file system on `disk`, which is the image or a part of it; `None` where it has no other.
+    /// Finds the other device of the file system on `disk`, which is the image or a part of it; `None` if the file
+    /// system is on one device.
     ///
     /// # Errors
-    /// The format has no metadata device; the other half is not among the image's neighbours, or is there twice.
+    /// The format has no metadata device; the other device is not found beside the image, or is found twice.
     pub async fn other(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Other>> {
+        if self.salvage {
+            return Ok(None);
+        }
         let image = self.image.display();
         if let Some(path) = self.metadata {
             return match probe(disk).await? {
@@ -69,7 +94,9 @@ impl<'a> Named<'a> {
         let mut found = search(runtime, self.image, &dir, &half).await?;
         let next = match half.is_first {
             true => format!("name the data device, and this one with --meta-device {image}"),
-            false => "name it with --meta-device PATH".to_owned(),
+            false => "name it with --meta-device PATH; or, where it is lost, --salvage reads by the copy of its \
+                      metadata that this one may keep"
+                .to_owned(),
         };
         match found.len() {
             1 => Ok(Some(Other { path: found.remove(0), is_first: !half.is_first })),
@@ -91,19 +118,19 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The image and the other half, in the order of the format.
+    /// Opens the image and the other device, in the order of the format.
     ///
     /// # Errors
-    /// One cannot be opened, or the other half is not found.
+    /// One of the two cannot be opened, or the other device is not found.
     pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Rc<FileDisk>>> {
         let image = Rc::new(FileDisk::open(runtime, self.image, access)?);
         self.with_other(runtime, image, access).await
     }
 
-    /// The same; waits a moment for what is in use.
+    /// As [`open`](NamedImage::open); waits a moment for a device that is still in use.
     ///
     /// # Errors
-    /// As for [`open`](Named::open).
+    /// As for [`open`](NamedImage::open).
     pub async fn open_when_free(
         &self,
         runtime: &Runtime,
@@ -133,8 +160,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Opens something that may still be locked for a moment: the kernel ends the requests of a killed server after
-/// the process is gone. Tries for five seconds.
+/// Opens a file that may still be locked for a moment: after a server was killed, the kernel ends its requests
+/// some time later. Tries for five seconds.
 ///
 /// # Errors
 /// The error of opening it.
@@ -153,7 +180,7 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
     open()
 }
 
-/// The device whose contents tell the format: of a pair the second, which is the image where both were named.
+/// The device whose contents determine the format: the second of a pair, which is the image if both were named.
 pub fn image(disks: &[Device]) -> &Device {
     disks.last().expect("there is an image")
 }
@@ -167,7 +194,7 @@ pub fn erased(disks: Vec<Rc<FileDisk>>, in_memory: bool) -> Vec<Device> {
     disks.into_iter().map(erase).collect()
 }
 
-/// The directory whose files are an image's neighbours.
+/// The directory that is searched for the other device of an image.
 fn neighbourhood(image: &Path) -> PathBuf {
     match image.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
@@ -175,8 +202,8 @@ fn neighbourhood(image: &Path) -> PathBuf {
     }
 }
 
-/// The images and devices in `dir` that are the other half of the pair, in order of their names. What cannot be opened or read is
-/// none of them.
+/// The images and devices in `dir` that are the other device of the pair, in order of their names. Files that cannot
+/// be opened or read are skipped.
 async fn search(runtime: &Runtime, image: &Path, dir: &Path, half: &Half) -> Result<Vec<PathBuf>> {
     let own = std::fs::canonicalize(image).ok();
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;

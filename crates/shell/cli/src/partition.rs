@@ -16,9 +16,9 @@ const CHAIN_MAX: u32 = 128;
 pub struct PartitionRow {
     /// The name: a number, a letter of a BSD label, or both.
     pub name: String,
-    /// Its first byte.
+    /// The first byte.
     pub start: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub bytes: u64,
     /// The type in the partition table.
     pub kind: String,
@@ -26,7 +26,7 @@ pub struct PartitionRow {
     pub label: String,
 }
 
-/// The partitions of a disk, with those in BSD slices; none where there is no table.
+/// The partitions of a disk, with those in BSD slices; none if there is no table.
 ///
 /// # Errors
 /// The device failed.
@@ -128,7 +128,7 @@ async fn labelled(
     Ok(())
 }
 
-/// The partition of this name as a device, or the whole disk where no name is given.
+/// The partition of this name as a device; the whole disk if no name is given.
 ///
 /// # Errors
 /// There is no such partition, or the device failed.

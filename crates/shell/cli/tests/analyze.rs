@@ -52,7 +52,7 @@ fn a_trace_is_analyzed_and_shown() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said() {
+fn traces_without_a_known_file_system_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let Some((start, log)) = input(&folder) else { return };
     let (start, path) = (start.to_str().unwrap(), log.to_str().unwrap());
@@ -60,7 +60,7 @@ fn what_cannot_be_used_is_said() {
     fs::write(&zeros, vec![0; 1 << 20]).unwrap();
     let (code, _, errors) = ordo(&["analyze", path, "--start", zeros.to_str().unwrap()]);
     assert_eq!(code, 1);
-    assert!(errors.contains("no file system that is known"), "{errors}");
+    assert!(errors.contains("no known file system"), "{errors}");
     let (code, _, errors) = ordo(&["analyze", start, "--start", start]);
     assert_eq!(code, 1);
     assert!(errors.contains("not a log of dm-log-writes"), "{errors}");

@@ -110,10 +110,10 @@ fn with_names_in_its_log() -> Vec<u8> {
     executor.block_on(work).unwrap()
 }
 
-/// A command that reads an image sees the log's changes, says so, and changes neither; one that writes does not
-/// start before the log is replayed. Would catch a listing that lacks durable names.
+/// A command that reads an image sees the log's changes, says so, and changes neither image nor log; a command
+/// that writes does not start before the log is replayed. Would catch a listing that lacks durable names.
 #[test]
-fn what_the_log_holds_is_read_too() {
+fn commands_read_files_that_are_only_in_the_log() {
     let temp = tempfile::tempdir().unwrap();
     let (image, out) = (temp.path().join("a.img"), temp.path().join("out"));
     let crashed = with_names_in_its_log();
@@ -156,6 +156,8 @@ fn errors_say_what_where_and_what_next() {
         ("lfs:cleaner=lazy", "cleaner=lazy: 'lazy': expected greedy, cost-benefit or hot-cold"),
         ("lfs:idle=1,clean-low=200", "clean-low=200: '200': expected percent from 0 to 100"),
         ("ffs-sync:cleaner=greedy", "ffs-sync has no cleaner"),
+        ("ffs-sync:maxcontig=0", "maxcontig=0: '0': expected blocks from 1 to 256"),
+        ("lfs:rotgap=1", "the cleaner has no option 'rotgap'"),
         ("lfs,speed=9", "the cleaner has no option 'speed'"),
     ] {
         let (code, said) = refused(&["compare", "--fs", list]);
@@ -191,7 +193,7 @@ fn fsck_gives_the_exit_status_of_fsck() {
 }
 
 #[test]
-fn a_comparison_is_the_same_every_time_and_goes_where_it_is_told() {
+fn a_comparison_is_the_same_every_time_and_is_written_where_asked() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("rows.json");
     let args = [

@@ -123,7 +123,7 @@ fn parts_make_a_whole_or_an_error() {
         assert!(code == 1 && out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
     };
     fails(&["merge", "1.json"], "shard 2 of 2 is missing");
-    fails(&["merge", "1.json", "1.json", "2.json"], "there twice");
+    fails(&["merge", "1.json", "1.json", "2.json"], "given twice");
     fails(&["merge", "1.json", "all.json"], "another campaign");
     std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() - 9]).unwrap();
     fails(&["merge", "cut.json"], "not a whole file of crash results");
@@ -155,8 +155,8 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
     let (code, _, err) = crash(dir.path(), &bench);
     assert!(code == 1 && err.contains("--cycles goes with --workload random"), "{err}");
 
-    // Without order, but held to another system's promise, a later cycle is the first to break it with some
-    // seed.
+    // Without an ordering, but held to another system's promise, some seed breaks the promise in a later cycle
+    // first.
     let later = (1..30).find_map(|seed: u32| {
         let (name, seed) = (format!("f{seed}.json"), seed.to_string());
         let what = ["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-soft-updates"];
@@ -180,7 +180,7 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
 }
 
 /// Each geometry has a row of its own, also in shards, and a failure is repeated in its geometry, whatever the
-/// workload. Would catch a failure that is searched for in another shape than it was found in.
+/// workload. Would catch a failure that is repeated in another geometry than its own.
 #[test]
 fn geometries_are_rows_and_their_failures_are_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -224,8 +224,8 @@ fn geometries_are_rows_and_their_failures_are_repeated() {
     assert!(code == 1 && err.contains("go with Ordo's systems"), "{err}");
 }
 
-/// Each rule that is switched off has a line, and so has none. Would catch a search that finds something where
-/// nothing is wrong.
+/// The table has a line for each rule that is switched off, and one for all rules. Would catch a search that
+/// finds something where nothing is wrong.
 #[test]
 fn mutants_are_found() {
     let dir = tempfile::tempdir().unwrap();

@@ -146,7 +146,7 @@ fn all_mistakes_on_all_file_systems() {
 /// A failure is saved, repeated, written as an image, and reported as an HTML page and as JUnit XML. Exit
 /// statuses of checks are distinguished.
 #[test]
-fn failures_are_repeated_and_told() {
+fn failures_are_saved_repeated_and_reported() {
     if !is_possible(&TOOLS) {
         return;
     }
@@ -182,7 +182,7 @@ fn failures_are_repeated_and_told() {
 
 /// The report names a program that continues after a failed fsync.
 #[test]
-fn an_error_that_is_ignored_is_told() {
+fn an_ignored_error_is_reported() {
     if !is_possible(&TOOLS) {
         return;
     }

@@ -1,6 +1,7 @@
 //! The commands on a DualFS, as a user meets them.
 //!
-//! Fault model: a command that takes it for something else, that writes where it must not, or that does not say what is missing.
+//! Fault model: a command that takes a DualFS for another format, that writes to the wrong device,
+//! or that does not say which device is missing.
 
 mod calling;
 
@@ -58,6 +59,9 @@ fn sizes_that_cannot_be_are_refused_in_words() {
     refused(&["--fs", "dualfs", "--block-size", "16k"], "512 to 8192 are possible");
     refused(&["--fs", "dualfs", "--frag-size", "1k"], "--frag-size does not go with a DualFS");
     refused(&["--fs", "lfs", "--meta", "10%"], "--meta does not go with an LFS");
+    refused(&["--fs", "lfs", "--meta-copy", "10%"], "--meta-copy does not go with an LFS");
+    refused(&["--fs", "dualfs", "--meta-copy", "64m"], "the data device has no more");
+    refused(&["--fs", "dualfs", "--meta-copy", "4k"], "too few for any block");
     refused(&["--fs", "dualfs-2"], "takes two disks");
 }
 
@@ -112,8 +116,9 @@ fn a_pair_on_two_images_is_known_by_every_command() {
     assert!(code != 0 && errors.contains("holds a DualFS; --force"), "{errors}");
 }
 
-/// When a command line has one half of a pair, the other is found beside it by the pair's identifier, whatever else is there; where it is not, or
-/// is there twice, the message says so.
+/// If a command line names one half of a pair, the other is found in the same directory by the
+/// pair's identifier, whatever else is there; if it is missing, or is found twice, the message says
+/// so.
 #[test]
 fn the_other_half_is_found_beside_the_image() {
     let temp = tempfile::tempdir().unwrap();
@@ -192,8 +197,8 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
     assert!(code != 0 && errors.contains("cannot be both devices"), "{errors}");
 }
 
-/// An option of a DualFS or of a cleaner is refused on a file system that has neither, before anything is mounted. Would catch
-/// one that is read and then forgotten.
+/// An option of a DualFS or of a cleaner is refused on a file system that has neither, before
+/// anything is mounted. Would catch an option that is accepted and then ignored.
 #[test]
 fn mount_options_that_mean_nothing_are_refused_in_words() {
     let temp = tempfile::tempdir().unwrap();
@@ -210,4 +215,42 @@ fn mount_options_that_mean_nothing_are_refused_in_words() {
         let (code, _, errors) = ordo(&["mount", "-o", option, text(image), text(&dir)]);
         assert!(code != 0 && errors.contains(why), "{option}: {code}: {errors}");
     }
+}
+
+/// With a copy of the metadata on the data device, files are read although the metadata device is gone; without one, or without
+/// being asked, a command says what is missing.
+#[test]
+fn files_are_salvaged_without_the_metadata_device() {
+    let temp = tempfile::tempdir().unwrap();
+    let [data, metadata] = made_pair(temp.path());
+    let device = ["--meta-device", text(&metadata)];
+    let args = ["mkfs", text(&data), "--fs", "dualfs", "--force", "--meta-copy", "90%"];
+    done(&[&args[..], &device[..]].concat());
+    let folder = temp.path().join("from");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a file"), vec![7; 100_000]).unwrap();
+    done(&[&["import", text(&folder), text(&data)], &device[..]].concat());
+    let info = done(&["info", text(&data)]);
+    assert!(info.contains("copy of the metadata: checkpoint "), "{info}");
+    let shown: serde_json::Value =
+        serde_json::from_str(&done(&["info", text(&data), "--json"])).unwrap();
+    assert!(shown["copy"]["blocks"].as_u64().unwrap() > 5, "{shown}");
+    fs::remove_file(&metadata).unwrap();
+    let before = fs::read(&data).unwrap();
+    let (code, _, errors) = ordo(&["ls", text(&data)]);
+    assert!(code != 0 && errors.contains("--salvage"), "{errors}");
+    assert!(done(&["ls", text(&data), "--salvage"]).contains("a file"));
+    assert_eq!(done(&["cat", text(&data), "--salvage", "/a file"]).len(), 100_000);
+    let out = temp.path().join("to");
+    done(&["export", text(&data), text(&out), "--salvage"]);
+    assert_eq!(fs::read(out.join("a file")).unwrap(), vec![7; 100_000]);
+    assert!(before == fs::read(&data).unwrap(), "something was written");
+    let at = temp.path().join("at");
+    fs::create_dir(&at).unwrap();
+    let (code, _, errors) = ordo(&["mount", text(&data), text(&at), "-o", "salvage"]);
+    assert!(code != 0 && errors.contains("only reads: -o ro,salvage"), "{errors}");
+    let [plain, metadata] = made_pair(&temp.path().join("plain"));
+    fs::remove_file(&metadata).unwrap();
+    let (code, _, errors) = ordo(&["ls", text(&plain), "--salvage"]);
+    assert!(code != 0 && errors.contains("keeps no copy of the metadata"), "{errors}");
 }

@@ -89,7 +89,7 @@ fn assert_kept(disk: &Disk) {
     let out = disk.fsck(&["-y"]);
     assert!(out.status.code().is_some_and(|code| code <= 1), "{}", text(&out));
     disk.assert_clean();
-    // After a crash without an ordering, only what a check makes of it is promised.
+    // After a crash without an ordering, only the state after a check is promised.
     if disk.ordering != "none" {
         assert_eq!(ordo(&["cat", disk.image(), "/kept"]).stdout, b"kept", "{}", disk.ordering);
     }
@@ -150,7 +150,7 @@ fn a_stopped_server() {
         assert!(ends(killed), "a program that waits for a stopped server cannot be killed");
         assert!(waits.try_wait().unwrap().is_none());
         if by_force {
-            // All who wait get an error. The mount itself is in use until its files are closed.
+            // Every waiting program gets an error. The mount itself is in use until its files are closed.
             assert!(ends(start("umount", &["-f", dir.to_str().unwrap()])), "umount -f hangs");
             assert!(ends(waits), "a program that waited still does");
             drop(open);

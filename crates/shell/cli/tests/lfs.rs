@@ -1,7 +1,7 @@
 //! The commands on an LFS, as a user meets them.
 //!
-//! Fault model: a command that takes an LFS for something else, that writes where it must not, or that says less than it
-//! should of what it found.
+//! Fault model: a command that takes an LFS for another format, that writes to an image it must not change, or that
+//! does not report damage which it found.
 
 mod calling;
 
@@ -76,9 +76,9 @@ fn an_image_in_use_is_read_and_rolled_forward() {
     assert_eq!(done(&["ls", "-lR", image]), listed);
 }
 
-/// Damage is said with what to do next, and repaired.
+/// Damage is reported with the next step, and repaired.
 #[test]
-fn damage_is_told_and_repaired() {
+fn damage_is_reported_and_repaired() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a.img");
     let image = text(&path);

@@ -1,4 +1,4 @@
-//! `ordo trace run` as a user meets it: signals, output directories, what a killed recording leaves, system calls, and
+//! `ordo trace run` as a user meets it: signals, output directories, leftovers of a killed recording, system calls, and
 //! tables that fit together.
 //!
 //! Fault models: a user who presses Ctrl-C, a service manager that ends a service, kill -9; numbers of requests that
@@ -22,7 +22,7 @@ fn ordo(args: &[&str]) -> (Option<i32>, String, String) {
     (out.status.code(), text(&out.stdout), text(&out.stderr))
 }
 
-/// Whether recordings work here; says why where not.
+/// Whether recordings work here. Prints the reason if not.
 fn records() -> bool {
     let (code, _, errors) = ordo(&["trace", "run", "--fs", "ext4", "--size", "16m", "--", "true"]);
     if code != Some(0) {
@@ -42,7 +42,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A recording whose command waits for ever, with what it says of itself.
+/// A recording whose command waits for ever, with the names and processes that it reports.
 struct Waiting {
     ordo: Child,
     /// The directory that the file system is mounted on.
@@ -119,7 +119,7 @@ fn a_signal_ends_a_recording_in_order() {
 
 /// A recording that is killed leaves its mounts; `cleanup` finds and ends them, and then there is nothing to do.
 #[test]
-fn what_a_killed_recording_leaves_is_taken_down() {
+fn mounts_of_a_killed_recording_are_taken_down() {
     if !records() {
         return;
     }
@@ -313,7 +313,7 @@ fn files_fit(trace: &Path, requests: &[Row], blocks: &[Row]) {
     let of = |row: &Row| -> i64 { columns.iter().map(|column| int(row, column).unwrap()).sum() };
     let all: i64 = files.iter().map(of).sum();
     assert_eq!(all, blocks.iter().map(|b| int(b, "length").unwrap()).sum::<i64>());
-    // What the rows say of one file is in its row.
+    // All bytes that the rows assign to a file are in the file's row.
     let data = |row: &&Row| {
         text(row, "path") == Some("/d/h")
             && text(row, "final_kind") == Some("file_data")
@@ -374,7 +374,7 @@ const RESERVED: &str = "\
     then time timestamp to trigger true union unique update user using value values when \
     where window with write";
 
-/// No column needs quotes in SQL, but for `offset`, which stays beside `device_offset`.
+/// No column needs quotes in SQL, except `offset`, which stays beside `device_offset`.
 #[test]
 fn columns_have_names_without_quotes() {
     if !records() {

@@ -31,7 +31,7 @@ fn the_table_of_guarantees_is_reproduced() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn unknown_papers_and_items_are_named() {
     let (_, said, code) = ordo(&["reproduce", "soft-updates", "no-such-item"]);
     assert!(code != Some(0) && said.contains("ordo reproduce --list"), "{said}");
     let (list, _, _) = ordo(&["reproduce", "--list"]);

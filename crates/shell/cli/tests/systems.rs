@@ -39,7 +39,7 @@ fn every_list_of_systems_is_the_registrys() {
 
 /// A system that can only be read is refused with its abilities, by every command that takes a system.
 #[test]
-fn what_does_not_run_is_refused_with_what_can_be_done() {
+fn systems_that_cannot_run_are_refused_with_their_abilities() {
     for system in System::all().iter().filter(|s| !s.is_runnable()) {
         for command in [&["compare"][..], &["bench", "micro"], &["crash"], &["crash", "mutants"]] {
             let said = refused(&[command, &["--fs", system.name()]].concat());

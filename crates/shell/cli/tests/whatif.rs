@@ -1,5 +1,5 @@
-//! `ordo whatif` on traces of the kernel's file systems, held against the same change really made with `mke2fs` and
-//! `mount`. Recorded in real time, on a pseudo-device that takes the time of a disk model.
+//! `ordo whatif` on traces of the kernel's file systems. Its predictions are compared with the same change really
+//! made with `mke2fs` and `mount`. Recorded in real time, on a pseudo-device that takes the time of a disk model.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn ordo(args: &[&str]) -> (i32, String, String) {
     (out.status.code().unwrap(), text(&out.stdout), text(&out.stderr))
 }
 
-/// Whether the kernel's ext file systems can be recorded here; said aloud where not.
+/// Whether the kernel's ext file systems can be recorded here. Prints a message if not.
 fn possible(what: &str) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|m| {
         use std::os::unix::fs::MetadataExt;
@@ -123,13 +123,13 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
     assert!(number(&interval[0]) <= number(&row["predicted_seconds"]), "{json}");
     assert!(number(&row["predicted_seconds"]) <= number(&interval[1]), "{json}");
     assert_eq!(json["journal_bytes"], 16 << 20, "{json}");
-    what_cannot_be_predicted_is_said(&trace, folder.path());
+    changes_without_a_meaning_are_refused(&trace, folder.path());
     a_trace_is_played_in_a_file(&trace, folder.path());
 }
 
-/// The same trace in a file of this machine, in real time: all requests of the trace, and no flush where barriers are off.
-/// A file that holds something is refused, and one that was made for the playback is gone. How long the file takes is
-/// the machine's business; think times alone are a part of it that no disk can shorten.
+/// The same trace in a file of this machine, in real time: all requests of the trace, and no flush if barriers are
+/// off. A file with contents is refused, and a file that was made for the playback is removed. The time of the file
+/// depends on the machine; think times are a part of it that no disk can shorten.
 fn a_trace_is_played_in_a_file(trace: &Path, folder: &Path) {
     let disk = folder.join("disk.img");
     let (trace, path) = (trace.to_str().unwrap(), disk.to_str().unwrap());
@@ -162,7 +162,7 @@ fn a_trace_is_played_in_a_file(trace: &Path, folder: &Path) {
 }
 
 /// On the same trace: a table within 100 columns, a page, and each refusal with its reason.
-fn what_cannot_be_predicted_is_said(trace: &Path, folder: &Path) {
+fn changes_without_a_meaning_are_refused(trace: &Path, folder: &Path) {
     let trace = trace.to_str().unwrap();
     let base = ["whatif", trace];
     let run = |more: &[&str]| ordo(&[&base[..], more].concat());

@@ -4,7 +4,7 @@
 //! command; [`page`] draws timelines for a browser; [`json`] is for programs.
 //!
 //! Invariants:
-//! - The same values give the same text, byte for byte, whatever the destination.
+//! - The same values give the same text, byte for byte, for any destination.
 //! - Colour and progress bars appear only on a terminal, and never in redirected output.
 //!
 //! ```
@@ -22,8 +22,7 @@ pub mod table;
 
 /// A value as indented JSON with a newline at its end.
 ///
-/// The value has no form in JSON, as `serde_json` reports.
-/// As `serde_json`, where the value has no form in JSON.
+/// The value has no form in JSON, as `serde_json` reports it.
 pub fn json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")
 }

@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 pub struct Timeline<'a> {
     /// The run's name.
     pub title: &'a str,
-    /// Its length in seconds.
+    /// The length in seconds.
     pub seconds: f64,
     /// For each request its lane, its beginning and its end in seconds.
     pub spans: Vec<(&'static str, f64, f64)>,
 }
 
-/// The width of a timeline, in pixels, and so the number of pieces that are told apart.
+/// The width of a timeline in pixels, and so the number of pieces of time that it distinguishes.
 const WIDTH: usize = 1100;
 /// The height of a lane, and its distance to the next.
 const LANE: usize = 14;
@@ -28,7 +28,7 @@ body{font:14px system-ui,sans-serif;color:var(--ink);background:var(--paper);mar
 pre{overflow-x:auto}svg{max-width:100%;height:auto}text{fill:var(--ink);font-size:11px}rect{fill:var(--bar)}\
 line{stroke:var(--ink);stroke-width:.5}";
 
-/// A page with a title, a text as it is, and a drawing of each run. A lane shows, for each piece of time, how much of it
+/// A page with a title, a text, and a drawing of each run. For each piece of time, a lane shows the share in which
 /// at least one of its requests was under way.
 pub fn timelines(title: &str, text: &str, runs: &[Timeline<'_>]) -> String {
     let longest = runs.iter().map(|run| run.seconds).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -76,8 +76,8 @@ fn drawing(page: &mut String, run: &Timeline<'_>, lanes: &[&str], longest: f64) 
     page.push_str("</svg>\n");
 }
 
-/// The pieces of the time axis with the part of each that the spans cover; overlaps count once for each span, and a part
-/// is 1 at most.
+/// The pieces of the time axis, each with the part that the spans cover. Overlaps count once for each span, but a
+/// part is never more than 1.
 fn covered(spans: impl Iterator<Item = (f64, f64)>, longest: f64) -> BTreeMap<usize, f64> {
     let mut pieces = BTreeMap::new();
     let scale = WIDTH as f64 / longest;

@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// The interval at which a bar is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A progress bar on the standard error: the present work, how much of it is done, and the remaining time. Where that
-/// is not a terminal, nothing is shown.
+/// A progress bar on the standard error: the present work, how much of it is done, and the remaining time. If that is
+/// not a terminal, nothing is shown.
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// Shows that so many steps are done.
+    /// Shows that `done` steps are done.
     #[inline]
     pub fn reach(&self, done: u64, total: u64) {
         if let Some(bar) = &self.bar {

@@ -41,7 +41,7 @@ impl Table {
     /// Adds a row, one cell a column.
     ///
     /// # Panics
-    /// Where there are fewer or more cells than columns.
+    /// The number of cells differs from the number of columns.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.headings.len(), "a cell for every column");

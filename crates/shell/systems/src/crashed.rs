@@ -14,7 +14,7 @@ use crate::journaled::LogPlace;
 use crate::options::{LogOptions, MakeOptions, MountOptions};
 use crate::system::System;
 
-/// The tick of a journal in a crash test. It is short, so that little time passes between two states.
+/// The tick of a journal in a crash test. A short tick lets little time pass between two states.
 const TICK: Duration = Duration::from_millis(5);
 
 /// The mkfs options for a shape of a crash test.
@@ -29,7 +29,7 @@ pub fn shaped(geometry: &FsGeometry) -> MakeOptions {
     }
 }
 
-/// Blocks of a file that takes space away in a full shape.
+/// The number of blocks of a file that fills space in a full shape.
 const FILLER_BLOCKS: u64 = 10;
 
 /// A system in a shape, with the promise to which it is held.
@@ -42,11 +42,11 @@ pub struct Crashed {
 }
 
 impl System {
-    /// A system for the crash explorer, in a shape. It is held to the promise of `held_to` where that is given,
-    /// otherwise to its own.
+    /// A system in a shape, for the crash explorer. It is held to the promise of `held_to` if that is given,
+    /// and to its own otherwise.
     ///
     /// # Errors
-    /// It cannot be mounted for writing.
+    /// The system cannot be mounted for writing.
     pub fn crashed(
         &self,
         held_to: Option<System>,
@@ -61,14 +61,14 @@ impl System {
 }
 
 impl Crashed {
-    /// The same with one rule of its ordering switched off: one of [`System::rules`].
+    /// The same system with one rule of its ordering switched off: one of [`System::rules`].
     #[must_use]
     pub fn without(self, rule: &'static str) -> Crashed {
         Crashed { without: Some(rule), ..self }
     }
 }
 
-/// Fills a file system that was just made, but for `left` bytes, with files that the judge leaves alone.
+/// Fills a new file system with files that the judge ignores, until `left` bytes are free.
 async fn fill(system: System, rt: &Runtime, disks: &[Device], left: u64) -> Result<(), String> {
     let mounted = system.mount(rt, disks, &MountOptions::default()).await.map_err(said)?;
     let fs = mounted.fs();
@@ -176,7 +176,7 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
         OnFfs { name: name.into(), policy, promise, geometry: FsGeometry::default() }
     }
 
-    /// The same in another shape.
+    /// The same system in another shape.
     #[must_use]
     pub fn shaped(self, geometry: &FsGeometry) -> OnFfs<M> {
         OnFfs { geometry: geometry.clone(), ..self }
@@ -225,8 +225,8 @@ mod tests {
 
     use super::*;
 
-    /// Each shape can be made, and has the properties in its name. Would catch a size for which mkfs makes
-    /// other groups than intended.
+    /// Each shape can be made, and has the properties that its name says. Would catch a size for which mkfs
+    /// makes other groups than intended.
     #[test]
     fn each_geometry_can_be_made_and_is_what_it_is_called() {
         let default = FsGeometry::default();

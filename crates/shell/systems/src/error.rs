@@ -19,7 +19,7 @@ pub enum SystemError {
     Cannot {
         /// The format, with its article: "an LFS".
         what: &'static str,
-        /// Its abilities, in words.
+        /// The abilities, in words.
         can: String,
         /// The ability that was asked for, in words.
         wanted: &'static str,
@@ -42,7 +42,7 @@ pub enum SystemError {
     },
     /// The device is smaller than the size that was asked for.
     #[error("has {have} bytes, but {size} were asked for; use a smaller size")]
-    NoRoom {
+    NoFreeSpace {
         /// The size of the device, in bytes.
         have: u64,
         /// The size that was asked for, in bytes.
@@ -53,7 +53,7 @@ pub enum SystemError {
         "it has no log; ordo mkfs --journal file makes an image with one, logdev= names another place"
     )]
     NoLog,
-    /// The check before the mount found damage that it may not repair by itself.
+    /// The check before the mount found damage that it may not repair without a person's consent.
     #[error("the check found damage that it may not repair without being asked; run ordo fsck")]
     NeedsCheck,
     /// UFS2 cannot be made with these options.

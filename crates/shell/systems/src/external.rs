@@ -1,4 +1,4 @@
-//! The kernel's file systems beside Ordo's own. Programs of the machine make, mount and judge them.
+//! The kernel's file systems, beside Ordo's own. Programs of the machine make, mount and judge them.
 
 use ordo_kernel::KernelSystem as External;
 
@@ -27,7 +27,7 @@ impl AnySystem {
         System::runnable().map(AnySystem::Ours).chain(external)
     }
 
-    /// The system of this name, whatever its abilities.
+    /// Finds the system of this name, whatever its abilities.
     pub fn by_name(name: &str) -> Option<AnySystem> {
         let external = || External::by_name(name).map(AnySystem::External);
         System::by_name(name).map(AnySystem::Ours).or_else(external)

@@ -1,5 +1,5 @@
-//! The contents of a device, independent of the system that wrote them: found by the superblock, made, read,
-//! checked, shown.
+//! Formats: the structure of a device's contents, independent of the system that wrote them. A format is found by
+//! its superblock; it can be made, read, checked and shown.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,10 +18,10 @@ use crate::{SystemError, dualfs, ffs, lfs};
 /// The result of a format's function, as a boxed future.
 pub type Done<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
 
-/// A thing that can be done with a format.
+/// Something that can be done with a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// `ordo mkfs` can make it.
+    /// The format can be made by `ordo mkfs`.
     Make,
     /// The format can be read: listed, copied from, mounted read-only.
     Read,
@@ -66,7 +66,7 @@ pub trait CheckReport: Display {
     fn is_consistent(&self) -> bool;
     /// The numbers of findings, by severity.
     fn counts(&self) -> &BTreeMap<Severity, u64>;
-    /// The name of each finding, as far as they were kept, and its severity here.
+    /// For each finding that was kept: its name, and its severity here.
     fn kinds(&self) -> Vec<(&'static str, Severity)>;
     /// The number of findings that no repair removes.
     fn unrepairable(&self) -> u64;
@@ -81,16 +81,16 @@ pub trait CheckReport: Display {
     fn json(&self) -> Result<String, serde_json::Error>;
 }
 
-/// One of two devices that a file system is on.
+/// One of the two devices of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Half {
     /// The identifier that both devices have.
     pub pair: String,
-    /// The name of this one: "metadata" or "data".
+    /// The name of this device: "metadata" or "data".
     pub role: &'static str,
-    /// The name of the other.
+    /// The name of the other device.
     pub other: &'static str,
-    /// Whether this one is the first of the two in every function of [`Format`].
+    /// Whether this device is the first of the two in every function of [`Format`].
     pub is_first: bool,
 }
 
@@ -122,27 +122,32 @@ pub trait Format: Sync {
     /// The format's abilities.
     fn abilities(&self) -> &'static [Ability];
 
-    /// Whether a mount has a cleaner, which takes options.
+    /// Whether a mounted file system has a cleaner, which takes options.
     fn has_cleaner(&self) -> bool {
+        false
+    }
+
+    /// Whether a mount takes the sizes of runs of blocks, and of the gaps between them.
+    fn has_tuning(&self) -> bool {
         false
     }
 
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 
-    /// Whether a file system of it may be on two devices, of which neither is a log.
+    /// Whether a file system of this format may be on two devices, neither of which has only a log.
     fn has_pairs(&self) -> bool {
         false
     }
 
-    /// The half of a pair that a device is; `None` where it is none, or has the other half too.
+    /// The half of a pair that a device holds; `None` if it holds none, or both.
     fn half<'a>(&'a self, disk: &'a Device) -> Done<'a, Option<Half>> {
         let _ = disk;
         Box::pin(async { Ok(None) })
     }
 
-    /// Makes an empty file system. A second device gets what the format or the options have for one: a journal's log, or
-    /// the contents of files.
+    /// Makes an empty file system. A second device gets what the format or the options put there: a journal's log,
+    /// or the contents of files.
     fn make<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -150,7 +155,7 @@ pub trait Format: Sync {
         options: &'a MakeOptions,
     ) -> Done<'a, Box<dyn MadeReport>>;
 
-    /// Mounts for reading, also an image that was not unmounted. Nothing is written.
+    /// Mounts for reading, even if the image was not unmounted. Nothing is written.
     fn read<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -176,8 +181,8 @@ pub trait Format: Sync {
         tell: &'a MessageSink,
     ) -> Done<'a, Attempt>;
 
-    /// Replays the log of an image that has one and was not unmounted. Returns the number of its records, or
-    /// `None` where there is nothing to replay.
+    /// Replays the log of an image that has one and was not unmounted. Returns the number of its records; `None`
+    /// if there is nothing to replay.
     fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<u64>>;
 
     /// Checks, and repairs what the options allow.
@@ -187,20 +192,20 @@ pub trait Format: Sync {
         options: &'a CheckOptions,
     ) -> Done<'a, Box<dyn CheckReport>>;
 
-    /// The contents of its superblock and of its groups or segments. One half of a pair shows what it has; both show the
-    /// pair.
+    /// Shows the superblock, and the groups or segments. One device of a pair shows what it has; both show the
+    /// whole pair.
     fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String>;
 
-    /// The parts of a crash test that know the format; `None` where it cannot be crashed.
+    /// The parts of a crash test that know the format; `None` if the format cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;
 
-    /// The size in bytes of one that is crashed in a shape, where it is not the shape's.
+    /// The size in bytes of a file system of this shape in crash tests, if it is not the shape's own.
     fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
     }
 
-    /// The space in bytes that is left to files in a shape of it that is crashed, where other files take the rest.
+    /// The free space in bytes of a file system of this shape in crash tests, if other files fill the rest.
     fn crash_free(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
@@ -211,7 +216,7 @@ pub trait Format: Sync {
         shaped(geometry)
     }
 
-    /// The error for an ability that the format lacks. It names those that it has.
+    /// The error for an ability that the format lacks. It names the abilities that the format has.
     fn cannot(&self, wanted: &'static str) -> SystemError {
         let can: Vec<&str> = self.abilities().iter().map(|a| a.word()).collect();
         let can = match can.split_last() {
@@ -222,11 +227,11 @@ pub trait Format: Sync {
     }
 }
 
-/// Every format. The first is taken for an image about which nothing else is known.
+/// Every format. The first one is assumed for an image about which nothing else is known.
 pub static FORMATS: [&dyn Format; 3] = [&ffs::Ufs2, &lfs::Lfs, &dualfs::Dual];
 
-/// The format that a device holds. The last of [`FORMATS`] is tried first: where a file system was made over
-/// one of the first format, the old superblock, which lies far from the beginning, may still be there.
+/// The format that a device holds. [`FORMATS`] is tried from its end: if a file system was made over one of the
+/// first format, that format's old superblock, which lies far from the beginning, may still be there.
 ///
 /// # Errors
 /// The device failed.
@@ -239,8 +244,8 @@ pub async fn probe(disk: &Device) -> Result<Option<&'static dyn Format>, SystemE
     Ok(None)
 }
 
-/// The same, for callers that need a format: a device without a known superblock is taken for the first format,
-/// which reports the fault, and whose check searches for copies of a superblock.
+/// As [`probe`], for callers that need a format. A device without a known superblock is taken for the first
+/// format. That format then reports the fault, and its check searches for copies of a superblock.
 ///
 /// # Errors
 /// The device failed.

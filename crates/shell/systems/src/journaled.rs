@@ -94,7 +94,7 @@ pub const WAFS_1SYNC: System = System(&entry(
     "FFS with a log on the same disk, durable on return",
     kind(LogPlace::Same, true, false),
 ));
-/// The same, asynchronous.
+/// As [`WAFS_1SYNC`], asynchronous.
 pub const WAFS_1ASYNC: System = System(&entry(
     "lffs-wafs-1async",
     "FFS with a log on the same disk, asynchronous",
@@ -106,7 +106,7 @@ pub const WAFS_2SYNC: System = System(&entry(
     "FFS with a log on a second disk, durable on return",
     kind(LogPlace::Other, true, false),
 ));
-/// The same, asynchronous.
+/// As [`WAFS_2SYNC`], asynchronous.
 pub const WAFS_2ASYNC: System = System(&entry(
     "lffs-wafs-2async",
     "FFS with a log on a second disk, asynchronous",
@@ -125,8 +125,8 @@ pub const WAFS_2SYNC_GROUP: System = System(&entry(
     kind(LogPlace::Other, true, true),
 ));
 
-/// The memory that keeps log records which the mount has read, so that recovery need not read them again, in
-/// bytes.
+/// The size of the replay cache, in bytes: log records that the mount has read are kept in it, so that recovery need
+/// not read them again.
 const KEEP: usize = 16 << 20;
 
 /// A mounted file system.
@@ -164,13 +164,13 @@ impl Journaled {
         Journaled { place, synchronous, group, options, log_bytes: None, turn: None }
     }
 
-    /// The default group commit: it waits a millisecond for others.
+    /// The default group commit: the first caller waits a millisecond for others.
     pub fn usual_group() -> GroupCommit {
         GroupCommit { delay: Duration::from_millis(1), batch: 64 }
     }
 
-    /// The same with its log on a device of this model. On a rotating disk, sectors are skipped so that no
-    /// write waits for a whole turn.
+    /// The same configuration with its log on a device of this model. On a rotating disk, sectors are skipped so that
+    /// no write waits for a whole revolution.
     #[must_use]
     pub fn on(self, log: &Model) -> Journaled {
         let turn = match &log.kind {
@@ -189,7 +189,8 @@ impl Journaled {
         Journaled { turn, ..self }
     }
 
-    /// The sizes of the file system, with blocks of `block` bytes, and of the log on a first device of `bytes` bytes.
+    /// The sizes of the file system, with blocks of `block` bytes, and of its log, if the first device has `bytes`
+    /// bytes.
     pub fn sizes(&self, bytes: u64, block: u32) -> (u64, u64) {
         let least = JournalOrder::log_bytes_min(block.into()).next_multiple_of(block.into());
         let log = self.log_bytes.unwrap_or_else(|| logfile::usual_size(bytes).max(least));
@@ -200,8 +201,8 @@ impl Journaled {
         }
     }
 
-    /// Makes file system and log, both empty. The size in the options is that of both together where they share
-    /// a device.
+    /// Makes file system and log, both empty. If they share a device, the size in the options is that of both
+    /// together.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -253,7 +254,7 @@ impl Journaled {
         })
     }
 
-    /// Mounts the file system, after recovery where that is needed.
+    /// Mounts the file system, after a recovery if one is needed.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -263,9 +264,9 @@ impl Journaled {
         disks: &[Device],
         options: &MountOptions,
     ) -> Result<(JournaledFs, JournalOrder), JournaledError> {
-        // As published, the log file is written in clusters of 64 KiB, and an asynchronous WAFS in blocks of 4
-        // KiB. In a synchronous log the callers' own writes are early enough: any other would cut one of them
-        // in two, with a turn of the disk in between.
+        // As published, the log file is written in clusters of 64 KiB, and an asynchronous WAFS in blocks of 4 KiB.
+        // In a synchronous log the callers' own writes come early enough. A cluster written between them would split
+        // one of these writes in two, with a revolution of the disk in between.
         let cluster = match (self.synchronous, self.place) {
             (true, _) => 256 << 10,
             (false, LogPlace::File) => 64 << 10,
@@ -316,8 +317,8 @@ pub struct FoundLog {
     pub superblock: WafsSuper,
 }
 
-/// The log of an image: in a file or behind the file system, or on the second device where one is given. `None`
-/// where there is no log, or no superblock of one.
+/// Finds the log of an image: in a file, behind the file system, or on the second device if one is given. `None` if
+/// there is no log, or no superblock of one.
 ///
 /// # Errors
 /// [`JournaledError`].
@@ -335,7 +336,8 @@ pub async fn find(disks: &[Device]) -> Result<Option<FoundLog>, JournaledError> 
     }
     match ordo_wafs::mount::find_superblock(&part.erase()).await {
         Ok(superblock) => Ok(Some(FoundLog { place, superblock })),
-        // The bytes behind a file system may be anything. Where a log must be, damage is reported.
+        // The bytes behind a file system may be anything. In the other places there must be a log, so damage is
+        // reported.
         Err(LogError::NoSuperblock(_)) if place == LogPlace::Same => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! A mounted file system of any system.
+//! A mounted file system, of one type for every system.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub struct Mounted {
 /// Counters of an ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Blocks that were written with something rolled back.
+    /// Blocks that were written with changes rolled back.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyStats>,
@@ -34,7 +34,7 @@ pub struct Statistics {
 pub struct CleanerStatistics {
     /// The cleaner's work since the mount.
     pub counts: CleanerCounts,
-    /// Checkpoints, whoever wanted them.
+    /// Checkpoints, including those that the cleaner did not ask for.
     pub checkpoints: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct CleanerStatistics {
 pub struct DependencyStats {
     /// Rollbacks in written images.
     pub rolled_back: u64,
-    /// The most memory that they have taken, in bytes.
+    /// The most memory that dependencies have taken, in bytes.
     pub memory_peak: u64,
     /// Frees that were deferred until their prerequisites were on disk.
     pub deferred_frees: u64,
@@ -84,7 +84,7 @@ impl Mounted {
     /// Unmounts: ends background work, and makes everything durable.
     ///
     /// # Errors
-    /// The file system's error. It was not unmounted then.
+    /// The file system's error. It is still mounted then.
     pub async fn unmount(&self) -> FsResult<()> {
         self.volume.unmount().await
     }
@@ -112,7 +112,7 @@ pub(crate) struct OnFfs<P: OrderingPolicy> {
 }
 
 impl<P: OrderingPolicy + 'static> OnFfs<P> {
-    /// `fs`, without background work.
+    /// Wraps `fs`, which has no background work.
     pub fn mounted(fs: FastFs<P>) -> Mounted {
         OnFfs::with(fs, None, None)
     }
@@ -163,7 +163,7 @@ impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
     }
 }
 
-/// A file system that is mounted read-only, and has nothing to lose.
+/// A file system that is mounted read-only, so that an unmount has nothing to do.
 pub(crate) struct OnlyRead;
 
 impl Volume for OnlyRead {

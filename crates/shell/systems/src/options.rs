@@ -7,6 +7,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_dualfs::mkfs::MetadataSize;
 use ordo_dualfs::mount::DualOptions;
+use ordo_ffs::Tuning;
 use ordo_lfs::write::Cleaning;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::Duration;
@@ -15,7 +16,7 @@ use ordo_wafs::GroupCommit;
 
 use crate::journaled::LogPlace;
 
-/// Options of mkfs. The format's own mkfs has the defaults. An option that a format does not have is refused.
+/// Options of mkfs. The format's own mkfs has the defaults. A format refuses an option that it does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MakeOptions {
     /// The size of the file system in bytes. The default is the whole device.
@@ -46,11 +47,13 @@ pub struct MakeOptions {
     pub no_seals: bool,
     /// Segment size in bytes.
     pub segment_size: Option<u64>,
-    /// The size of the metadata device where it shares a disk with the data device.
+    /// The size of the metadata device, if it shares a disk with the data device.
     pub metadata: Option<MetadataSize>,
+    /// Room on the data device for a copy of the metadata; a share is one of the metadata device. The default is no copy.
+    pub metadata_copy: Option<MetadataSize>,
     /// The place in which a log for a journal is made.
     pub log: Option<LogPlace>,
-    /// The size of that log in bytes. The default is a hundredth of the file system.
+    /// The size of the journal's log in bytes. The default is a hundredth of the file system.
     pub log_bytes: Option<u64>,
 }
 
@@ -62,47 +65,51 @@ impl MakeOptions {
     }
 }
 
-/// The memory of an inode in its table, and of an entry in a directory's index, in bytes, with the table's own and what
-/// an allocator adds.
+/// The memory in bytes that an inode takes in its table, and that an entry takes in a directory's index, with the
+/// overhead of the table and of the allocator.
 const BYTES_OF_INODE: usize = 1024;
 const BYTES_OF_INDEXED: usize = 48;
 
 /// Options of a mount. The default is for tests and recovery.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// The cache.
+    /// Options of the cache.
     pub cache: CacheConfig,
     /// Refuse every change.
     pub read_only: bool,
     /// The rule for updating access times.
     pub access_times: AccessTimes,
-    /// Memory for inodes and for indexes of directories, in bytes; both together stay below it. The default has 65,536
+    /// Memory for inodes and for indexes of directories, in bytes. Both together stay within it. The default has 65,536
     /// inodes and 4,000,000 indexed entries.
     pub names_memory: Option<usize>,
     /// Drop-behind: contents that are read or written in order leave memory at once.
     pub drop_behind: bool,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
-    /// Mount even an image that was not unmounted, under an ordering that needs a check first.
+    /// Mount an image that was not unmounted, even if the ordering needs a check first.
     pub force: bool,
     /// Options of soft updates.
     pub soft: SoftOptions,
     /// Options of a journal's log.
     pub log: LogOptions,
-    /// A rule of the ordering that is switched off, to measure or show its effect: one of
+    /// A rule of the ordering to switch off, to measure or show its effect: one of
     /// [`System::rules`](crate::System::rules).
     pub without: Option<&'static str>,
-    /// The cleaner of a log: the segments that it chooses, and when it works.
+    /// The policy of a log's cleaner, and when it works.
     pub cleaning: Cleaning,
     /// Options of DualFS.
     pub dual: DualOptions,
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
+    /// Read a DualFS by the copy of the metadata on its data device.
+    pub salvage: bool,
 }
 
 /// Options of a journal's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
-    /// The model of the log's device, where it is known. On one that rotates, sectors are skipped between
-    /// synchronous writes, so that no caller waits for a whole turn.
+    /// The model of the log's device, if it is known. On a rotating disk, sectors are skipped between synchronous
+    /// writes, so that no caller waits for a whole revolution.
     pub device: Option<&'static Model>,
     /// The interval at which the log is written and its start recorded. The default is the published one.
     pub tick: Option<Duration>,
@@ -126,12 +133,12 @@ impl MountOptions {
 
     pub(crate) fn ffs(&self) -> ordo_ffs::MountOptions {
         let ufs = self.ufs();
-        let (use_reserve, force) = (self.use_reserve, self.force);
-        ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force }
+        let (use_reserve, force, tuning) = (self.use_reserve, self.force, self.tuning);
+        ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force, tuning }
     }
 }
 
-/// A callback for the progress of a check: the phase, the number of things done in it, and of all.
+/// A callback for the progress of a check: the phase, the number of things done in it, and the number of all.
 pub type StepProgress = Rc<dyn Fn(&'static str, u64, u64)>;
 
 /// Options of a check.
@@ -141,10 +148,10 @@ pub struct CheckOptions {
     pub repair: Repair,
     /// Use the superblock, or the copy of it, at this byte. The default is to search for it.
     pub superblock: Option<u64>,
-    /// End the check where the superblock says that the file system is clean.
+    /// Do nothing if the superblock says that the file system is clean.
     pub skip_clean: bool,
-    /// Look only at inodes that the bitmaps call used. This is for an image that a crash under soft updates has
-    /// left.
+    /// Look only at inodes that are in use according to the bitmaps. This is for an image that a crash under soft
+    /// updates has left.
     pub trust_bitmaps: bool,
     /// The callback for progress.
     pub progress: Option<StepProgress>,
@@ -155,7 +162,7 @@ pub struct CheckOptions {
 pub struct ShowOptions {
     /// The name of the image.
     pub image: String,
-    /// The name of its metadata device, where that is another one.
+    /// The name of its metadata device, if that is another one.
     pub metadata: Option<String>,
     /// Show every cylinder group or segment too.
     pub groups: bool,

@@ -1,4 +1,4 @@
-//! Sizes from a user, in the width of a format's field.
+//! Sizes that a user gave, checked against the width of a format's field.
 
 use crate::SystemError;
 

@@ -12,7 +12,7 @@ use crate::mounted::Mounted;
 use crate::options::{MakeOptions, MountOptions};
 use crate::{SystemError, dualfs, ffs, lfs};
 
-/// A function that mounts a device under an ordering. The device has nothing but the file system.
+/// A function that mounts a device under an ordering. The device holds only the file system.
 pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a, Mounted>;
 
 /// A function that mounts one or two devices.
@@ -23,10 +23,10 @@ pub type PairFn = for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> Don
 pub enum Mounting {
     /// Under an ordering that keeps no data beside the image.
     Ordering(MountFn),
-    /// The same, and a mount after a crash brings the image to where its log had come.
+    /// The same, except that a mount after a crash rolls the log forward.
     Rolling(MountFn),
-    /// With metadata and data on devices of their own, which a mount after a crash brings to where the log had come. `apart`: on
-    /// two disks, not on one.
+    /// With metadata and data on two devices. A mount after a crash rolls the log forward. `apart`: the devices are
+    /// two disks, not parts of one.
     Pair {
         /// Whether each has a disk of its own.
         apart: bool,
@@ -43,19 +43,19 @@ pub enum Mounting {
 pub struct ListedEntry {
     /// The system's name on the command line.
     pub name: &'static str,
-    /// The line about it in a list.
+    /// The line about the system in a list.
     pub about: &'static str,
-    /// The name of its ordering in `mount -o ordering=`.
+    /// The name of the system's ordering in `mount -o ordering=`.
     pub ordering: &'static str,
-    /// Other names of that ordering.
+    /// Other names of the ordering.
     pub also: &'static [&'static str],
-    /// The format of its devices.
+    /// The format of the system's devices.
     pub format: &'static dyn Format,
-    /// The way in which it is mounted.
+    /// The way in which the system is mounted.
     pub mounting: Mounting,
-    /// Its promise about the state after a crash.
+    /// The system's promise about the state after a crash.
     pub promise: Promise,
-    /// The rules of its ordering, by name.
+    /// The rules of the system's ordering, by name.
     pub rules: fn() -> Vec<&'static str>,
 }
 
@@ -115,42 +115,42 @@ impl System {
         self.0.name
     }
 
-    /// The line about it in a list.
+    /// The line about the system in a list.
     pub const fn describe(&self) -> &'static str {
         self.0.about
     }
 
-    /// The name of its ordering in `mount -o ordering=`.
+    /// The name of the system's ordering in `mount -o ordering=`.
     pub const fn ordering(&self) -> &'static str {
         self.0.ordering
     }
 
-    /// Its promise about the state after a crash.
+    /// The system's promise about the state after a crash.
     pub const fn promise(&self) -> Promise {
         self.0.promise
     }
 
-    /// The rules of its ordering, each of which can be switched off.
+    /// The rules of the system's ordering. Each can be switched off.
     pub fn rules(&self) -> Vec<&'static str> {
         (self.0.rules)()
     }
 
-    /// The format of its devices.
+    /// The format of the system's devices.
     pub const fn format(&self) -> &'static dyn Format {
         self.0.format
     }
 
-    /// Whether it can be mounted for writing.
+    /// Whether the system can be mounted for writing.
     pub const fn is_runnable(&self) -> bool {
         !matches!(self.0.mounting, Mounting::ReadOnly)
     }
 
-    /// Whether it has a cleaner, which takes options.
+    /// Whether the system has a cleaner, which takes options.
     pub fn has_cleaner(&self) -> bool {
         self.format().has_cleaner()
     }
 
-    /// Its journal, if it has one.
+    /// The system's journal, if it has one.
     pub fn journal(&self) -> Option<Journaled> {
         match self.0.mounting {
             Mounting::Journal(kind) => Some(kind.journaled()),
@@ -158,7 +158,7 @@ impl System {
         }
     }
 
-    /// Whether a mount after a crash recovers what a log has, and makes a check needless.
+    /// Whether a mount after a crash recovers from a log, so that no check is needed.
     pub fn recovers(&self) -> bool {
         matches!(
             self.0.mounting,
@@ -171,7 +171,8 @@ impl System {
         matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
     }
 
-    /// The number of the device that has nothing but its log, if one has: DualFS's metadata device, a journal's own.
+    /// The number of the device that has only a log, if there is one: DualFS's metadata device, or a journal's log
+    /// device.
     pub fn log_device(&self) -> Option<usize> {
         match self.journal() {
             _ if self.is_apart() => Some(0),
@@ -180,7 +181,7 @@ impl System {
         }
     }
 
-    /// The sizes of its devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
+    /// The sizes of the system's devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
         match self.journal() {
             _ if self.is_apart() => dualfs::sizes(bytes, block),
@@ -202,7 +203,7 @@ impl System {
         MakeOptions { log: options.log.or(self.journal().map(|j| j.place)), ..options }
     }
 
-    /// Makes it, with no files.
+    /// Makes an empty file system.
     ///
     /// # Errors
     /// The sizes are not legal, or a device failed.
@@ -214,17 +215,17 @@ impl System {
     ) -> Result<(), SystemError> {
         let mut options = self.with_log(options.clone());
         if matches!(self.0.mounting, Mounting::Pair { .. }) {
-            // What is the same for all systems of a comparison; here every block is whole.
+            // In a comparison all systems get the same options, so fragments are whole blocks everywhere.
             options.frag_size = None;
         }
         if self.is_apart() {
-            // The first disk is the metadata device.
+            // The whole first disk is the metadata device.
             options.metadata = None;
         }
         self.format().make(rt, disks, &options).await.map(drop)
     }
 
-    /// Mounts it, after its log was replayed where that is needed.
+    /// Mounts the file system, after a replay of its log if one is needed.
     ///
     /// # Errors
     /// The system can only be read, or the devices' contents cannot be mounted.

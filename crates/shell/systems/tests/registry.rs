@@ -1,4 +1,5 @@
-//! The registry: every system does what it says that it can, and says what it cannot; nothing is named elsewhere.
+//! The registry: every system does what it declares, and refuses the rest with an explanation; no other source lists
+//! the systems.
 //!
 //! Fault model: a system that is listed and cannot be used; one that is refused without a word on what can be done with
 //! it; an option that is dropped in silence; a second place that has to be changed when a system is added.
@@ -36,8 +37,8 @@ fn small(format: &dyn Format) -> MakeOptions {
     MakeOptions { segment_size, ..MakeOptions::default() }
 }
 
-/// Made, found by probe, mounted, written, unmounted, checked, read again: each of those that run. Would catch a system
-/// whose entry leads to another one's parts.
+/// Each system that runs is made, found by probe, mounted, written, unmounted, checked, and read again. Would catch a
+/// system whose entry leads to another one's parts.
 #[test]
 fn every_system_that_runs_keeps_what_is_written() {
     for system in System::runnable() {
@@ -64,8 +65,8 @@ fn every_system_that_runs_keeps_what_is_written() {
     }
 }
 
-/// Every rule that a system names can be switched off, and it works all the same while nothing crashes; what is no rule
-/// of it is not taken for one. Would catch names of another ordering's rules.
+/// Every rule that a system names can be switched off, and the system works without it as long as nothing crashes;
+/// unknown rules are refused. Would catch names of another ordering's rules.
 #[test]
 fn rules_are_those_of_the_ordering() {
     for system in System::runnable() {
@@ -113,10 +114,10 @@ fn a_log_is_mounted_under_its_own_ordering() {
     });
 }
 
-/// The file system made last is there, and nothing of the one before it: neither the first superblock nor another one leads
-/// to it. Would catch a probe that takes what was there for what is there, and a reader that finds an old copy.
+/// The file system made last is found, and nothing of the earlier one: no superblock of the earlier one leads to it.
+/// Would catch a probe that takes a leftover for the present format, and a reader that finds an old copy.
 #[test]
-fn what_was_made_last_is_found() {
+fn the_file_system_that_was_made_last_is_found() {
     run(async |rt| {
         let disks = rams(lfs::LFS);
         let name = async || probe(&disks[0]).await.unwrap().map(|f| f.name());
@@ -141,8 +142,8 @@ fn what_was_made_last_is_found() {
     });
 }
 
-/// A DualFS is found by its metadata device, whose data device is asked for; the data device is known for what it is.
-/// Would catch a pair that is mounted without one half, or taken for another format.
+/// A DualFS is found by its metadata device, and the error names the missing data device; a data device alone is
+/// recognised too. Would catch a pair that is mounted without one half, or taken for another format.
 #[test]
 fn a_pair_is_found_and_shown_by_either_half() {
     run(async |rt| {
@@ -169,13 +170,14 @@ fn a_pair_is_found_and_shown_by_either_half() {
 
 /// Would catch an option that a format drops in silence.
 #[test]
-fn what_means_nothing_to_a_format_is_refused() {
+fn options_that_a_format_lacks_are_refused() {
     let odd = |of: fn(&mut MakeOptions)| {
         let mut options = MakeOptions::default();
         of(&mut options);
         options
     };
-    let not_lfs: [(&str, MakeOptions); 5] = [
+    let not_lfs: [(&str, MakeOptions); 6] = [
+        ("--meta-copy", odd(|o| o.metadata_copy = Some(MetadataSize::Percent(20)))),
         ("--label", odd(|o| o.label = Some("data".into()))),
         ("--soft-updates", odd(|o| o.soft_updates = true)),
         ("--big-endian", odd(|o| o.big_endian = true)),
@@ -191,6 +193,7 @@ fn what_means_nothing_to_a_format_is_refused() {
         ("--segment-size", odd(|o| o.segment_size = Some(1 << 20))),
         ("--no-crc", odd(|o| o.no_seals = true)),
         ("--meta", odd(|o| o.metadata = Some(MetadataSize::Percent(20)))),
+        ("--meta-copy", odd(|o| o.metadata_copy = Some(MetadataSize::Percent(20)))),
     ];
     let all = not_lfs
         .iter()
@@ -234,7 +237,7 @@ const ELSEWHERE: [(&str, usize, &str); 12] = [
     ("shell/bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
     ("shell/bench/src/reproduce/dualfs.rs", 1, "which of them a published table measured"),
     ("shell/bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
-    ("shell/bench/src/bin/figures", 46, "what `make bench` sets beside published figures"),
+    ("shell/bench/src/bin/figures", 53, "what `make bench` sets beside published figures"),
     ("shell/cli/src/args.rs", 6, "a default, and examples of calls"),
     ("shell/cli/src/args/crash.rs", 10, "examples of calls"),
     ("shell/cli/src/commands/age.rs", 1, "an example of a call"),
@@ -248,9 +251,9 @@ const ELSEWHERE: [(&str, usize, &str); 12] = [
     ("judge/crash/src/saved.rs", 1, "a name in a test of the file's form"),
 ];
 
-/// Adding a system touches its own module and a line of the registry: outside of this crate no source knows one by name,
-/// but for the places above, which show published comparisons or examples. Would catch a list of systems, or a match over
-/// them, that has to be kept up to date.
+/// Adding a system touches its own module and a line of the registry: outside of this crate no source knows a system by
+/// name, except the places above, which show published comparisons or examples. Would catch a list of systems, or a
+/// match over them, that has to be kept up to date.
 #[test]
 fn systems_are_named_here_and_in_few_places_for_a_reason() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ordo_annotate::image::Learning;
 use ordo_annotate::store::{self, Parts};
-use ordo_annotate::{counting, rows};
+use ordo_annotate::{counting, owners};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_trace::{Trace, TraceRequest};
@@ -48,7 +48,7 @@ fn repeated(trace: &Trace, requests: u64) -> Trace {
 fn keep(dir: &Path, image: &&[u8], trace: &Trace) -> (store::Written, WatchFindings) {
     let learning = Learning::new(image);
     let watch = Watch::over(&learning).expect("a file system that is known");
-    let blocks = rows::of_trace(trace, &watch);
+    let blocks = owners::of_trace(trace, &watch);
     let (start, system, found) = (learning.learned(), watch.system(), WatchFindings::of(&watch));
     let parts = Parts {
         shares: &[],

@@ -7,9 +7,8 @@ use ordo_sba::Class;
 use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::reading::Reading;
+use crate::reading::{Reading, StoreError};
 use crate::rows::BlockRow;
-use crate::store::StoreError;
 use crate::table::Column;
 use crate::text::of_request;
 
@@ -27,8 +26,8 @@ pub struct Wait {
     pub request: u64,
     /// The kind of its first block, or `flush`.
     pub kind: &'static str,
-    /// The part of the call's time that counts for it: each moment counts for the request under way that was issued
-    /// first.
+    /// The part of the call's time for which this request accounts: each moment counts for the request under way that
+    /// was issued first.
     pub ns: u64,
 }
 
@@ -39,9 +38,9 @@ pub struct StoredCall {
     pub process: u64,
     /// The call's name.
     pub name: String,
-    /// Its file, from the root of the file system.
+    /// The file, from the root of the file system.
     pub path: Option<String>,
-    /// Its second file.
+    /// The second file.
     pub other_path: Option<String>,
     /// The inode of its file.
     pub inode: Option<u64>,
@@ -75,8 +74,8 @@ impl StoredCall {
     }
 }
 
-/// Fills in inodes: a file has every name that its calls show, and the inode that the rows give to these names, where
-/// it is only one.
+/// Fills in inodes. A file has every name that its calls show, and the inode that the rows give to these names, if
+/// there is only one.
 pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     let mut inodes: FxHashMap<&str, Option<u64>> = FxHashMap::default();
     for row in rows {
@@ -183,7 +182,7 @@ fn wait(request: u64, at: &mut u64, until: u64, trace: &Trace, rows: &[BlockRow]
     Wait { request, kind, ns }
 }
 
-/// The time of the calls of one name, by what they waited for.
+/// The time of the calls of one name, by the requests for which they waited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Waited {
     /// The call's name.
@@ -192,7 +191,7 @@ pub struct Waited {
     pub calls: u64,
     /// Their time in nanoseconds.
     pub ns: u64,
-    /// The part of it in which they waited for requests, by the kind of the first block, or `flush`.
+    /// The part of that time in which they waited for requests, by the kind of the first block, or `flush`.
     pub by_kind: BTreeMap<&'static str, u64>,
     /// The rest.
     pub elsewhere_ns: u64,
@@ -267,7 +266,7 @@ pub(crate) fn pair_columns(all: &[(u64, Wait)]) -> Vec<Column> {
     ]
 }
 
-/// Reads the system calls of a trace; empty where it has none.
+/// Reads the system calls of a trace; empty if it has none.
 ///
 /// # Errors
 /// A file is damaged, or a row makes no sense.

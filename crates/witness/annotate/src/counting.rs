@@ -15,12 +15,11 @@ use ordo_sba::{Class, Stats, TrafficCounts};
 use ordo_trace::{RequestOp, ZEROS};
 
 use crate::findings::{Closing, RECOUNTED, TRANSACTIONS, class_code, gather};
-use crate::reading::Reading;
-use crate::store::{BLOCKS, DEVICE_MAX, REQUESTS, StoreError, op_of};
+use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, StoreError, op_of};
 use crate::table::NO_CODE;
 
-/// The findings of the watcher that named a trace's blocks. `None` where the trace lacks the tables for this and must
-/// be named again.
+/// The findings of the watcher that named a trace's blocks. `None` if the trace lacks the tables for this and must be
+/// named again.
 ///
 /// # Errors
 /// A file is missing, damaged, or of another trace, or a row makes no sense.
@@ -32,14 +31,14 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     let transactions = closing.open(dir, TRANSACTIONS)?;
     let first = requests.table.groups();
     let pieces = on_all(first + transactions.table.groups(), |i| match i.checked_sub(first) {
-        None => Ok(Piece::Requests(Requests::read(&requests, i)?)),
-        Some(group) => Ok(Piece::Transactions(gather(&transactions, group)?.into())),
+        None => Ok(GroupRange::Requests(Requests::read(&requests, i)?)),
+        Some(group) => Ok(GroupRange::Transactions(gather(&transactions, group)?.into())),
     })?;
     let (mut all, mut gathered) = (Vec::with_capacity(first), GatheredTransactions::default());
     for piece in pieces {
         match piece {
-            Piece::Requests(group) => all.push(group),
-            Piece::Transactions(some) => gathered.join(*some),
+            GroupRange::Requests(group) => all.push(group),
+            GroupRange::Transactions(some) => gathered.join(*some),
         }
     }
     if all.iter().map(|group| group.bytes).sum::<u128>() > u128::from(u64::MAX) {
@@ -64,12 +63,12 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     Ok(Some(Analysis::with(closing.system, stats, closing.orphan_blocks, gathered.finish())))
 }
 
-enum Piece {
+enum GroupRange {
     Requests(Requests),
     Transactions(Box<GatheredTransactions>),
 }
 
-/// Does so many pieces of work on all processors. Returns their results in order, or the first failure.
+/// Does `count` pieces of work on all processors. Returns their results in order, or the first failure.
 fn on_all<T: Send>(
     pieces: usize,
     work: impl Fn(usize) -> Result<T, StoreError> + Sync,
@@ -104,7 +103,7 @@ struct Request {
     how: u8,
 }
 
-/// The request's blocks are counted as written. `READ`: as read. Neither is set where it has no blocks.
+/// The request's blocks are counted as written. `READ`: as read. A request without blocks has neither flag.
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 /// The request counts as one write for each piece of [`ZEROS`] bytes.

@@ -1,6 +1,7 @@
 //! The traffic of each file, from the rows of its blocks and its shares of others.
 //!
-//! Every byte of every read and write belongs to exactly one line: a file's, or that of what belongs to no file.
+//! Every byte of every read and write belongs to exactly one line: a file's line, or the line of bytes that
+//! belong to no file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +11,8 @@ use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::reading::Reading;
+use crate::reading::{Reading, StoreError};
 use crate::rows::{BlockRow, FileShare};
-use crate::store::StoreError;
 use crate::table::Column;
 
 /// The file with one row for each file.
@@ -42,9 +42,9 @@ const NUMBERS: [&str; 8] = [
 /// The traffic of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileTraffic {
-    /// The inode; `None` on the line of what belongs to no file, or to one that is not known.
+    /// The inode; `None` on the line of bytes that belong to no file, or to an unknown one.
     pub inode: Option<u64>,
-    /// The path, where it is known.
+    /// The path, if it is known.
     pub path: Option<Arc<str>>,
     /// Contents written at their place.
     pub data: Amount,
@@ -61,7 +61,7 @@ impl FileTraffic {
         [self.data, self.metadata, self.journal, self.read]
     }
 
-    /// All bytes, those that are read too.
+    /// The bytes written and read together.
     pub fn bytes(&self) -> u64 {
         self.parts().iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
@@ -127,7 +127,7 @@ pub fn of(trace: &Trace, rows: &[BlockRow], shares: &[FileShare]) -> Vec<FileTra
         FileTraffic { inode, path: path.map(Arc::from), data, metadata, journal, read }
     };
     let mut all: Vec<FileTraffic> = sums.all.into_iter().map(file).collect();
-    // Sorted by all that tells lines apart, so that the order of the map does not matter.
+    // Lines are sorted by everything that distinguishes them, so that the order of the map does not matter.
     all.sort_by(|a, b| {
         let order = |file: &FileTraffic| (std::cmp::Reverse(file.bytes()), file.inode);
         order(a).cmp(&order(b)).then_with(|| a.path.cmp(&b.path))
@@ -151,7 +151,7 @@ pub(crate) fn columns(all: &[FileTraffic]) -> Vec<Column> {
     columns
 }
 
-/// Reads the table of a trace's files; empty where the trace has none.
+/// Reads the table of a trace's files; empty if the trace has none.
 ///
 /// # Errors
 /// The file is damaged.

@@ -11,8 +11,7 @@ use ordo_sba::kind::Reason;
 use ordo_sba::stats::Recounted;
 use ordo_sba::{Class, TrafficCounts};
 
-use crate::reading::Reading;
-use crate::store::StoreError;
+use crate::reading::{Reading, StoreError};
 use crate::table::{Column, Seal};
 
 /// The file with one row for each transaction.
@@ -20,7 +19,7 @@ pub(crate) const TRANSACTIONS: &str = "transactions.parquet";
 /// The file with guesses that were settled, and with the seals of the other files. It is written last.
 pub(crate) const RECOUNTED: &str = "recounted.parquet";
 
-/// The header of [`RECOUNTED`], besides what every file has.
+/// The header of [`RECOUNTED`], beside the fields that every file's header has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closing {
     pub(crate) system: String,
@@ -49,7 +48,7 @@ impl Closing {
         }
     }
 
-    /// The key-value pairs of the file, the check sum over all of them last.
+    /// The key-value pairs of the file. The last one is the checksum over all others.
     pub(crate) fn says(&self) -> Vec<(&'static str, String)> {
         let lines = |out: &mut String, line: std::fmt::Arguments<'_>| {
             let _ = out.write_fmt(line);
@@ -96,7 +95,7 @@ impl Closing {
         ]
     }
 
-    /// Reads this part of a trace; `None` where the trace has none.
+    /// Reads this part of a trace; `None` if the trace has none.
     pub(crate) fn read(dir: &Path) -> Result<Option<Closing>, StoreError> {
         if !dir.join(RECOUNTED).exists() {
             return Ok(None);

@@ -6,7 +6,7 @@ use std::io;
 
 use ordo_sba::decoder::DiskImage;
 
-/// The size of a piece, in bytes; pieces lie at multiples of it and are kept whole.
+/// The size of a piece, in bytes. Pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;
 
 /// A device of which some pieces are known. A piece of zeros counts as known, but takes no space.
@@ -98,7 +98,7 @@ mod tests {
     /// Every range that was read through a learning image must read the same from the learned pieces, zeros included;
     /// a read past the end must fail in both.
     #[test]
-    fn what_was_read_is_known() {
+    fn bytes_that_were_read_are_kept() {
         let device: Vec<u8> = (0..20_000u32).map(|i| if i < 8192 { 0 } else { i as u8 }).collect();
         let device = &device[..];
         let learning = Learning::new(&device);

@@ -1,4 +1,4 @@
-//! Opens a trace in any known form, with a watcher where the file system is known.
+//! Opens a trace in any known form, with a watcher if the file system is known.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,11 +18,11 @@ use crate::store::{self, StoreError};
 pub struct Opened {
     /// The requests.
     pub trace: Trace,
-    /// A watcher that knows the file system; `None` where it is not known.
+    /// A watcher that knows the file system; `None` if it is not known.
     pub watch: Option<Rc<Watch>>,
     /// The known pieces of the device before the trace.
     pub start: Pieces,
-    /// The system calls that were recorded with it.
+    /// The system calls that were recorded with the trace.
     pub calls: Vec<StoredCall>,
     /// Notes for the reader of the results.
     pub notes: Vec<String>,
@@ -67,7 +67,8 @@ pub enum InputError {
 }
 
 /// Opens a trace: a directory that [`store::write`] made, a log of dm-log-writes, or files of blktrace. `start` is
-/// the device as it was before, as an image or a device; a stored directory has the pieces of it that it needs.
+/// the device's contents before the trace, in an image or on a device; a stored directory has the pieces of them
+/// that it needs.
 ///
 /// # Errors
 /// The trace cannot be read, or is in none of these forms.

@@ -2,9 +2,10 @@
 //!
 //! Layers, lowest first:
 //! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
-//! - [`rows`]: one row for each block of each request, from what a watcher tells.
-//! - [`owners`]: the rows with the owners and names that later requests show; [`files`]: the traffic of each file.
-//! - [`calls`]: system calls beside the requests, and what they waited for.
+//! - [`rows`]: one row for each block of each request, from a watcher's reports.
+//! - [`owners`]: a trace replayed to a watcher, the rows with the owners and names that later requests show; [`files`]:
+//!   the traffic of each file.
+//! - [`calls`]: system calls beside the requests, and the requests for which they waited.
 //! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
 //!   the requests again.
@@ -17,16 +18,16 @@
 //! Invariants:
 //! - A stored trace reads back as it was written: requests, times, contents, order.
 //! - Equal contents are stored once.
-//! - Counts from the tables are equal to those of the watcher that named the blocks; where they cannot be, there are
+//! - Counts from the tables are equal to those of the watcher that named the blocks. If they cannot be, there are
 //!   none.
 //! - The same trace gives the same bytes.
-//! - A number in a file's header is believed only as far as the file has bytes for it.
+//! - A number in a file's header is believed only if the file is long enough for it.
 //!
 //! ```
 //! use ordo_annotate::{rows, store};
 //! let dir = std::env::temp_dir().join(format!("ordo-annotate-doc-{}", std::process::id()));
 //! let trace = ordo_trace::Trace::new(512, true);
-//! let blocks = rows::unnamed(&trace);
+//! let blocks = rows::unclassified(&trace);
 //! let start = ordo_annotate::image::Pieces::default();
 //! let system = "none";
 //! let (found, shares, calls) = (None, &[][..], &[][..]);

@@ -1,20 +1,24 @@
-//! Rows of blocks with their owners, those too that a later pointer or a later name shows.
+//! Rows of blocks with their owners, including owners that only a later pointer or name shows.
 //!
 //! Most file data are written before the inode that points to them, and most inodes before the directory that names
 //! them. A [`Collector`] keeps the rows that lack an owner by their block, and fills them in when a request shows it. It
 //! keeps the rows of each file by their inode, and gives them the last path that the file had: when the inode is freed
 //! or used again, and at the end of the trace.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use ordo_block::Operation;
 use ordo_sba::decoder::{Claim, Share};
-use ordo_sba::names::News;
+use ordo_sba::kind::Looks;
+use ordo_sba::names::NameEvent;
 use ordo_sba::{ClassifiedEvent, Watch};
+use ordo_trace::Trace;
 
-use crate::rows::{BlockRow, FileShare, Known, of_told};
+use crate::rows::{BlockRow, FileShare, Known, of_event};
 
 /// No row before this one.
 const NONE: u32 = u32::MAX;
@@ -29,11 +33,11 @@ enum Waits {
 /// A file in the present life of its inode.
 #[derive(Debug, Default)]
 struct Open {
-    /// Its rows and shares, which get its last path.
+    /// The rows and shares of the file, which get its last path.
     waiting: Vec<Waits>,
     /// The last path that is known.
     path: Option<Arc<str>>,
-    /// The inode whose name is missing for a path, where it is noted in [`Collector::awaited`].
+    /// The inode whose name is missing for a path, if it is listed in [`Collector::awaited`].
     awaits: Option<u64>,
 }
 
@@ -42,15 +46,18 @@ struct Open {
 pub struct Collector {
     rows: Vec<BlockRow>,
     shares: Vec<FileShare>,
-    /// For each row, the write of the same block before it.
+    /// For each row, the previous write of the same block.
     before: Vec<u32>,
     /// The last write of each block, and the last copy of it in a journal.
     last: FxHashMap<u64, u32>,
+    /// The looks of rows that were guesses and cannot be of every kind.
+    looks: FxHashMap<u32, Looks>,
     /// The files with rows or shares, by inode.
     open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
     awaited: FxHashMap<u64, Vec<u64>>,
-    /// Rows whose owner a late pointer may still change: for each inode, those with its blocks since it was written last.
+    /// Rows whose owner a late pointer may still change: for each inode, the rows with its blocks since it was last
+    /// written.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
 }
 
@@ -60,44 +67,48 @@ fn key(block: u64, is_copy: bool) -> u64 {
 }
 
 impl Collector {
-    /// Takes in the request with the number `request`.
-    pub fn told(&mut self, request: u64, told: &ClassifiedEvent<'_>) {
-        for news in told.news() {
-            if let News::Ended { ino, path } = news {
-                self.close(*ino, path.as_ref().filter(|_| !told.pointers_come_late));
+    /// Adds the request with the number `request`.
+    pub fn add_event(&mut self, request: u64, event: &ClassifiedEvent<'_>) {
+        for change in event.name_events() {
+            if let NameEvent::Ended { ino, path } = change {
+                self.close(*ino, path.as_ref().filter(|_| !event.pointers_come_late));
                 // Some of these blocks may be the next file's in the same inode.
                 for row in self.unconfirmed.remove(ino).unwrap_or_default() {
                     self.rows[row as usize].known = Some(Known::Guess);
                 }
             }
         }
-        for ino in told.inodes {
+        for ino in event.inodes {
             self.unconfirmed.remove(ino);
         }
         let first = self.rows.len();
-        of_told(request, told, &mut self.rows);
+        of_event(request, event, &mut self.rows);
         self.before.resize(self.rows.len(), NONE);
-        for share in told.shares {
-            self.share(request, first, share, told);
+        for (at, looks) in event.looks {
+            let row = first + self.rows[first..].partition_point(|row| row.offset < *at);
+            self.looks.insert(row as u32, *looks);
         }
-        let is_write = told.named.op == Operation::Write;
+        for share in event.shares {
+            self.share(request, first, share, event);
+        }
+        let is_write = event.named.op == Operation::Write;
         for row in first..self.rows.len() {
             if is_write {
-                self.note(row, told.block_shift);
+                self.note(row, event.claim_shift);
             }
             if let Some(ino) = self.rows[row].ino {
-                self.name(Waits::Row(row as u32), told);
-                if told.pointers_come_late && is_write {
+                self.name(Waits::Row(row as u32), event);
+                if event.pointers_come_late && is_write {
                     self.unconfirmed.entry(ino).or_default().push(row as u32);
                 }
             }
         }
-        for claim in told.claims {
-            self.settle(claim, told);
+        for claim in event.claims {
+            self.settle(claim, event);
         }
-        for news in told.news() {
-            if let News::Named(ino) = news {
-                self.named(*ino, told);
+        for change in event.name_events() {
+            if let NameEvent::Added(ino) = change {
+                self.named(*ino, event);
             }
         }
     }
@@ -132,8 +143,8 @@ impl Collector {
         self.before[row] = self.last.insert(key, row as u32).unwrap_or(NONE);
     }
 
-    /// Gives a range of the request to a file: its rows where it is the only one, and otherwise a share of them.
-    fn share(&mut self, request: u64, first: usize, share: &Share, told: &ClassifiedEvent<'_>) {
+    /// Gives a range of the request to a file: the whole rows if it is their only owner, otherwise a share of them.
+    fn share(&mut self, request: u64, first: usize, share: &Share, event: &ClassifiedEvent<'_>) {
         let end = share.offset + share.len;
         if share.bytes == share.len {
             let rows = self.rows[first..].iter_mut();
@@ -146,28 +157,28 @@ impl Collector {
         }
         let Share { offset, ino, bytes, .. } = *share;
         self.shares.push(FileShare { request, offset, ino, bytes, path: None });
-        self.name(Waits::Share(self.shares.len() as u32 - 1), told);
+        self.name(Waits::Share(self.shares.len() as u32 - 1), event);
     }
 
     /// Lets a row or share with an inode wait for the last path of its file.
-    fn name(&mut self, what: Waits, told: &ClassifiedEvent<'_>) {
+    fn name(&mut self, what: Waits, event: &ClassifiedEvent<'_>) {
         let ino = match what {
             Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
             Waits::Share(share) => self.shares[share as usize].ino,
         };
         self.open.entry(ino).or_default().waiting.push(what);
-        self.look_up(ino, told);
+        self.look_up(ino, event);
     }
 
-    /// Takes note of the present path of an open file, or of the inode whose name is missing for one.
-    fn look_up(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
+    /// Notes the present path of an open file. If there is none, notes the inode whose name is missing.
+    fn look_up(&mut self, ino: u64, event: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
-        if let Some(path) = told.path(ino) {
-            // Where pointers come late, a directory may name the next file in an inode before the inode is written.
-            if !told.pointers_come_late || file.path.is_none() {
+        if let Some(path) = event.path(ino) {
+            // If pointers come late, a directory may name the next file in an inode before the inode is written.
+            if !event.pointers_come_late || file.path.is_none() {
                 file.path = Some(path);
             }
-        } else if let Some(missing) = told.missing(ino)
+        } else if let Some(missing) = event.missing(ino)
             && file.awaits.replace(missing) != Some(missing)
         {
             self.awaited.entry(missing).or_default().push(ino);
@@ -192,19 +203,19 @@ impl Collector {
         }
     }
 
-    /// Takes in that an inode has a name now: it, and files below it, may have a path.
-    fn named(&mut self, ino: u64, told: &ClassifiedEvent<'_>) {
+    /// Notes that an inode has got a name: it, and files below it, may have a path now.
+    fn named(&mut self, ino: u64, event: &ClassifiedEvent<'_>) {
         for waiting in self.awaited.remove(&ino).unwrap_or_default() {
             if let Some(file) = self.open.get_mut(&waiting) {
                 file.awaits = None;
             }
-            self.look_up(waiting, told);
+            self.look_up(waiting, event);
         }
-        self.look_up(ino, told);
+        self.look_up(ino, event);
     }
 
-    /// Takes in that a pointer shows to whom blocks belong.
-    fn settle(&mut self, claim: &Claim, told: &ClassifiedEvent<'_>) {
+    /// Notes that a pointer shows the owner of blocks.
+    fn settle(&mut self, claim: &Claim, event: &ClassifiedEvent<'_>) {
         let end = claim.block.saturating_add(claim.blocks);
         let mut rows: Vec<(u64, u32)> = Vec::new();
         if claim.blocks.saturating_mul(2) <= self.last.len() as u64 {
@@ -219,17 +230,24 @@ impl Collector {
             rows.sort_unstable();
         }
         for (block, row) in rows {
-            self.settle_one(claim, block, row, told);
+            self.settle_one(claim, block, row, event);
         }
     }
 
-    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, told: &ClassifiedEvent<'_>) {
-        // Where pointers come late, kept contents of a map may be another file's.
-        let is_doubtful = claim.is_old && told.pointers_come_late;
+    fn settle_one(&mut self, claim: &Claim, block: u64, last: u32, event: &ClassifiedEvent<'_>) {
+        // If pointers come late, kept contents of a map may belong to another file.
+        let is_doubtful = claim.is_old && event.pointers_come_late;
         let (mut row, mut known) = (last, if is_doubtful { Known::Guess } else { Known::Later });
         while row != NONE {
             let this = &mut self.rows[row as usize];
             let before = self.before[row as usize];
+            // Contents that cannot be of that kind, and a write that reaches beyond the claim, were another file's.
+            let looks = self.looks.get(&row).copied().unwrap_or(Looks::Unjudged);
+            let end = claim.block.saturating_add(claim.blocks) << event.claim_shift;
+            let reaches_beyond = this.home.is_none() && this.offset + this.len > end;
+            if this.guess && (reaches_beyond || !looks.can_be(claim.class)) {
+                break;
+            }
             if this.guess && this.ino.is_none() {
                 this.final_kind = claim.class;
             }
@@ -241,26 +259,44 @@ impl Collector {
             let Some(owner) = claim.owner else { break };
             match (this.ino, this.known) {
                 (None, _) => {}
-                // Whoever owned the block may have lost it before the write.
+                // An earlier owner may have lost the block before this write.
                 (Some(ino), Some(Known::Pointer))
-                    if told.pointers_come_late && ino != owner.ino && this.home.is_none() =>
+                    if event.pointers_come_late && ino != owner.ino && this.home.is_none() =>
                 {
                     known = Known::Guess;
                 }
                 _ => break,
             }
-            let within = if owner.packed { 0 } else { block - claim.block };
+            let blocks = (block - claim.block) >> (event.block_shift - event.claim_shift);
+            let within = if owner.packed { 0 } else { blocks };
             this.ino = Some(owner.ino);
             this.file_block = owner.first.map(|first| first.saturating_add(within));
             this.known = Some(known);
             this.path = None;
-            self.name(Waits::Row(row), told);
+            self.name(Waits::Row(row), event);
             // The pointer may be in a block that was another file's until now.
-            if told.pointers_come_late && !told.inodes.contains(&owner.ino) {
+            if event.pointers_come_late && !event.inodes.contains(&owner.ino) {
                 self.unconfirmed.entry(owner.ino).or_default().push(row);
             }
             // Writes of the same block before the last one may have been another file's.
             (row, known) = (before, Known::Guess);
         }
     }
+}
+
+/// Replays a trace to a watcher, and returns the rows.
+pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
+    with_shares(trace, watch).0
+}
+
+/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
+pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
+    let rows = Rc::new(RefCell::new(Collector::default()));
+    let number = Rc::new(Cell::new(0));
+    let (into, request) = (rows.clone(), number.clone());
+    watch.listen(move |event| into.borrow_mut().add_event(request.get(), event));
+    watch.number_by(number.clone());
+    ordo_trace::replay_numbered(trace, watch, &number);
+    watch.listen(|_| {});
+    rows.take().finish(watch)
 }

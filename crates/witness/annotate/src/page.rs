@@ -9,12 +9,12 @@ use ordo_trace::{RequestOp, Trace};
 use crate::calls::StoredCall;
 use crate::rows::BlockRow;
 
-/// Points of a plot's line at most: several for each pixel of a screen, since one can zoom.
+/// The most points of a plot's line: several for each pixel of a screen, for zooming.
 const POINTS: usize = 8000;
-/// Writes in the timeline at most; beyond this, the page gives the number left out.
+/// The most writes in the timeline. Beyond this, the page gives the number that is left out.
 const MARKS: usize = 40_000;
 
-/// The script that draws. The plots are sent as data, so that one can zoom.
+/// The script that draws the plots. They are sent as data, so that the reader can zoom.
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
 
@@ -42,7 +42,7 @@ struct Timeline {
     title: &'static str,
     x: &'static str,
     rows: Vec<String>,
-    /// For each row, whether it is the journal's.
+    /// For each row, whether it is a row of the journal.
     journal: Vec<bool>,
     /// For each write: its row, start and end.
     marks: Vec<(usize, f64, f64)>,

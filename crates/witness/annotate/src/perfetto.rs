@@ -31,7 +31,7 @@ const DISCARDS: u32 = FLUSHES + 1;
 const MARKS: u32 = DISCARDS + 1;
 /// The track on which flows from system calls end.
 const WAITED: u32 = MARKS + 1;
-/// Flows of one system call at most.
+/// The most flows of one system call.
 const FLOWS: usize = 1000;
 
 fn track(r: &TraceRequest, kind: Class) -> (u32, &'static str) {

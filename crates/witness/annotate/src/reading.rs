@@ -6,10 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ordo_sba::Class;
+use ordo_trace::RequestOp;
 use parquet::errors::ParquetError;
 
-use crate::store::VERSION;
 use crate::table::{Fault, Table};
+
+/// The version of the schema. Readers refuse a newer one; columns are added without a new version.
+pub const VERSION: u32 = 1;
+
+/// The greatest device size that is believed, in bytes.
+pub(crate) const DEVICE_MAX: u64 = 1 << 60;
+
+pub(crate) const REQUESTS: &str = "requests.parquet";
+pub(crate) const BLOCKS: &str = "blocks.parquet";
 
 /// The reason why a trace was not written or read.
 #[derive(Debug, thiserror::Error)]
@@ -105,14 +114,14 @@ pub enum StoreError {
     },
     /// The file is of another trace than its other files, or was changed since it was written.
     #[error(
-        "{}: not the file that the trace was written with, or changed since: {rows} rows, check sum {sum:08x}, where \
-         recounted.parquet says {should_rows}, {should_sum:08x}; copy the trace again; without recounted.parquet it is \
-         named anew from what is there", path.display()
+        "{}: from another trace, or changed since it was written: {rows} rows, checksum {sum:08x}, but recounted.parquet \
+         says {should_rows}, {should_sum:08x}; copy the trace again, or remove recounted.parquet: blocks are then \
+         named again", path.display()
     )]
     Another {
         /// The file.
         path: PathBuf,
-        /// Its number of rows.
+        /// The number of rows.
         rows: u64,
         /// The CRC-32C of its footer.
         sum: u32,
@@ -237,4 +246,18 @@ impl Reading {
         self.table.group_all_ints(column, group, &mut all).map_err(self.fault(column))?;
         Ok(all)
     }
+}
+
+/// The operation with this word in the file of requests.
+pub(crate) fn op_of(key: &[u8]) -> Option<RequestOp> {
+    [
+        RequestOp::Read,
+        RequestOp::Write,
+        RequestOp::Flush,
+        RequestOp::Discard,
+        RequestOp::WriteZeroes,
+        RequestOp::Mark,
+    ]
+    .into_iter()
+    .find(|op| op.words().as_bytes() == key)
 }

@@ -1,37 +1,33 @@
 //! One row for each block of each request.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
-use ordo_sba::{Class, ClassifiedEvent, Watch};
+use ordo_sba::{Class, ClassifiedEvent};
 use ordo_trace::{RequestOp, Trace};
-
-use crate::owners::Collector;
 
 /// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRow {
     /// The request's number.
     pub request: u64,
-    /// Its offset on the device, in bytes.
+    /// The offset on the device, in bytes.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Its kind.
+    /// The kind.
     pub kind: Class,
     /// The inode of the file to which it belongs.
     pub ino: Option<u64>,
-    /// Its logical block in the file.
+    /// The logical block in the file.
     pub file_block: Option<u64>,
-    /// The first inode in it.
+    /// The first inode in the block.
     pub first_inode: Option<u64>,
-    /// The number of inodes in it.
+    /// The number of inodes in the block.
     pub inodes: Option<u64>,
-    /// Its name in this format, where it has one, for instance "block bitmap of group".
+    /// The name in this format, if it has one, for instance "block bitmap of group".
     pub piece: Option<&'static str>,
-    /// The number that goes with the name.
+    /// The number that belongs to the name.
     pub number: Option<u64>,
     /// The transaction to which it belongs.
     pub transaction: Option<u64>,
@@ -39,31 +35,32 @@ pub struct BlockRow {
     pub home: Option<(u64, Class)>,
     /// The newest transaction that logged this block: this write checkpoints the block for it.
     pub completes: Option<u64>,
-    /// Whether nothing pointed to it when it was written, so that its kind is a guess from its contents.
+    /// Whether no pointer led to the block when it was written, so that its kind is a guess from its
+    /// contents.
     pub guess: bool,
     /// The reason why it has no name.
     pub reason: Option<Reason>,
-    /// Its file's path, where names were seen.
+    /// The file's path, if names were seen.
     pub path: Option<Arc<str>>,
-    /// Its kind by all that the trace shows, later pointers too.
+    /// The kind by all that the trace shows, later pointers too.
     pub final_kind: Class,
-    /// How its inode is known; `None` where it is not.
+    /// The way in which the inode is known; `None` if it is not.
     pub known: Option<Known>,
 }
 
-/// How the owner of a block is known.
+/// The way in which the owner of a block is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// A pointer led to the block when it was written.
     Pointer,
-    /// A pointer that was written later leads to it, and this was the last write before.
+    /// A pointer that was written later leads to the block, and this was the last write before that.
     Later,
     /// Another file may have owned the block at the time of this write.
     Guess,
 }
 
 impl Known {
-    /// The word for it in a table.
+    /// The word for this in a table.
     pub fn key(self) -> &'static str {
         match self {
             Known::Pointer => "pointer",
@@ -84,7 +81,7 @@ pub struct FileShare {
     pub ino: u64,
     /// The file's part in bytes.
     pub bytes: u64,
-    /// The file's path, where names were seen.
+    /// The file's path, if names were seen.
     pub path: Option<Arc<str>>,
 }
 
@@ -164,25 +161,25 @@ impl BlockRow {
 }
 
 /// Appends the rows of the request with the number `request`.
-pub fn of_told(request: u64, told: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow>) {
-    let size = 1u64 << told.block_shift;
+pub fn of_event(request: u64, event: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow>) {
+    let size = 1u64 << event.block_shift;
     let first_row = rows.len();
-    for part in &told.named.parts {
+    for part in &event.named.parts {
         let end = part.offset + part.len;
         let (mut at, mut nth) = (part.offset, 0);
         while at < end {
             let next = ((at / size + 1) * size).min(end);
             let mut row = BlockRow::of(request, part, (at, next - at), nth);
             if let Some(ino) = row.ino {
-                row.path = told.path(ino);
+                row.path = event.path(ino);
                 row.known = Some(Known::Pointer);
             }
             rows.push(row);
             (at, nth) = (next, nth + 1);
         }
     }
-    for (home, id) in told.checkpoints {
-        let byte = home << told.home_shift;
+    for (home, id) in event.checkpoints {
+        let byte = home << event.home_shift;
         let rows = &mut rows[first_row..];
         let at = rows.partition_point(|row| row.offset + row.len <= byte);
         if let Some(row) = rows.get_mut(at) {
@@ -191,25 +188,8 @@ pub fn of_told(request: u64, told: &ClassifiedEvent<'_>, rows: &mut Vec<BlockRow
     }
 }
 
-/// Replays a trace to a watcher, and returns the rows.
-pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
-    with_shares(trace, watch).0
-}
-
-/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
-pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
-    let rows = Rc::new(RefCell::new(Collector::default()));
-    let number = Rc::new(Cell::new(0));
-    let (into, request) = (rows.clone(), number.clone());
-    watch.listen(move |told| into.borrow_mut().told(request.get(), told));
-    watch.number_by(number.clone());
-    ordo_trace::replay_numbered(trace, watch, &number);
-    watch.listen(|_| {});
-    rows.take().finish(watch)
-}
-
-/// The rows of a trace whose file system is not known.
-pub fn unnamed(trace: &Trace) -> Vec<BlockRow> {
+/// The rows of a trace with an unknown file system.
+pub fn unclassified(trace: &Trace) -> Vec<BlockRow> {
     let mut rows = Vec::new();
     for (request, r) in trace.requests().iter().enumerate() {
         if !matches!(r.op, RequestOp::Read | RequestOp::Write | RequestOp::WriteZeroes) {

@@ -16,24 +16,16 @@ use crate::counting;
 use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
-use crate::reading::Reading;
+use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, op_of};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
 
-pub use crate::reading::StoreError;
+pub use crate::reading::{StoreError, VERSION};
 
-/// The version of the schema. Readers refuse a newer one; columns are added without a new version.
-pub const VERSION: u32 = 1;
-
-/// Bytes of contents that a trace may have at most when it is read. Equal contents are stored once, so a small file
+/// The most bytes of contents that a trace may have when it is read. Equal contents are stored once, so a small file
 /// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
-/// The greatest device size that is believed, in bytes.
-pub(crate) const DEVICE_MAX: u64 = 1 << 60;
-
-pub(crate) const REQUESTS: &str = "requests.parquet";
-pub(crate) const BLOCKS: &str = "blocks.parquet";
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
 const SHARES: &str = "shares.parquet";
@@ -53,7 +45,7 @@ pub struct Parts<'a> {
     pub start: &'a Pieces,
     /// The file system's name.
     pub system: &'a str,
-    /// The results of the watcher that named the blocks; `None` where there was none.
+    /// The results of the watcher that named the blocks; `None` if there was none.
     pub found: Option<&'a WatchFindings>,
 }
 
@@ -85,19 +77,6 @@ pub struct Stored {
     pub system: String,
 }
 
-pub(crate) fn op_of(key: &[u8]) -> Option<RequestOp> {
-    [
-        RequestOp::Read,
-        RequestOp::Write,
-        RequestOp::Flush,
-        RequestOp::Discard,
-        RequestOp::WriteZeroes,
-        RequestOp::Mark,
-    ]
-    .into_iter()
-    .find(|op| op.words().as_bytes() == key)
-}
-
 /// Distinct contents, in the order in which they were first seen.
 #[derive(Default)]
 struct Dedup<'a> {
@@ -114,7 +93,7 @@ impl<'a> Dedup<'a> {
     }
 }
 
-/// Writes a trace to the directory `dir`, which is created; files of a trace in it are replaced.
+/// Writes a trace to the directory `dir`, which is created. Files of an older trace in it are replaced.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -217,7 +196,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Writes a file; `whole` says whether a row belongs in the same group as the row before it.
+    /// Writes a file. `whole` tells whether a row belongs in the same group as the row before it.
     fn put(
         &mut self,
         file: &'static str,
@@ -235,7 +214,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Writes the system calls. A trace without any has no file of them, and loses an older one.
+    /// Writes the system calls. If there are none, the file of an older trace is removed.
     fn put_calls(&mut self, all: &[StoredCall]) -> Result<(), StoreError> {
         if all.is_empty() {
             return Ok(());
@@ -265,7 +244,7 @@ impl Files<'_> {
     }
 }
 
-/// For each block the number of its contents, where they were kept.
+/// For each block, the number of its contents, if they were kept.
 fn numbers<'a>(parts: &Parts<'a>, dedup: &mut Dedup<'a>) -> Vec<Option<u64>> {
     let requests = parts.trace.requests();
     let number = |row: &BlockRow| {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
-use ordo_annotate::{counting, rows};
+use ordo_annotate::{counting, owners, rows};
 use ordo_runtime::Time;
 use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_sba::decoder::{Claim, Contents, Decoder, DecoderState};
@@ -72,7 +72,7 @@ fn recorded_traces_are_counted_as_they_are_named() {
             let learning = Learning::new(image);
             let watch = Watch::over(&learning).unwrap();
             let start = learning.learned();
-            let blocks = rows::of_trace(&trace, &watch);
+            let blocks = owners::of_trace(&trace, &watch);
             let found = WatchFindings::of(&watch);
             let system = watch.system();
             let dir = tempfile::tempdir().unwrap();
@@ -159,7 +159,14 @@ impl Decoder for Numbers {
             });
         }
     }
-    fn read(&mut self, offset: u64, len: u64, _: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        _: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         Self::name(offset, len, out);
     }
     fn contents(&self, _: u64) -> Vec<Contents> {
@@ -238,10 +245,10 @@ fn transactions(many: u64) -> Vec<Transaction> {
     (0..many).map(one).collect()
 }
 
-/// Stores a trace with its findings, in groups of so many rows. Returns the analysis that follows.
+/// Stores a trace with its findings, in groups of `many` rows. Returns the analysis.
 fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     let watch = Watch::with(Box::new(Numbers));
-    let blocks = rows::of_trace(trace, &watch);
+    let blocks = owners::of_trace(trace, &watch);
     let found = WatchFindings { transactions: transactions(many), ..WatchFindings::of(&watch) };
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let parts = Parts {
@@ -260,7 +267,7 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
 /// Generated traces of several lengths in groups of several sizes are counted as the watcher counted them. Catches
 /// errors in requests that the recorded traces do not have: reads, zeros, failures, parts of blocks, reasons.
 #[test]
-fn made_traces_are_counted_as_they_are_named() {
+fn generated_traces_are_counted_as_the_watcher_counted_them() {
     for (requests, most) in [(0, 8), (1, 8), (7, 1), (500, 1 << 17), (500, 3), (3000, 64)] {
         let dir = tempfile::tempdir().unwrap();
         let found = keep(dir.path(), &made(requests, requests), requests / 10, most);
@@ -315,7 +322,8 @@ fn without_findings_there_is_nothing_to_count() {
     let trace = made(50, 1);
     keep(dir.path(), &trace, 5, 8);
     assert!(counting::count(dir.path()).unwrap().is_some());
-    let (blocks, start) = (rows::unnamed(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
+    let (blocks, start) =
+        (rows::unclassified(&trace), Pieces { bytes: 1 << 20, ..Pieces::default() });
     let parts = Parts {
         shares: &[],
         calls: &[],
@@ -332,11 +340,11 @@ fn without_findings_there_is_nothing_to_count() {
 
 /// Blocks that do not add up to the watcher's findings: the trace is stored without counts.
 #[test]
-fn what_cannot_be_counted_just_so_is_named_again() {
+fn traces_without_complete_tables_are_named_again() {
     let dir = tempfile::tempdir().unwrap();
     let trace = made(50, 1);
     let watch = Watch::with(Box::new(Numbers));
-    let mut blocks = rows::of_trace(&trace, &watch);
+    let mut blocks = owners::of_trace(&trace, &watch);
     blocks.pop();
     let found = WatchFindings::of(&watch);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };

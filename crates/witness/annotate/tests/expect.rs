@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ordo_annotate::expect::{Broken, broken, expected};
-use ordo_annotate::rows;
+use ordo_annotate::{owners, rows};
 use ordo_runtime::Time;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
@@ -20,7 +20,7 @@ fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
 fn broken_expectations_are_named() {
     let of = |image: &[u8], trace: &Trace| {
         let watch = Watch::over(&image).unwrap();
-        broken(trace, &rows::of_trace(trace, &watch))
+        broken(trace, &owners::of_trace(trace, &watch))
     };
     let Some((image, trace)) = recorded("reiserfs", "reiserfs-ordered") else { return };
     assert_eq!(of(&image, &trace), []);
@@ -42,7 +42,7 @@ fn broken_expectations_are_named() {
     ));
     // The first checkpoint write is moved before the commit of its transaction.
     let watch = Watch::over(&&image[..]).unwrap();
-    let blocks = rows::of_trace(&trace, &watch);
+    let blocks = owners::of_trace(&trace, &watch);
     let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
     let is_commit = |b: &&rows::BlockRow| {
         b.kind == ordo_sba::Class::JournalCommit && b.transaction == home.completes
@@ -64,7 +64,7 @@ fn judged(image: &[u8], trace: &Trace) -> Vec<Broken> {
 }
 
 fn blocks(image: &[u8], trace: &Trace) -> Vec<rows::BlockRow> {
-    rows::of_trace(trace, &Watch::over(&image).unwrap())
+    owners::of_trace(trace, &Watch::over(&image).unwrap())
 }
 
 /// A trace with marks and writes inserted before requests: (request number, operation, offset, contents).
@@ -107,7 +107,7 @@ fn with(
 /// wrote it. The trace's end must be known.
 fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
     let watch = Watch::over(&image).unwrap();
-    let rows = rows::of_trace(trace, &watch);
+    let rows = owners::of_trace(trace, &watch);
     let written = |offset: u64| {
         let r = rows.iter().filter(|b| b.kind == Class::FileData && b.offset == offset);
         r.map(|b| b.request as usize).min()
@@ -123,8 +123,8 @@ fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
 }
 
 /// The kernel's writes keep every rule about files. A mark for an fsync's return after the flush behind the data
-/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer tells
-/// which.
+/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer names
+/// that rule.
 #[test]
 fn an_fsync_without_its_data_is_named() {
     let all = ["ext3", "reiserfs-ordered", "xfs", "nilfs2", "f2fs"];

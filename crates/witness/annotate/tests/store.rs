@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
-use ordo_annotate::{perfetto, rows, text};
+use ordo_annotate::{owners, perfetto, rows, text};
 use ordo_runtime::Time;
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
@@ -33,7 +33,7 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
     let learning = Learning::new(&start);
     let watch = Watch::over(&learning).unwrap();
     let start = learning.learned();
-    let blocks = rows::of_trace(trace, &watch);
+    let blocks = owners::of_trace(trace, &watch);
     let found = WatchFindings::of(&watch);
     let system = watch.system();
     let parts = Parts {
@@ -174,7 +174,7 @@ fn mixed() -> Trace {
 
 fn keep_mixed(dir: &Path) -> Trace {
     let trace = mixed();
-    let blocks = rows::unnamed(&trace);
+    let blocks = rows::unclassified(&trace);
     let start = Pieces { bytes: 1 << 20, ..Pieces::default() };
     let (system, found) = ("none", None);
     store::write(
@@ -208,9 +208,9 @@ fn every_kind_of_request_comes_back() {
 
 /// Text and Perfetto: every request appears, in the order of its times.
 #[test]
-fn it_is_shown_to_other_programs() {
+fn a_stored_trace_is_read_by_other_programs() {
     let trace = mixed();
-    let blocks = rows::unnamed(&trace);
+    let blocks = rows::unclassified(&trace);
     let mut out = Vec::new();
     text::write(&trace, &blocks, &mut out).unwrap();
     let lines = String::from_utf8(out).unwrap();
@@ -226,7 +226,7 @@ fn it_is_shown_to_other_programs() {
     assert!(events.iter().any(|e| e["args"]["text"] == "a mark"));
 }
 
-/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error tells which.
+/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error says which.
 #[test]
 fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ proptest! {
 fn the_page_stands_alone() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
     let watch = Watch::over(&&image[..]).unwrap();
-    let blocks = rows::of_trace(&trace, &watch);
+    let blocks = owners::of_trace(&trace, &watch);
     let analysis = Analysis::of(&watch);
     let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "a < b </script>");
     for outside in ["http:", "https:", "src=", "import "] {
@@ -355,7 +355,7 @@ fn a_picture_keeps_its_peaks() {
     }
     let page = ordo_annotate::page::page(
         &trace,
-        &rows::unnamed(&trace),
+        &rows::unclassified(&trace),
         &[],
         &(&WatchFindings::default()).into(),
         "",

@@ -15,7 +15,7 @@ use crate::state::{ROOT, Run};
 use crate::superblock::{Found, Search, encode};
 use crate::{CheckError, CheckPhase, CheckProgress, Finding, FsckOptions, Repair, Report};
 
-/// The longest path that is worked out, in directories.
+/// The longest path that is determined, in directories.
 const DEEPEST_PATH: usize = 256;
 
 /// Checks and repairs the file system on a device.
@@ -37,8 +37,8 @@ impl Checker {
         self
     }
 
-    /// Checks, and repairs as the options say. Repairs are durable on return; the superblock, which marks the file
-    /// system clean, is written last.
+    /// Checks the file system, and makes the repairs that the options allow. Repairs are durable on return. The
+    /// superblock, which marks the file system clean, is written last.
     ///
     /// # Errors
     /// There is no file system to check, or the device failed. An inconsistent file system is no error; it is in the
@@ -123,7 +123,7 @@ impl Checker {
 }
 
 impl Run<'_> {
-    /// Works out the paths of inodes with findings.
+    /// Determines the paths of inodes with findings.
     fn work_out_paths(&mut self) {
         for (ino, place) in std::mem::take(&mut self.wanted) {
             let mut parts = Vec::new();
@@ -147,7 +147,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the repairs, where the options allow all of them.
+    /// Writes the repairs, if the options allow all of them.
     async fn write_repairs(&mut self, device: &Device) -> Result<(), CheckError> {
         let report = &self.report;
         let allowed = match self.options.repair {

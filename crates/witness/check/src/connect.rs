@@ -8,11 +8,11 @@ use crate::{CheckPhase, Finding};
 
 /// The state of the walk up from a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WalkState {
     Unknown,
     /// The directory is on the walk under way.
     Current,
-    /// The walk ends at the root, or at a directory that was noted.
+    /// The walk ends at the root, or at a directory whose end is known.
     Ends,
 }
 
@@ -41,7 +41,7 @@ impl Run<'_> {
             if !in_loop {
                 self.finding(self.unreferenced(idx));
             }
-            // Its earlier parent counted its `..`.
+            // The link count of its earlier parent includes its `..`.
             self.relinked.insert(self.dirs[idx].dotdot);
             self.relinked.insert(ino);
             if empty {
@@ -57,7 +57,7 @@ impl Run<'_> {
     }
 
     /// Checks that the `..` of a directory without a name leads to a directory, or to a free inode. It leads to a
-    /// free inode where its parent was removed and cleared first.
+    /// free inode if its parent was removed and cleared first.
     fn check_parents_that_were(&mut self, heads: &[(usize, bool)]) {
         for (idx, _) in heads.iter().filter(|(_, in_loop)| !in_loop) {
             let DirInfo { ino, dotdot: stored, dotdot_at, moved, .. } = self.dirs[*idx];
@@ -68,24 +68,24 @@ impl Run<'_> {
         }
     }
 
-    /// The topmost directories outside the root; the boolean says whether a loop was cut there.
+    /// The topmost directories outside the root. The boolean tells whether a loop was cut there.
     async fn find_heads(&mut self) -> Result<Vec<(usize, bool)>, BlockError> {
-        let mut ways = vec![Way::Unknown; self.dirs.len()];
+        let mut ways = vec![WalkState::Unknown; self.dirs.len()];
         let mut heads = Vec::new();
         for start in 0..self.dirs.len() {
             let mut path = Vec::new();
             let mut at = start;
             loop {
                 match ways[at] {
-                    Way::Ends => break,
-                    Way::Current => {
+                    WalkState::Ends => break,
+                    WalkState::Current => {
                         let from = path.iter().position(|idx| *idx == at).expect("on the path");
                         heads.push((self.break_loop(&path[from..]).await?, true));
                         break;
                     }
-                    Way::Unknown => {}
+                    WalkState::Unknown => {}
                 }
-                ways[at] = Way::Current;
+                ways[at] = WalkState::Current;
                 path.push(at);
                 match self.dirs[at].parent {
                     Some(parent) => at = self.dir_of[&parent],
@@ -96,13 +96,14 @@ impl Run<'_> {
                     }
                 }
             }
-            path.iter().for_each(|idx| ways[*idx] = Way::Ends);
+            path.iter().for_each(|idx| ways[*idx] = WalkState::Ends);
         }
         heads.sort_by_key(|(idx, _)| self.dirs[*idx].ino);
         Ok(heads)
     }
 
-    /// Takes a directory out of a loop: one whose `..` names a parent elsewhere, else the one with the lowest number.
+    /// Takes a directory out of a loop: preferably one whose `..` leads to a parent elsewhere, otherwise the one with
+    /// the lowest number.
     async fn break_loop(&mut self, path: &[usize]) -> Result<usize, BlockError> {
         let order = |idx: &&usize| {
             let info = &self.dirs[**idx];

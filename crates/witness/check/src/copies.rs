@@ -6,7 +6,7 @@ use crate::state::Run;
 use crate::superblock::{Found, Search};
 use crate::{CheckError, Finding};
 
-/// The number of groups whose copies are asked whether they agree with another copy.
+/// The number of groups whose copies are compared with another copy.
 const GROUPS_ASKED: u32 = 64;
 
 /// The results of reading the copies.
@@ -46,8 +46,8 @@ impl Run<'_> {
 }
 
 impl Search<'_> {
-    /// The superblock as its copies have it, where no copy has its geometry but two agree on another. Then a field is
-    /// wrong that only the copies can correct.
+    /// The superblock according to its copies, if no copy has its geometry but two agree on another. Then a field of
+    /// the superblock is wrong, and only the copies can correct it.
     pub async fn outvote(&mut self, run: &mut Run<'_>) -> Result<Option<Found>, CheckError> {
         let (sb, endian) = (&run.sb, run.endian);
         let found = match run.copies.other.take() {

@@ -1,7 +1,7 @@
 //! Clearing inodes without a name that a crash under soft updates left: they were being removed.
 //!
-//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). This is done only where everything else is as soft
-//! updates leave it. Where there is damage, a file without a name may have been lost with a directory.
+//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). The inodes are cleared only if everything else is
+//! as soft updates leave it. If there is damage, a file without a name may have been lost with its directory.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, DT_DIR};
@@ -11,8 +11,8 @@ use crate::Severity;
 use crate::state::{DirInfo, ROOT, Run};
 
 impl Run<'_> {
-    /// Whether all findings, past and to come, are ordinary after soft updates. It is asked after phase 2 and after
-    /// the search for loops of directories, when nothing was repaired except those findings.
+    /// Whether all findings, including those still to come, are ordinary after soft updates. Called after phase 2
+    /// and after the search for loops of directories, when nothing except those findings was repaired.
     pub fn is_ordinary(&self) -> bool {
         self.report.soft_updates
             && !self.report.counts.contains_key(&Severity::Damage)
@@ -25,8 +25,8 @@ impl Run<'_> {
             })
     }
 
-    /// Whether a directory may be one that was being renamed into a new directory, which never got its own name,
-    /// while its old name was removed: it is empty, and not inside the root.
+    /// Whether a directory may have lost its name in a rename: its old name was removed, and the new one, in a new
+    /// directory, never reached the disk. Such a directory is empty, and not inside the root.
     fn is_left_behind(&self, info: &DirInfo) -> bool {
         let mut at = info;
         // Loops are damage and were cut, so the walk ends.
@@ -37,7 +37,7 @@ impl Run<'_> {
         info.entries == 0 && at.parent.is_none() && at.ino != ROOT
     }
 
-    /// Whether no bitmap calls used space free.
+    /// Whether no bitmap marks used space as free.
     fn bitmaps_hold(&self) -> bool {
         (0..self.sb.ncg).all(|cg| {
             let state = &self.groups[cg as usize];
@@ -74,7 +74,7 @@ impl Run<'_> {
         }
         let of_directory = |(info, below): (&DirInfo, &u32)| {
             let links = self.info(info.ino).map_or(0, |inode| inode.links);
-            // An inode without a name has lost its link count already.
+            // An inode without a name was already removed, and its link count with it.
             info.parent.is_none() || i64::from(links) >= 2 + i64::from(*below)
         };
         let files = self.groups.iter().flat_map(|group| &group.inodes);

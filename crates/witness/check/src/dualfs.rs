@@ -1,5 +1,5 @@
-//! Checking and repairing DualFS: its metadata log as LFS's ([`crate::lfs`]), with one pass more for the data device, and the
-//! identities of both devices before.
+//! Checking and repairing DualFS: the identities of both devices, the metadata log as LFS's
+//! ([`crate::lfs`]), and one more pass for the data device.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};
@@ -29,10 +29,10 @@ pub struct DualChecker {
 /// The reason why a check could not be carried out; the exit status is 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualCheckError {
-    /// A device has no identity that can be used.
+    /// A device has no usable identity.
     #[error("the {device} device is not half of a DualFS: {error}")]
     Identity {
-        /// Metadata or data.
+        /// The device: metadata or data.
         device: &'static str,
         /// The fault.
         error: IdentityError,
@@ -48,10 +48,10 @@ pub enum DualCheckError {
     /// The devices do not belong together.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// A device ends before what it should have does.
+    /// A device is too small for what it should hold.
     #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
     TooSmall {
-        /// Metadata or data.
+        /// The device: metadata or data.
         device: &'static str,
         /// The bytes that it should have.
         want: u64,
@@ -83,7 +83,7 @@ impl DualChecker {
         Identity::read(&bytes).map_err(|error| DualCheckError::Identity { device: role, error })
     }
 
-    /// The metadata device, and the shape of the data device.
+    /// Finds the metadata device and the shape of the data device, and makes a checker for the log.
     async fn log(&self) -> Result<LfsChecker, DualCheckError> {
         let first = DualChecker::identity(&self.devices[0], "metadata").await?;
         let metadata = Partition::new(self.devices[0].clone(), 0, first.metadata_bytes);
@@ -102,7 +102,7 @@ impl DualChecker {
         let second = DualChecker::identity(&data, "data").await?;
         check_pair(&first, &second)?;
         let shape = first.shape();
-        let bytes = shape.blocks.saturating_mul(shape.bsize.into());
+        let bytes = first.data_bytes();
         let have = [self.devices[0].geometry().bytes, data.geometry().bytes];
         for (device, want, have) in
             [("metadata", first.metadata_bytes, have[0]), ("data", bytes, have[1])]
@@ -122,7 +122,8 @@ impl DualChecker {
         Ok(self.log().await?.skipped().await?)
     }
 
-    /// Checks, and repairs as was asked for. Repairs are durable on return.
+    /// Checks the file system, and makes the repairs that were asked for. Repairs are durable on
+    /// return.
     ///
     /// # Errors
     /// The devices are no pair, the IFILE cannot be read, or a device failed.

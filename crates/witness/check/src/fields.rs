@@ -48,8 +48,8 @@ impl Run<'_> {
         if self.options.copies { self.check_record().await } else { Ok(()) }
     }
 
-    /// The right `fsbtodb`. A value for larger sectors, which some programs write, is right where the first copy has
-    /// it too.
+    /// The right `fsbtodb`. Some programs write a value for larger sectors. It is right if the first copy has it
+    /// too.
     async fn right_sector_shift(&mut self) -> Result<i32, BlockError> {
         let stored = self.sb.fsbtodb;
         let usual = (self.sb.fsize as u32 / SECTOR).trailing_zeros() as i32;
@@ -62,7 +62,8 @@ impl Run<'_> {
         Ok(if copied == Ok(stored) { stored } else { usual })
     }
 
-    /// Checks the recovery record. It need not exist: a boot program may lie there, and not every mkfs writes it.
+    /// Checks the recovery record. It need not exist: a boot program may be in its place, and not every mkfs writes
+    /// it.
     async fn check_record(&mut self) -> Result<(), BlockError> {
         if self.sb.sblockloc as u64 != SEARCH[0] {
             return Ok(());
@@ -93,7 +94,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that a group's header names the right places of its bitmaps.
+    /// Checks the places of a group's bitmaps in its header.
     pub fn check_layout(&mut self, cg: u32, group: &Group) -> bool {
         let standard = GroupLayout::standard(&self.sb);
         let (inodes, frags) = (standard.inodes.start, standard.frags.start);
@@ -107,7 +108,7 @@ impl Run<'_> {
         ];
         let mut same = true;
         for (field, stored, right) in places {
-            // Without clusters their places are reserved fields.
+            // Without clusters, the fields for their places are reserved.
             let is_kept = self.sb.contigsumsize > 0 || !field.starts_with("cluster");
             let right = right as u32;
             if stored != right && is_kept {
@@ -126,7 +127,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checks the bytes between a group's bitmaps, and those after the last bit of each.
+    /// Checks the bytes between a group's bitmaps, and the bytes after the last bit of each.
     pub fn check_padding(&mut self, cg: u32, header: &[u8], layout: &GroupLayout) {
         let frags = &header[layout.frags.clone()];
         let (end, all) = (self.sb.cg_frags(cg), 8 * frags.len() as u32);
@@ -164,7 +165,7 @@ fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
     ]
 }
 
-/// Puts a header's bitmaps at their right places, and zeros into its reserved fields.
+/// Sets the right places of the bitmaps in a header, and zeros its reserved fields.
 pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout) {
     (group.firstfield, group.sparecon32, group.sparecon64) = (0, 0, [0; 3]);
     (group.old_ncyl, group.old_niblk) = (0, 0);

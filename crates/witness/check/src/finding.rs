@@ -57,11 +57,11 @@ findings! {
 
     /// The superblock at its place is unusable; a group's copy was used instead.
     SuperblockDamaged {
-        /// The place where it was searched, in bytes.
+        /// The place where the superblock should be, in bytes.
         at: u64,
         /// The place of the copy that was used, in bytes.
         copy: u64,
-        /// The fault of the one that was searched.
+        /// The fault of the superblock that is there.
         error: String,
     } Damage, "superblock at byte {at}: {error}; the copy at byte {copy} is used", repair "restored from the copy";
 
@@ -69,7 +69,7 @@ findings! {
     SuperblockHash {
         /// The superblock's place, in bytes.
         at: u64,
-        /// Whether it is right once the clean flag is set: then the write that changed the flag was torn.
+        /// Whether the hash matches once the clean flag is set: then the write that changed the flag was torn.
         flag_only: bool,
     } Damage, "superblock at byte {at}: wrong check-hash", repair "hash made right";
 
@@ -85,7 +85,7 @@ findings! {
     SuperblockField {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: i64,
         /// The right value.
         right: i64,
@@ -95,7 +95,7 @@ findings! {
     ReservedTotals {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: i64,
     } CountsOnly, "superblock: {field} is reserved, but holds {stored}", repair "cleared";
 
@@ -103,7 +103,7 @@ findings! {
     RecoveryRecord {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: i64,
         /// The right value.
         right: i64,
@@ -151,7 +151,7 @@ findings! {
         cg: u32,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: u32,
         /// The right value.
         right: u32,
@@ -163,7 +163,7 @@ findings! {
         cg: u32,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: i64,
     } CountsOnly, "group {cg}: {field} is reserved, but holds {stored}", repair "cleared";
 
@@ -219,7 +219,7 @@ findings! {
         found: i32,
     } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count made right";
 
-    /// A group's header calls fewer inodes initialised than are in use, or than mkfs initialises.
+    /// According to a group's header, fewer inodes are initialised than are in use, or than mkfs initialises.
     InitialisedTooLow {
         /// The group.
         cg: u32,
@@ -229,7 +229,7 @@ findings! {
         needed: u32,
     } Damage, "group {cg}: {stored} inodes recorded as initialised, but at least {needed} must be", repair "limit raised";
 
-    /// A group's bitmap calls fragments free that lie beyond the file system.
+    /// A group's bitmap marks fragments as free that lie beyond the file system.
     FreeBeyondEnd {
         /// The group.
         cg: u32,
@@ -307,7 +307,7 @@ findings! {
     DirectorySize {
         /// The directory.
         ino: u32,
-        /// Its size in bytes.
+        /// The directory's size in bytes.
         size: u64,
     } Damage, "directory {ino}: size {size} is not whole chunks of 512 bytes", repair "rounded up";
 
@@ -315,9 +315,9 @@ findings! {
     EndsInHole {
         /// The inode.
         ino: u32,
-        /// Its size in bytes.
+        /// The file's size in bytes.
         size: u64,
-        /// The end of its last block, in bytes.
+        /// The end of the file's last block, in bytes.
         end: u64,
         /// Whether indirect blocks lead to the end; soft updates may leave such files.
         indirect: bool,
@@ -331,8 +331,8 @@ findings! {
         slot: Slot,
         /// The address.
         addr: i64,
-        /// Whether it is in an indirect block of a file that is no directory. A file that grew may have it there
-        /// after a crash, where nothing orders sizes and pointers that are in two blocks.
+        /// Whether the address is in an indirect block of a file that is no directory. After a crash, a file that grew
+        /// may have it there, if the ordering does not order a size and a pointer that are in two blocks.
         growth: bool,
     } Damage, "inode {ino}: {slot} is {addr}, but beyond the file's end", repair "address cleared";
 
@@ -402,7 +402,7 @@ findings! {
     AttributesSize {
         /// The inode.
         ino: u32,
-        /// Their size in bytes.
+        /// The attributes' size in bytes.
         size: u32,
     } Damage, "inode {ino}: impossible size {size} of extended attributes", repair "attributes cleared";
 
@@ -429,11 +429,11 @@ findings! {
 
     /// Inode 2 is not a directory.
     RootNotDirectory {
-        /// Its mode.
+        /// The inode's mode.
         mode: u16,
     } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "made anew";
 
-    /// The superblock asks for a soft updates journal that does not exist; FreeBSD does not mount that.
+    /// The superblock asks for a soft-updates journal that does not exist. FreeBSD does not mount such an image.
     JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "no longer asked for";
 
     /// A directory has no `.` at its start.
@@ -566,7 +566,7 @@ findings! {
     UnreferencedInode {
         /// The inode.
         ino: u32,
-        /// Its link count.
+        /// The inode's link count.
         links: i32,
         /// Whether it is a regular file without contents, or a socket.
         empty: bool,
@@ -582,7 +582,7 @@ findings! {
     LinkCountHigh {
         /// The inode.
         ino: u32,
-        /// Its link count.
+        /// The inode's link count.
         stored: i32,
         /// The number of names.
         found: u32,
@@ -592,7 +592,7 @@ findings! {
     LinkCountLow {
         /// The inode.
         ino: u32,
-        /// Its link count.
+        /// The inode's link count.
         stored: i32,
         /// The number of names.
         found: u32,
@@ -620,7 +620,7 @@ findings! {
 }
 
 impl Finding {
-    /// The severity, where nothing is known of the last use. [`Report::severity`](crate::Report::severity) knows more.
+    /// The severity if the last use is not known. [`Report::severity`](crate::Report::severity) knows more.
     pub fn severity(&self) -> Severity {
         match self {
             // Soft updates write a size before the indirect address that it needs.
@@ -631,24 +631,26 @@ impl Finding {
     }
 
     /// The severity after a crash under soft updates. A torn write of a group or of the superblock spoils only hashes
-    /// and counts, which follow from data that a mount trusts. A directory under rename has both names for a while.
+    /// and counts, and a mount rebuilds these from data that it trusts. A directory under rename has both names for a
+    /// while.
     pub(crate) fn severity_after_soft_updates(&self) -> Severity {
         match self {
             Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
-            // An image of an inode shows a state that the inode had: FreeBSD's fsck stops at such an inode, too.
+            // An image of an inode always shows a state that the inode had, so soft updates never leave this;
+            // FreeBSD's fsck stops at such an inode, too.
             Finding::PartlyFreed { .. } => Severity::Damage,
-            // The root has no name, so this is no rename.
+            // The root has no name, so this cannot be a rename.
             Finding::DirectoryLinkedTwice { target, .. } if *target != ROOT => Severity::LeakOnly,
             _ => self.severity(),
         }
     }
 
-    /// Whether a repair removes it.
+    /// Whether a repair removes the finding.
     pub fn is_repairable(&self) -> bool {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair of this damage loses nothing: bitmaps that call used space free, derived fields, and blocks
+    /// Whether a repair of this damage loses nothing: bitmaps that mark used space as free, derived fields, and blocks
     /// beyond the size that a growing file had on disk.
     pub(crate) fn is_repaired_without_loss(&self) -> bool {
         matches!(

@@ -1,7 +1,7 @@
 //! Phase 5: cylinder groups, the summary and the totals are compared with what is in use.
 //!
-//! A count is reported only when it matches neither the bitmap beside it nor the true use. Where a bitmap is wrong,
-//! the bitmap is the finding, and not every count that follows from it.
+//! A count is reported only when it matches neither the bitmap beside it nor the true use. If a bitmap is wrong,
+//! only the bitmap is reported, and not the counts that are computed from it.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
@@ -75,7 +75,7 @@ impl Run<'_> {
         self.report.files = self.sb.inodes() - inodes - ROOT_INO;
     }
 
-    /// Checks one group. Returns the counts in its header, and those that are right.
+    /// Checks one group. Returns the counts in its header, and the right counts.
     async fn check_group(&mut self, cg: u32) -> Result<(Csum, Csum), BlockError> {
         let state = &mut self.groups[cg as usize];
         let header = std::mem::take(&mut state.header);
@@ -129,7 +129,7 @@ impl Run<'_> {
         map
     }
 
-    /// The counts and clusters that follow from bitmaps.
+    /// Computes counts and clusters from bitmaps.
     fn derive(&self, cg: u32, inodes: &[u8], free: &[u8], ndir: i32) -> Derived {
         let (frag, ndblk) = (self.sb.frag as u32, self.sb.cg_frags(cg));
         let whole = ndblk / frag;

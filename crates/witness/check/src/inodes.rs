@@ -15,7 +15,7 @@ use crate::{CheckPhase, Finding, Slot};
 
 /// The largest directory that is accepted, in bytes.
 const MAX_DIRECTORY: u64 = 1 << 30;
-/// The value for no device, in the place of a device's number (`NODEV`).
+/// The number in the inode of a device file that stands for no device (`NODEV`).
 const NO_DEVICE: i64 = -1;
 /// Inode blocks that are read together with a group's header.
 const BLOCKS_AHEAD: u32 = 2;
@@ -24,7 +24,7 @@ impl Run<'_> {
     /// Reads every group and all its inodes, and grants blocks to files.
     pub async fn check_blocks(&mut self) -> Result<(), BlockError> {
         let groups = self.sb.ncg as usize;
-        // All maps must exist before the first block is granted.
+        // The maps of all groups must exist before the first block is granted.
         for cg in 0..self.sb.ncg {
             let free = self.initial_map(cg);
             self.groups.push(GroupState {
@@ -98,7 +98,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A group's bitmap of used inodes; `None` where the options or its state forbid to trust it.
+    /// A group's bitmap of used inodes; `None` if it cannot be trusted, because of the options or its state.
     fn trusted_map(&self, cg: u32) -> Option<Vec<u8>> {
         let state = &self.groups[cg as usize];
         let parsed = state.parsed.as_ref()?;
@@ -106,7 +106,7 @@ impl Run<'_> {
         trusted.then(|| state.header[parsed.layout(&self.sb).inodes].to_vec())
     }
 
-    /// Keeps a group's header. Returns the number of inodes to look at.
+    /// Keeps a group's header. Returns the number of inodes to check.
     async fn check_header(&mut self, cg: u32, header: Vec<u8>) -> Result<u32, BlockError> {
         let (parsed, hash_ok) = match Group::parse(&header, self.endian, &self.sb, cg) {
             Ok(group) => {
@@ -135,8 +135,8 @@ impl Run<'_> {
                 let bits = self.sb.ipg.min(8 * used.len() as u32);
                 let needed = match bitmap::next_set(used, least.min(bits), bits) {
                     None => least,
-                    // Under soft updates, bits may be on disk before the inode block that they describe; none of its
-                    // inodes is in use yet.
+                    // Under soft updates, bits of a bitmap may be on disk before the block with their inodes. None of
+                    // these inodes is in use yet.
                     Some(_) if self.report.soft_updates => least,
                     Some(_) => self.plausible_inodes(cg, Some(used), least).await?,
                 };
@@ -152,8 +152,8 @@ impl Run<'_> {
         Ok(inited)
     }
 
-    /// The number of inodes to look at where the header cannot tell: from `least` up to the last inode that looks
-    /// valid (and is marked in `used`, where that can be trusted), rounded up to whole blocks.
+    /// The number of inodes to check if the header does not tell it: from `least` up to the last inode that looks
+    /// valid (and is marked in `used`, if that can be trusted), rounded up to whole blocks.
     async fn plausible_inodes(
         &mut self,
         cg: u32,
@@ -190,8 +190,8 @@ impl Run<'_> {
             && (!self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok())
     }
 
-    /// Looks at consecutive inodes, the first of which is number `first` in the group. With `used`, it looks only at
-    /// those marked there.
+    /// Checks consecutive inodes, the first of which has number `first` in the group. With `used`, only the inodes
+    /// marked there are checked.
     async fn check_slots(
         &mut self,
         cg: u32,
@@ -228,7 +228,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks inodes 0 and 1, which no file has: only their check-hash must be right.
+    /// Checks inodes 0 and 1, which no file has: only their check-hashes must be right.
     async fn check_unused_number(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
         let kept = self.sb.keeps_hash(CK_INODE) && self.endian.get_u16(slot, 0) != 0;
         if kept && Dinode::verify_hash(slot, self.endian).is_err() {
@@ -307,8 +307,8 @@ impl Run<'_> {
     /// Checks a device, pipe, socket or short link, whose address fields hold no addresses.
     fn check_special(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
-        // A link's target and a device's number lie in the address fields. FreeBSD's fsck clears a link with anything
-        // else after its target.
+        // The address fields hold a link's target or a device's number. FreeBSD's fsck clears a link with any other
+        // bytes behind its target.
         let skip = match node.kind() {
             IFLNK => node.size.div_ceil(8) as usize,
             IFCHR | IFBLK => 1,
@@ -379,7 +379,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checks the extended attributes: size, blocks, and whether the records can be read.
+    /// Checks the extended attributes: their size, their blocks, and whether their records can be read.
     async fn check_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -428,7 +428,7 @@ impl Run<'_> {
         for (i, addr) in node.extb.into_iter().enumerate().filter(|(_, addr)| *addr != 0) {
             let frags = self.sb.frags_for(self.sb.file_block_size(size, i as u64) as u64);
             if addr < 0 || !self.sb.has_frags(addr as u64, frags) {
-                // An impossible address is reported with the other addresses.
+                // An impossible address is reported together with the other addresses.
                 return Ok(false);
             }
             area.extend_from_slice(&self.io.read(addr as u64, frags).await?);

@@ -6,7 +6,7 @@ use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 
 use crate::CheckWork;
 
-/// Access to the device in fragments. Changes are laid over reads. Nothing is written before
+/// Access to the device in fragments. A read returns the changes made so far. Nothing is written before
 /// [`write_out`](Io::write_out), so a check without repair sees exactly what one with repair does.
 pub(crate) struct Io<'d> {
     device: &'d Device,
@@ -25,7 +25,7 @@ impl<'d> Io<'d> {
         Io { device, frag, request: request.max(frag), overlay, fresh, work }
     }
 
-    /// The number of fragments to read at once where there is a choice.
+    /// The number of fragments to read at once, if the caller may choose.
     pub fn batch(&self) -> u64 {
         (self.request.min(1 << 20) / self.frag) as u64
     }
@@ -91,7 +91,8 @@ impl<'d> Io<'d> {
         }
     }
 
-    /// Marks fragments as formerly free: changes that refer to them are written only when they are on the device.
+    /// Marks fragments that were free before. Changes that refer to them are written only when the fragments are
+    /// on the device.
     pub fn take(&mut self, addr: u64, count: u64) {
         self.fresh.extend(addr..addr + count);
     }
@@ -101,7 +102,7 @@ impl<'d> Io<'d> {
         !self.overlay.is_empty()
     }
 
-    /// Writes fragments at once; only for those to which nothing on the device refers yet.
+    /// Writes fragments at once. Allowed only for fragments to which nothing on the device refers yet.
     pub async fn write_now(&mut self, addr: u64, data: &[u8]) -> Result<(), BlockError> {
         for (i, piece) in data.chunks(self.request).enumerate() {
             let at = addr * self.frag as u64 + (i * self.request) as u64;
@@ -112,7 +113,7 @@ impl<'d> Io<'d> {
         Ok(())
     }
 
-    /// Writes all changes. Fragments without references come first and are flushed, so a repair that is cut off
+    /// Writes all changes. Fragments without references come first and are flushed, so an interrupted repair
     /// leaves no reference to missing contents. The rest is not flushed.
     pub async fn write_out(&mut self) -> Result<(), BlockError> {
         let all = std::mem::take(&mut self.overlay);

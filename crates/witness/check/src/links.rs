@@ -13,8 +13,8 @@ impl Run<'_> {
     /// Compares link counts, and finds places for files without a name.
     pub async fn check_references(&mut self) -> Result<(), BlockError> {
         let groups = self.groups.len();
-        // A file that lost+found takes in changes no other file's count, so one pass over the files is enough.
-        // Directories are counted last, lost+found among them.
+        // A file that is moved to lost+found changes no other file's count, so one pass over the files is
+        // enough. Directories, lost+found among them, are counted last.
         for cg in 0..groups {
             self.tell(CheckPhase::References, cg, groups);
             for within in 0..self.groups[cg].inodes.len() {
@@ -27,7 +27,7 @@ impl Run<'_> {
         }
         self.count_directories();
         for idx in 0..self.dirs.len() {
-            // A directory that could not be connected stays as it is; it was reported.
+            // A directory that could not be connected stays as it is, because it was reported already.
             let is_in_tree = self.dirs[idx].parent.is_some() || self.dirs[idx].ino == ROOT;
             if self.dirs[idx].alive && is_in_tree {
                 self.check_count(self.dirs[idx].ino).await?;
@@ -46,7 +46,7 @@ impl Run<'_> {
             }
             let empty = self.is_empty_file(ino);
             let links = info.links.into();
-            // This check may have removed its last name.
+            // This check may have removed the last name of the inode.
             if !self.relinked.contains(&ino) {
                 self.finding(Finding::UnreferencedInode { ino, links, empty });
             }

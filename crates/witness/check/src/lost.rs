@@ -8,14 +8,14 @@ use ordo_format::ufs2::{Dinode, NDADDR};
 use crate::Finding;
 use crate::state::{DirBlock, DirInfo, InodeInfo, ROOT, Run};
 
-/// The number of lost+found directories at most; each holds thousands of entries.
+/// The most lost+found directories; each holds thousands of entries.
 const MOST_LOST: usize = 1000;
 
 /// The place of an added entry: the directory, the name, and the entry's byte on the device.
 type Placed = (u32, Box<[u8]>, u64);
 
 impl Run<'_> {
-    /// Makes a root directory where there is none.
+    /// Makes a root directory if there is none.
     pub async fn check_root(&mut self) -> Result<(), BlockError> {
         if self.is_used(ROOT) {
             return Ok(());
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Makes an inode an empty directory of one fragment. Returns false where there is no space.
+    /// Makes an inode an empty directory of one fragment. Returns false if there is no space.
     async fn make_directory(
         &mut self,
         ino: u32,
@@ -84,7 +84,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Gives a directory without blocks a first one, all free space. Its `.` and `..` are then found missing.
+    /// Gives a directory without blocks a first block of free space. The check then finds its `.` and `..` missing.
     pub async fn give_first_chunk(&mut self, idx: usize) -> Result<(), BlockError> {
         let Some(addr) = self.allocate(1) else { return Ok(()) };
         let mut bytes = vec![0; self.sb.frag_size()];
@@ -116,7 +116,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Moves a file without a name to lost+found. Returns false where there is no space.
+    /// Moves a file without a name to lost+found. Returns false if there is no space.
     pub async fn put_file_in_lost(&mut self, ino: u32, kind: u8) -> Result<bool, BlockError> {
         let Some((parent, name, _)) = self.put_in_lost(ino, kind).await? else { return Ok(false) };
         if let Some(path @ None) = self.wanted.get_mut(&ino) {
@@ -149,7 +149,7 @@ impl Run<'_> {
         self.put_in(root, ino, kind).await
     }
 
-    /// Adds an entry named after its inode to a directory; `None` where there is no space.
+    /// Adds an entry named after its inode to a directory; `None` if there is no space.
     async fn put_in(
         &mut self,
         idx: usize,
@@ -170,7 +170,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Finds or makes the next lost+found directory. Returns false where there is no space.
+    /// Finds or makes the next lost+found directory. Returns false if there is no space.
     async fn add_lost(&mut self) -> Result<bool, BlockError> {
         let Some(&root) = self.dir_of.get(&ROOT) else { return Ok(false) };
         let tried = self.lost.len();
@@ -247,7 +247,7 @@ impl Run<'_> {
         (self.dirs[idx].size - start).min(block.bytes as u64) as usize
     }
 
-    /// Adds an entry to a directory. Returns its byte on the device; `None` where it does not fit and the directory
+    /// Adds an entry to a directory. Returns its byte on the device; `None` if it does not fit and the directory
     /// cannot grow.
     async fn add_entry(
         &mut self,
@@ -257,7 +257,7 @@ impl Run<'_> {
         kind: u8,
     ) -> Result<Option<u64>, BlockError> {
         let needs = dir::entry_size(name.len());
-        // New entries go to the place after the last one, so old chunks are looked at once.
+        // New entries go behind the last one, so each old chunk is searched only once.
         let blocks = self.dirs[idx].blocks.clone();
         for block in blocks.iter().rev().take(2).rev() {
             let mut bytes = self.io.read(block.addr, self.sb.frags_for(block.bytes as u64)).await?;
@@ -307,7 +307,7 @@ impl Run<'_> {
                 let old = self.io.read(block.addr, frags.into()).await?;
                 self.io.change(addr, 0, &old).await?;
                 self.release(block.addr, frags);
-                // Until the inode is written, the directory on the device has the old run.
+                // Until the inode is written, the directory on the device has the old run of fragments.
                 self.pin(block.addr, frags);
                 (addr, block.bytes + self.sb.frag_size())
             }

@@ -288,7 +288,7 @@ impl Run<'_> {
         Some(Edit::Kind(at, actual))
     }
 
-    /// Removes the later entries of names that came up twice. Only names whose hashes did are compared.
+    /// Removes the later entries of names that occur twice. Only names with equal hashes are compared.
     async fn remove_duplicates(&mut self, idx: usize, names: &mut Names) -> Result<(), BlockError> {
         let ino = self.dirs[idx].ino;
         let mut kept: FxHashMap<u64, Vec<Box<[u8]>>> = FxHashMap::default();
@@ -323,8 +323,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives every directory one parent. Of several, one inside the root comes before others, and among these the one
-    /// that its `..` names, else the first.
+    /// Gives every directory one parent. Among several, parents that the root reaches are preferred; among these the one
+    /// that `..` names, else the first.
     async fn choose_parents(&mut self, mut refs: Vec<DirRef>) -> Result<(), BlockError> {
         refs.sort_by_key(|link| link.child);
         let inside = if refs.windows(2).any(|pair| pair[0].child == pair[1].child) {
@@ -421,7 +421,7 @@ pub(crate) fn printable(name: &[u8]) -> String {
     }
 }
 
-/// Whether the second entry is a valid `..`, even where `.` is not valid.
+/// Whether the second entry is a valid `..`, even if `.` is not valid.
 fn second_is_dotdot(chunk: &[u8], endian: ordo_format::Endian) -> bool {
     let second = dir::entries(chunk, endian).nth(1);
     matches!(second, Some(Ok(entry)) if !entry.is_free() && entry.name == b"..")
@@ -433,7 +433,7 @@ fn find_dotdot(chunk: &[u8], endian: ordo_format::Endian) -> Option<u32> {
     entries.find(|entry| !entry.is_free() && entry.name == b"..").map(|entry| entry.ino)
 }
 
-/// Rebuilds a first chunk with `.` and `..`, and with those of the other entries that can be read and fit.
+/// Rebuilds a first chunk with `.` and `..`, and with the other entries that can be read and fit.
 fn rebuild_first(chunk: &mut [u8], endian: ordo_format::Endian, ino: u32, parent: u32) {
     let old = chunk.to_vec();
     dir::write_first_chunk(chunk, endian, ino, parent);

@@ -24,7 +24,7 @@ impl Run<'_> {
             self.remeasure.insert(refused.ino);
             match self.allocate(refused.frags) {
                 Some(to) => self.copy_block(refused, to).await?,
-                None => self.cut_off(refused).await?,
+                None => self.clear_slot(refused).await?,
             }
         }
         self.pinned.clear();
@@ -101,8 +101,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Clears an address where there is no space for a copy.
-    async fn cut_off(&mut self, refused: Refused) -> Result<(), BlockError> {
+    /// Clears an address if there is no space for a copy.
+    async fn clear_slot(&mut self, refused: Refused) -> Result<(), BlockError> {
         self.set_slot(refused.ino, refused.slot, 0).await?;
         if let Slot::Attributes(n) = refused.slot {
             let mut node = self.load_inode(refused.ino).await?;
@@ -155,7 +155,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Frees those blocks of a file that lead only to block `lbn` or later ones.
+    /// Frees the blocks of a file to which only block `lbn` or later ones lead.
     async fn free_from(&mut self, ino: u32, held: &[Held], lbn: u64) -> Result<(), BlockError> {
         let mut freed = FxHashSet::default();
         for held in held.iter().filter(|held| held.is_contents() && held.lbn >= lbn) {

@@ -16,7 +16,7 @@ pub enum Repair {
     /// Nothing: the device is only read.
     #[default]
     No,
-    /// Repair what loses nothing; where anything else is found, write nothing at all.
+    /// Repair if no data is lost by it; if there is any other finding, write nothing at all.
     Preen,
     /// Repair everything.
     Yes,
@@ -29,14 +29,14 @@ pub struct FsckOptions {
     pub repair: Repair,
     /// The byte of the superblock, or of the copy, to use; otherwise it is searched for.
     pub superblock: Option<u64>,
-    /// Whether to stop where the superblock says that the file system is clean.
+    /// Whether to stop if the superblock is marked clean.
     pub skip_clean: bool,
     /// Whether to check the superblock's copies.
     pub copies: bool,
-    /// Whether to look only at inodes that the bitmaps call used, on a file system that a crash left under soft
-    /// updates. A free inode that is not empty is then not found.
+    /// Whether to check only inodes that are in use according to the bitmaps, on a file system that a crash left
+    /// under soft updates. A free inode that is not empty is then not found.
     pub trust_bitmaps: bool,
-    /// The number of findings that are kept at most; more are only counted.
+    /// The most findings that are kept; more are only counted.
     pub max_findings: usize,
 }
 
@@ -85,7 +85,7 @@ pub struct CheckWork {
     pub writes: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Inodes looked at, in use or not.
+    /// Inodes examined, in use or not.
     pub inodes: u64,
     /// Inodes in use.
     pub inodes_used: u64,
@@ -119,7 +119,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings that were not kept.
     pub suppressed: u64,
-    /// Findings by severity, those not kept included.
+    /// Findings by severity, including those not kept.
     pub counts: BTreeMap<Severity, u64>,
     /// The names to which [`Finding::DirectoryLinkedTwice`] refers.
     #[serde(skip)]
@@ -127,12 +127,12 @@ pub struct Report {
     /// Directories without a name that are cleared, each with the number of such directories above it.
     #[serde(skip)]
     pub cleared_directories: Vec<(u32, u32)>,
-    /// Directories in each group, those without a name included.
+    /// Directories in each group, including those without a name.
     #[serde(skip)]
     pub directories: Vec<u32>,
-    /// The paths of inodes with findings, where known.
+    /// The paths of inodes with findings, as far as they are known.
     pub paths: BTreeMap<u32, String>,
-    /// Whether the superblock said that the file system was clean.
+    /// Whether the superblock was marked clean.
     pub was_clean: bool,
     /// Whether a crash left the file system under soft updates. Then leaks, link counts that are too high and wrong
     /// derived counts are ordinary, and inodes without a name are cleared. Damage is not ordinary.
@@ -187,8 +187,9 @@ impl Report {
         }
     }
 
-    /// Whether a repair loses nothing, so that it may be done without asking: leaks, counts, bitmaps that call used
-    /// space free, and blocks beyond the size that a growing file had, but for soft updates, which leave none.
+    /// Whether a repair loses no data, so that it may be done without asking: leaks, counts, bitmaps that mark used
+    /// space as free, and blocks beyond the size that a growing file had. The last are not safe after soft updates,
+    /// which never leave them.
     pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
         let is_ordered = matches!(finding, Finding::PointerBeyondEnd { .. }) && self.soft_updates;
         self.severity(finding) != Severity::Damage
@@ -212,12 +213,12 @@ impl Report {
         self.counts.is_empty()
     }
 
-    /// Whether there is no finding that could lose or mix up data, which is what soft updates promise after a crash.
+    /// Whether there is no finding that could lose or mix up data. Soft updates promise this after a crash.
     pub fn is_safe(&self) -> bool {
         !self.counts.contains_key(&Severity::Damage)
     }
 
-    /// The exit status of fsck(8): 0 for no findings, 1 where all findings are repaired, 4 where something is left. A
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is left. A
     /// [`CheckError`] is 8, the failure of the check itself.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
@@ -260,7 +261,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A description of what is in the place of a superblock. An older superblock is at another place.
+/// A description of the bytes in the place of a superblock. An older superblock is at another place.
 fn instead(error: &SuperblockError) -> String {
     match error {
         SuperblockError::Ufs1 { .. } => error.to_string(),
@@ -277,7 +278,7 @@ pub enum CheckError {
     /// The given superblock is unusable.
     #[error("superblock at byte {at}: {error}")]
     Superblock {
-        /// Its place in bytes.
+        /// The place in bytes.
         at: u64,
         /// The fault.
         error: SuperblockError,

@@ -16,16 +16,16 @@ use crate::{CheckPhase, CheckProgress, Finding, FsckOptions, Report, Slot};
 pub(crate) const ROOT: u32 = ROOT_INO as u32;
 
 /// A name, and the directory that contains it.
-pub(crate) type Place = (u32, Box<[u8]>);
+pub(crate) type NameInDirectory = (u32, Box<[u8]>);
 
 /// The facts about an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InodeInfo {
     /// The type as directory entries have it; 0 for a free inode.
     pub kind: u8,
-    /// Whether it has no contents that anyone would miss.
+    /// Whether the inode has no contents that anyone would miss.
     pub empty: bool,
-    /// Its link count.
+    /// The inode's link count.
     pub links: i16,
     /// The number of names found.
     pub found: u32,
@@ -35,17 +35,17 @@ pub(crate) struct InodeInfo {
 pub(crate) struct GroupState {
     /// The header's block as it was read.
     pub header: Vec<u8>,
-    /// The header, where it is usable.
+    /// The decoded header, if it is usable.
     pub parsed: Option<Group>,
-    /// Whether its check-hash is right.
+    /// Whether the group's check-hash is right.
     pub hash_ok: bool,
-    /// Whether its header names the right places of its bitmaps.
+    /// Whether the header has the right places of its bitmaps.
     pub in_place: bool,
-    /// The fragments that no file uses, as far as is known: a set bit is free.
+    /// The fragments that no file uses, as far as is known. A set bit means free.
     pub free: Vec<u8>,
-    /// The number of directories among its inodes, before the check made or removed any.
+    /// The number of directories among the group's inodes, before the check made or removed any.
     pub directories: i32,
-    /// Its initialised inodes.
+    /// The group's initialised inodes.
     pub inodes: Vec<InodeInfo>,
 }
 
@@ -65,20 +65,20 @@ pub(crate) struct DirInfo {
     pub blocks: Vec<DirBlock>,
     /// Whether the check cut off some of its blocks.
     pub cut: bool,
-    /// Its parent.
+    /// The directory's parent.
     pub parent: Option<u32>,
-    /// Its name in the parent.
+    /// The directory's name in the parent.
     pub name: Box<[u8]>,
-    /// The place of that entry, as a byte of the device.
+    /// The place of the directory's entry in the parent, as a byte of the device.
     pub entry_at: u64,
-    /// The inode in its `..`; the next field is the place of that, as a byte of the device.
+    /// The inode in the directory's `..`. The next field is the place of that entry, as a byte of the device.
     pub dotdot: u32,
     pub dotdot_at: u64,
     /// Entries besides `.` and `..`.
     pub entries: u64,
-    /// Whether the check moved it, so that its `..` must change.
+    /// Whether the check moved the directory, so that its `..` must change.
     pub moved: bool,
-    /// Whether it still exists.
+    /// Whether the directory still exists.
     pub alive: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Refused {
     pub slot: Slot,
     /// 0 for data; otherwise the level of the indirect block.
     pub level: u32,
-    /// The first logical block to which it leads.
+    /// The first logical block to which the address leads.
     pub lbn: u64,
     pub addr: u64,
     pub frags: u32,
@@ -110,19 +110,19 @@ pub(crate) struct Run<'d> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
-    /// The fragments of each group that must not be allocated while copies are made (set bits); empty for none.
+    /// By group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
     pub pinned: Vec<Vec<u8>>,
-    /// Indirect blocks, with their level, that were pinned with everything below.
+    /// Indirect blocks, with their levels, that were pinned with everything below them.
     pub pinned_trees: FxHashSet<(u64, u32)>,
-    /// Inodes whose addresses the check changed: their size and block count follow.
+    /// Inodes whose addresses the check changed. Their size and block count are corrected without a finding.
     pub remeasure: BTreeSet<u32>,
-    /// Inodes whose names the check changed: their link counts follow without a finding.
+    /// Inodes whose names the check changed. Their link counts are corrected without a finding.
     pub relinked: FxHashSet<u32>,
     /// Inodes whose paths are wanted, with a directory and name for each.
-    pub wanted: BTreeMap<u32, Option<Place>>,
-    /// Fragments that the check allocated or freed: bitmaps follow without a finding.
+    pub wanted: BTreeMap<u32, Option<NameInDirectory>>,
+    /// Fragments that the check allocated or freed. Their bits in bitmaps are corrected without a finding.
     pub moved_frags: FxHashSet<u64>,
-    /// Inodes that the check allocated or freed: bitmaps follow without a finding.
+    /// Inodes that the check allocated or freed. Their bits in bitmaps are corrected without a finding.
     pub moved_inodes: FxHashSet<u32>,
     /// Whether a file for the soft updates journal exists.
     pub has_suj_file: bool,

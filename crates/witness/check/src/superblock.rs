@@ -10,9 +10,9 @@ use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 use crate::copies::same_shape;
 use crate::{CheckError, CheckWork, Finding};
 
-/// The distance from its start up to which a device is searched for copies to which nothing points, in bytes.
+/// The distance from its start up to which a device is searched for copies that no record points to, in bytes.
 const SEARCH_LIMIT: u64 = 1 << 30;
-/// The number of groups whose copies are tried where the recovery record gives their places.
+/// The number of groups whose copies are tried if the recovery record gives their places.
 const GROUPS_TRIED: u32 = 64;
 
 /// The byte of the clean flag.
@@ -37,7 +37,7 @@ impl<'d> Search<'d> {
         Search { device, work: CheckWork::default() }
     }
 
-    /// `len` bytes at `at`; `None` where the device ends before.
+    /// Reads `len` bytes at `at`; `None` if the device ends before that.
     pub async fn load(&mut self, at: u64, len: usize) -> Result<Option<IoBuf>, CheckError> {
         let sector = u64::from(self.device.geometry().sector);
         if at + len as u64 > self.device.geometry().bytes || !at.is_multiple_of(512) {
@@ -107,8 +107,8 @@ impl<'d> Search<'d> {
         }
     }
 
-    /// A copy with a smaller file system, in place of a superblock whose file system is larger than the device.
-    /// Without one, the device was cut short.
+    /// Finds a copy with a smaller file system, for a superblock whose file system is larger than the device. If
+    /// there is no such copy, the device was cut short.
     async fn too_large(&mut self, sb: &Superblock) -> Result<Found, CheckError> {
         let (size, device) = (sb.byte_of(sb.size as u64), self.device.geometry().bytes);
         let Some((copy, right, endian)) = self.find_copy().await? else {
@@ -120,8 +120,7 @@ impl<'d> Search<'d> {
         Ok(Found { sb: right, endian, from_copy: true, findings })
     }
 
-    /// Uses a standard superblock that is valid except for its check-hash, unless a copy says that the file system
-    /// has another geometry.
+    /// Uses a standard superblock that is valid except for its check-hash, unless a copy has another geometry.
     async fn with_wrong_hash(
         &mut self,
         at: u64,
@@ -178,7 +177,7 @@ impl<'d> Search<'d> {
         (sb.is_copy_at(at) && self.fits(&sb)).then_some((sb, endian))
     }
 
-    /// The places of copies by the recovery record at the end of the boot area.
+    /// The places of copies according to the recovery record at the end of the boot area.
     async fn recorded_copies(&mut self) -> Result<Vec<u64>, CheckError> {
         let at = SEARCH[0] - 512;
         let Some(bytes) = self.load(at, 512).await? else { return Ok(Vec::new()) };

@@ -12,13 +12,13 @@ use crate::{Finding, Slot};
 enum AddressDecision {
     /// The file gets the block.
     Granted,
-    /// The contents may be the file's, but the block is another's: it will be copied.
+    /// The contents may be the file's, but the block belongs to another file: it will be copied.
     Refused,
     /// No file can have the address.
     Impossible,
 }
 
-/// The result of looking at an address.
+/// The result of examining an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// A block that the file has from now on.
@@ -29,7 +29,7 @@ enum Seen {
     Clear,
 }
 
-/// A file whose addresses are being looked at.
+/// A file whose addresses are being examined.
 pub(crate) struct FileWalk {
     pub ino: u32,
     size: u64,
@@ -71,7 +71,7 @@ struct Frame {
 }
 
 impl Run<'_> {
-    /// Looks at all addresses of a file's contents, and clears in `node` those that it cannot have.
+    /// Examines all addresses of a file's contents, and clears in `node` those that the file cannot have.
     pub async fn walk_file(
         &mut self,
         walk: &mut FileWalk,
@@ -105,7 +105,7 @@ impl Run<'_> {
         self.sb.addresses_per_block().saturating_pow(level)
     }
 
-    /// Looks at everything below a granted indirect block.
+    /// Examines all addresses below a granted indirect block.
     pub async fn walk_indirect(
         &mut self,
         walk: &mut FileWalk,
@@ -154,7 +154,7 @@ impl Run<'_> {
         Ok(Frame { addr, bytes, level, lbn, index: 0 })
     }
 
-    /// Looks at one address that is not 0.
+    /// Examines one address that is not 0.
     fn look(&mut self, walk: &mut FileWalk, slot: Slot, lbn: u64, level: u32, addr: i64) -> Seen {
         if lbn >= walk.blocks {
             let growth = !walk.is_dir && !walk.snapshot && matches!(slot, Slot::Within { .. });
@@ -179,7 +179,7 @@ impl Run<'_> {
                 walk.touched = true;
                 let addr = addr as u64;
                 let refused = Refused { ino: walk.ino, slot, level, lbn, addr, frags };
-                // The list is bounded by the number of fragments, more than any mistake makes.
+                // The list is bounded: it has at most as many entries as the file system has fragments.
                 if self.refused.len() as u64 > self.sb.size as u64 {
                     return Seen::Clear;
                 }
@@ -199,7 +199,7 @@ impl Run<'_> {
         if verdict == AddressDecision::Granted { Seen::Granted } else { Seen::Kept }
     }
 
-    /// Decides whether a file can have a run of fragments, and marks it used if so.
+    /// Decides whether a file can have a run of fragments. If so, marks the run as used.
     fn judge(&mut self, ino: u32, slot: Slot, raw: i64, count: u32) -> AddressDecision {
         let addr = raw as u64;
         let own = |sb: &ordo_format::ufs2::Superblock| {
@@ -222,7 +222,7 @@ impl Run<'_> {
         AddressDecision::Granted
     }
 
-    /// Looks at addresses as [`look`](Self::look) does, for the extended attributes, which have no indirect blocks.
+    /// Examines addresses as [`look`](Self::look) does, for the extended attributes, which have no indirect blocks.
     pub fn look_at_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -259,7 +259,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether it belongs to the file's contents, and not to its extended attributes.
+    /// Whether the block belongs to the file's contents, and not to its extended attributes.
     pub fn is_contents(&self) -> bool {
         !matches!(self.slot, Slot::Attributes(_))
     }

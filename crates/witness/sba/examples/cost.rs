@@ -10,7 +10,7 @@ use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_ordering::SyncOrder;
 use ordo_runtime::Executor;
-use ordo_sba::Classifier;
+use ordo_sba::Watch;
 use ordo_vfs::{FileSystem, NewNode};
 
 fn main() {
@@ -19,15 +19,15 @@ fn main() {
             let options = MkfsOptions { block_size, frag_size, ..MkfsOptions::default() };
             let executor = Executor::simulated(1);
             let rt = executor.runtime();
-            let classifier = Classifier::new();
             let start = Instant::now();
             let work = async {
                 let ram = Rc::new(RamDisk::new(1 << 30));
                 mkfs(&ram.clone().erase(), &options, 0).await.expect("large enough");
                 let tap = Rc::new(Tap::new(&rt, ram.clone()));
+                let watch = Watch::over(&*ram).expect("a file system is there");
+                watch.count_only();
                 if watched {
-                    classifier.prime(&ram.clone().erase()).await.expect("memory does not fail");
-                    tap.attach(classifier.clone());
+                    tap.attach(watch.clone());
                 }
                 let options = MountOptions::default();
                 let fs = mount::mount(&rt, tap, SyncOrder::default(), &options)
@@ -50,9 +50,9 @@ fn main() {
                     }
                 }
                 fs.unmount().await.expect("memory does not fail");
+                watch.finish().writes.total().requests
             };
-            executor.block_on(work).expect("nobody waits for ever");
-            let requests = classifier.finish().writes.total().requests;
+            let requests = executor.block_on(work).expect("nobody waits for ever");
             let seconds = start.elapsed().as_secs_f64();
             println!(
                 "blocks of {block_size}, watched {watched}: {seconds:.2} s, {requests} writes"

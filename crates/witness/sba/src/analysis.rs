@@ -51,8 +51,8 @@ pub struct Transactions {
     pub requests_to_commit: Spread,
     /// Transactions of which a block was later written at its fixed location.
     pub checkpointed: u64,
-    /// Of copies and records, those that ended with such a checkpoint write. The others were superseded by a newer
-    /// one, revoked, or not yet checkpointed.
+    /// The copies and records that ended with such a checkpoint write. The others were superseded by a newer copy,
+    /// revoked, or not checkpointed by the end of the trace.
     pub checkpointed_blocks: u64,
     /// Requests from a commit to the last checkpoint write.
     pub requests_to_checkpoint: Spread,
@@ -148,7 +148,7 @@ impl Transactions {
     }
 }
 
-/// Everything that a watcher has found out at the end.
+/// Everything that a watcher has found by the end of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchFindings {
     /// The file system's name, as `mount` has it.

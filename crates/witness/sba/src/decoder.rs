@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use ordo_block::WriteFlags;
+use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, WriteFlags};
 
 use crate::journal::Journal;
-use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Looks, Reason};
 use crate::names::Names;
-use crate::stats::Stats;
+use crate::pending::Pending;
 
 /// The state of a device before requests pass, from which a decoder learns the file system.
 pub trait DiskImage {
@@ -33,6 +34,18 @@ impl DiskImage for &[u8] {
     }
 }
 
+impl DiskImage for RamDisk {
+    fn bytes(&self) -> u64 {
+        self.geometry().bytes
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.bytes());
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.load(offset, buf);
+        Ok(())
+    }
+}
+
 impl DiskImage for File {
     fn bytes(&self) -> u64 {
         // A block device reports no size in its metadata: seeking to its end gives the size.
@@ -47,9 +60,9 @@ impl DiskImage for File {
 /// Blocks whose kind is now known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The first block, in the decoder's blocks.
+    /// The first block, in units of [`Decoder::claim_shift`].
     pub block: u64,
-    /// The number of blocks.
+    /// The number of blocks, in the same unit.
     pub blocks: u64,
     /// Their kind.
     pub class: Class,
@@ -64,9 +77,9 @@ pub struct Claim {
 pub struct Owner {
     /// The inode.
     pub ino: u64,
-    /// The logical block of the first one, where they are contents.
+    /// The logical block of the first of them, if they are contents.
     pub first: Option<u64>,
-    /// Whether they are packed, so that each stands for all logical blocks.
+    /// Whether the blocks are packed, so that each stands for all logical blocks.
     pub packed: bool,
 }
 
@@ -85,14 +98,19 @@ pub struct Share {
     pub bytes: u64,
 }
 
-/// A decoder's state besides names: the journal, settled guesses, paths.
+/// A decoder's state besides its own: the journal, guesses and claims, names of files.
 #[derive(Debug, Default)]
 pub struct DecoderState {
     /// The journal, as far as its writes were seen.
     pub journal: Journal,
     /// Blocks whose kind a pointer has shown in the present request.
     pub claims: Vec<Claim>,
-    /// Ranges of the present request that belong to files, besides blocks that are named as theirs.
+    /// The looks of unclaimed parts of the present request, by their offset on the device and in this order. A
+    /// decoder that does not judge contents leaves this empty.
+    pub looks: Vec<(u64, Looks)>,
+    /// Unclaimed blocks that requests before the present one wrote.
+    pub(crate) pending: Pending,
+    /// Ranges of the present request that belong to files, besides blocks whose names give their file.
     pub shares: Vec<Share>,
     /// Names of files, from the directories that were seen.
     pub names: Names,
@@ -100,18 +118,21 @@ pub struct DecoderState {
     pub inodes: Vec<u64>,
     /// Flags of the present request: FUA, sync, metadata.
     pub flags: WriteFlags,
+    /// Whether only kinds are wanted, for counting: the decoder may leave out names of files and details of changes.
+    pub only_kinds: bool,
 }
 
 impl DecoderState {
     /// Begins a request.
     pub(crate) fn begin(&mut self) {
         self.claims.clear();
+        self.looks.clear();
         self.shares.clear();
         self.inodes.clear();
         self.names.forget_news();
     }
 
-    /// Says that a range of the request belongs to one file.
+    /// Notes that a range of the request belongs to one file.
     pub(crate) fn own(&mut self, offset: u64, len: u64, ino: u64, file_block: Option<u64>) {
         if ino != 0 {
             self.shares.push(Share { offset, len, ino, file_block, bytes: len });
@@ -147,8 +168,14 @@ pub trait Decoder {
     /// The file system's name, as `mount` has it.
     fn system(&self) -> &'static str;
 
-    /// The file system's block size as a shift. Unclaimed blocks are noted in this unit.
+    /// The file system's block size as a shift.
     fn block_shift(&self) -> u32;
+
+    /// The smallest unit of space that a pointer gives to a file, as a shift: claims are in it. A format with
+    /// fragments has one that is smaller than its blocks.
+    fn claim_shift(&self) -> u32 {
+        self.block_shift()
+    }
 
     /// The unit in which the decoder tells the journal the fixed location of logged blocks, as a shift.
     fn home_shift(&self) -> u32 {
@@ -164,28 +191,35 @@ pub trait Decoder {
         state: &mut DecoderState,
     );
 
-    /// Names a read.
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>);
+    /// Names a read. A decoder may learn from it whatever no write has shown.
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    );
 
     /// Names a write whose contents were not recorded, by its place.
-    fn write_unseen(&mut self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
-        self.read(offset, len, None, out);
+    fn write_unseen(
+        &mut self,
+        offset: u64,
+        len: u64,
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        self.read(offset, len, None, out, state);
     }
 
     /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the order of the
     /// device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
 
-    /// Whether blocks may be freed and used again before a pointer shows it, so that the owner of a block that is
-    /// written is known only when pointers were written after it: file systems whose journal is not on the device.
+    /// Whether blocks may be freed and used again long before a pointer shows it. Then the owner of a block is certain
+    /// only if pointers were written after it. This is so for a file system whose journal is on another device.
     fn pointers_come_late(&self) -> bool {
         false
-    }
-
-    /// Reads and writes by kind, from a decoder that settles its guesses itself. `None` where the watcher counts, by
-    /// the decoder's claims.
-    fn counted(&self) -> Option<Stats> {
-        None
     }
 }
 

@@ -1,8 +1,8 @@
 //! The graph of pointers: roots, nodes, and the runs of blocks that these give to files. The graph is the same for
 //! every format; a [`Reader`] knows how to read a node.
 //!
-//! A claim belongs to the root or node that made it, and only that one can give it up. So when entries move from one
-//! node to another, the order in which the two nodes are written does not matter.
+//! A claim belongs to the root or node that made it, and only that root or node can give it up. So when entries move
+//! from one node to another, the order in which the two nodes are written does not matter.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use crate::decoder::{Claim, DecoderState, Owner};
 use crate::kind::Class;
 use crate::runs::{Role, Run, Runs};
 
-/// Unclaimed nodes kept at most: possible nodes that nothing points to.
+/// The most unclaimed nodes that are kept: possible nodes without a pointer to them.
 const ORPHANS_MAX: usize = 4096;
 /// A claim of more blocks than this searches the maps of nodes, instead of looking up each block.
 const MANY: u64 = 64;
@@ -20,8 +20,8 @@ pub(crate) trait Reader {
     /// The facts that are needed to read a node, such as its level or tree.
     type Tag: Copy + PartialEq + std::fmt::Debug;
 
-    /// The entries of a node; empty where the bytes make no sense. An entry that is a node must be lower than the
-    /// node itself.
+    /// The entries of a node; empty if the bytes make no sense. An entry that is a node must be lower than the node
+    /// itself.
     fn node(&self, tag: Self::Tag, bytes: &[u8]) -> Vec<Entry<Self::Tag>>;
 
     /// Whether an unclaimed block could be a node.
@@ -40,7 +40,7 @@ pub(crate) struct Entry<T> {
     pub(crate) class: Class,
     pub(crate) ino: u64,
     pub(crate) role: Role,
-    /// The tag with which to read the entry, where it is a node.
+    /// The tag with which to read the entry, if it is a node.
     pub(crate) node: Option<T>,
 }
 
@@ -54,7 +54,7 @@ struct Node<T> {
     entries: Option<Box<[Entry<T>]>>,
 }
 
-/// A node that nothing points to: not yet, or no longer.
+/// A node to which no pointer leads: not yet, or no longer.
 #[derive(Debug)]
 enum OrphanNode<T> {
     Raw(Box<[u8]>),
@@ -70,7 +70,7 @@ impl<T: Copy + PartialEq> Entries<T> {
         Entries(Vec::new())
     }
 
-    /// Adds an entry, by extending the last one where the blocks follow it.
+    /// Adds an entry. The last entry is extended if the blocks follow it.
     pub(crate) fn add(&mut self, new: Entry<T>) {
         if let Some(last) = self.0.last_mut()
             && let (Role::Data { lbn }, Role::Data { lbn: next }) = (last.role, new.role)
@@ -167,7 +167,7 @@ impl<R: Reader> Graph<R> {
         self.change(block, &old, &new, state);
     }
 
-    /// Takes in an unclaimed block that is written, and keeps it where it could be a node.
+    /// Takes in an unclaimed block that is written. A possible node is kept.
     pub(crate) fn orphan_written(&mut self, block: u64, bytes: &[u8]) {
         if !self.reader.could_be_node(bytes) {
             if !self.orphan_blocks.is_empty() {
@@ -225,7 +225,7 @@ impl<R: Reader> Graph<R> {
         let Entry { start, len, height, class, ino, role, node } = *entry;
         let len = u64::from(len);
         let orphan_block = node.and_then(|tag| Some((tag, self.orphan_blocks.remove(&start)?)));
-        // Another node may still claim this one: it is the same node, and only its parent changes.
+        // Another node may still claim this node, which then stays the same and only changes its parent.
         let same = self.nodes.get(&start).filter(|n| Some(n.tag) == node && n.entries.is_some());
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
         self.forget(start, len);
@@ -247,8 +247,8 @@ impl<R: Reader> Graph<R> {
                 read.retain(|e| e.height < height);
                 Some(sorted(read))
             }
-            // The blocks of the old node may belong to other nodes by now. Only entries whose blocks are unclaimed
-            // count until the node is written again.
+            // The blocks of the old node may belong to other nodes by now. Until the node is written again, only
+            // entries with unclaimed blocks count.
             Some((tag, OrphanNode::Read(was, entries))) if was == tag => {
                 let free = |e: &&Entry<_>| !self.runs.any(e.start, e.len.into());
                 Some(entries.iter().filter(free).copied().collect())
@@ -318,10 +318,10 @@ mod tests {
         (0..100).filter(|block| graph.runs.at(*block).is_some()).collect()
     }
 
-    /// Entries move from one node to another, in either order of writing. A tree grows a level, its new root written
-    /// before or after the pointer to it. Nothing may be lost on the way.
+    /// Entries move from one node to another, in either order of writing. A tree grows by a level, its new root
+    /// written before or after the pointer to it. Nothing may be lost on the way.
     #[test]
-    fn a_claim_is_its_makers_own() {
+    fn nothing_is_lost_when_entries_move_between_nodes() {
         for turned in [false, true] {
             let mut state = DecoderState::default();
             let mut graph = Graph::new(Bytes);
@@ -359,7 +359,7 @@ mod tests {
     /// neighbour's. Catches old entries that are claimed again and then given up; seen on a ReiserFS in
     /// `data=journal`.
     #[test]
-    fn a_node_in_the_place_of_a_freed_one_takes_nothing_back() {
+    fn a_new_node_in_a_freed_block_does_not_claim_the_old_entries() {
         let mut state = DecoderState::default();
         let mut graph = Graph::new(Bytes);
         graph.set_root(1, vec![entry(10, 2)], &mut state);

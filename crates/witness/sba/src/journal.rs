@@ -6,22 +6,22 @@ use rustc_hash::FxHashMap;
 
 use crate::kind::Class;
 
-/// Transactions that are kept in detail; later ones are only counted.
+/// The most transactions that are kept in detail; later ones are only counted.
 const MOST: usize = 1 << 20;
 
-/// A request, as a transaction remembers it.
+/// A request, as a transaction refers to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Moment {
     /// The request's number.
     pub request: u64,
-    /// The time at which it was issued, in nanoseconds; 0 where the trace has no times.
+    /// The time at which it was issued, in nanoseconds; 0 if the trace has no times.
     pub nanos: u64,
     /// The number of flushes that had been issued before it.
     pub epoch: u64,
 }
 
 impl Transaction {
-    /// Its moments.
+    /// The transaction's moments.
     pub fn moments_mut(&mut self) -> impl Iterator<Item = &mut Moment> {
         [&mut self.first, &mut self.last]
             .into_iter()
@@ -35,23 +35,23 @@ impl Transaction {
 pub struct Transaction {
     /// The transaction's number in the journal; for journals of records, the place where its records start.
     pub id: u64,
-    /// Its first write.
+    /// The transaction's first write.
     pub first: Moment,
-    /// Its last write before the commit.
+    /// The transaction's last write before the commit.
     pub last: Moment,
-    /// The write of the commit; `None` where none was seen.
+    /// The write of the commit; `None` if none was seen.
     pub commit: Option<Moment>,
     /// Journal descriptors: blocks that name the fixed locations of copies.
     pub descriptors: u64,
     /// Copies of blocks.
     pub copies: u64,
-    /// Of the copies, those of file data.
+    /// The copies of file data among them.
     pub data_copies: u64,
     /// Records of changes.
     pub records: u64,
     /// Blocks revoked.
     pub revoked: u64,
-    /// Bytes written to the journal for it.
+    /// Bytes written to the journal for the transaction.
     pub bytes: u64,
     /// Wrong checksums.
     pub bad_checksums: u64,
@@ -137,7 +137,7 @@ impl Journal {
         }
     }
 
-    /// Takes in `bytes` bytes that a transaction wrote where they stay, outside any journal.
+    /// Takes in `bytes` bytes of a transaction that were written at their final place, outside of any journal.
     pub(crate) fn in_place(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let transaction = self.write(id, bytes)?;
@@ -176,7 +176,7 @@ impl Journal {
         !self.homes.is_empty()
     }
 
-    /// Counts a copy whose transaction is not known yet; with `found`, takes such a copy off the count.
+    /// Counts a copy whose transaction is not known yet. With `found`, such a copy is taken off the count.
     pub(crate) fn orphan_block(&mut self, found: bool) {
         self.orphan_blocks =
             if found { self.orphan_blocks.saturating_sub(1) } else { self.orphan_blocks + 1 };

@@ -50,6 +50,32 @@ impl Reason {
     }
 }
 
+/// The kinds that a block can be of by its contents alone, as long as nothing points to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// The decoder does not judge contents. A later guess of another kind takes the place of an earlier one.
+    Unjudged,
+    /// Any kind: the contents are zeros.
+    Any,
+    /// This kind alone: other kinds hardly look so by chance.
+    Like(Class),
+    /// A kind without a form of its own: contents of a file or of a symbolic link, extended attributes.
+    Plain,
+}
+
+impl Looks {
+    /// Whether a block of this kind can look so.
+    pub const fn can_be(self, class: Class) -> bool {
+        match self {
+            Looks::Unjudged | Looks::Any => true,
+            Looks::Like(kind) => kind as usize == class as usize,
+            Looks::Plain => {
+                matches!(class, Class::FileData | Class::Symlink | Class::ExtendedAttributes)
+            }
+        }
+    }
+}
+
 /// The change of an inode by a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeChange {
@@ -196,7 +222,7 @@ pub enum BlockMeaning {
     Only(&'static str),
     /// Part of a journal.
     Journal {
-        /// The transaction, where it is known.
+        /// The transaction, if it is known.
         transaction: Option<u64>,
         /// For a copy: its fixed location in bytes, and the kind of block there.
         home: Option<(u64, Class)>,

@@ -86,7 +86,7 @@ mod tests {
 
     /// Catches a word for several kinds that is also one kind's key, and a kind that is in no set or in all.
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn every_word_for_kinds_is_read_back() {
         for kinds in Kinds::SEVERAL.into_iter().chain(Class::ALL.map(Kinds::One)) {
             assert_eq!(kinds.to_string().parse(), Ok(kinds));
         }

@@ -1,6 +1,6 @@
 //! Semantic block-level analysis (SBA): what each block request means to the file system above.
 //!
-//! A classifier watches a device through [`ordo_block::tap`] and names every request as it passes. It goes by the
+//! A watcher sees a device through [`ordo_block::tap`] and names every request as it passes. It goes by the
 //! on-disk format alone: it reads only `ordo_format` and `ordo_block`, and shares no code with the file systems that
 //! it watches. The method is that of "Analysis and Evolution of Journaling File Systems" (2005), section 3.
 //!
@@ -8,13 +8,13 @@
 //! - [`kind`]: the kinds of blocks, and the description of one request; `kinds`: words that stand for one kind or
 //!   several.
 //! - [`stats`]: traffic by kind.
-//! - [`ufs`]: the classifier of UFS2, and its decoder.
-//! - [`decoder`]: the trait that every other format implements; [`journal`]: transactions and checkpoints, as any
-//!   journal shows them.
+//! - [`decoder`]: the trait that every format implements; [`journal`]: transactions and checkpoints, as any journal
+//!   shows them; `pending`: writes whose kind is a guess.
 //! - [`names`]: paths of files, from the directories that were seen.
 //! - `graph`, `runs`, `ring`: code that decoders share: which node points to which, which file owns a block, and
 //!   which blocks a log has announced.
-//! - `outside`: decoders of devices that hold nothing but a log.
+//! - `outside`: decoders of devices that hold nothing but a log; `own_log`: Ordo's own logs, on any device.
+//! - `ufs`: the decoder of UFS2.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders of ext2 to ext4, ReiserFS, XFS, JFS, NTFS and btrfs.
 //! - `nilfs`, `f2fs`, `lfs`: decoders of log-structured file systems: NILFS2, F2FS, and LFS of NetBSD and Ordo.
 //! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and
@@ -30,22 +30,20 @@
 //! - Memory is bounded by the metadata of the file system, whatever the requests.
 //!
 //! ```
+//! use std::rc::Rc;
+//!
 //! use ordo_block::{BlockDevice, ram::RamDisk, tap::Tap};
-//! use ordo_sba::{Class, Classifier};
+//! use ordo_sba::{Class, Watch};
 //!
 //! let executor = ordo_runtime::Executor::simulated(1);
 //! let runtime = executor.runtime();
-//! let ram = RamDisk::new(16 << 20).erase();
+//! let ram = Rc::new(RamDisk::new(16 << 20));
 //! let tap = Tap::new(&runtime, ram.clone());
-//! let classifier = Classifier::new();
-//! tap.attach(classifier.clone());
-//! executor.block_on(async {
-//!     // Reading beneath the tap is not counted. There is no file system here, which is no error:
-//!     // the classifier waits for a superblock to pass.
-//!     assert!(!classifier.prime(&ram).await.unwrap());
-//!     tap.read(0, 4096).await.unwrap();
-//! }).unwrap();
-//! assert_eq!(classifier.finish().reads[Class::Unknown].requests, 1);
+//! // There is no file system here, which is no error: the watcher waits for a superblock to pass.
+//! let watch = Watch::over_any(&*ram);
+//! tap.attach(watch.clone());
+//! executor.block_on(async { tap.read(0, 4096).await.unwrap() }).unwrap();
+//! assert_eq!(watch.finish().reads[Class::Unknown].requests, 1);
 //! ```
 #![forbid(unsafe_code)]
 
@@ -65,17 +63,17 @@ pub mod names;
 mod nilfs;
 mod ntfs;
 mod outside;
+mod own_log;
 mod pending;
 mod reiser;
 mod ring;
 mod runs;
 pub mod stats;
-pub mod ufs;
+mod ufs;
 pub mod watch;
 mod xfs;
 
 pub use kind::{BlockMeaning, Class, ClassifiedRange, ClassifiedRequest};
 pub use kinds::{Kinds, NoKind};
 pub use stats::{Stats, TrafficCounts};
-pub use ufs::Classifier;
 pub use watch::{ClassifiedEvent, Watch};

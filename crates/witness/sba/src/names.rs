@@ -1,8 +1,9 @@
 //! Paths of files, from the names in directories that were seen.
 //!
-//! A name belongs to one life of an inode: it goes when the inode is freed, when the inode is used again with another
-//! generation, and when the directory block that held it is written without it. The events of the present request are
-//! in [`Names::news`], so that a listener can finish with a life before its number means another file.
+//! A name belongs to one file, although its inode number may be used again by others. The name ends when the inode is
+//! freed, when the inode has another generation, and when the directory block that held it is written without it. The
+//! events of the present request are in [`Names::name_events`], so that a listener can finish with a file before its inode
+//! number means another one.
 
 use std::cell::RefCell;
 use std::hash::Hasher;
@@ -10,20 +11,21 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// Inodes with names kept at most; beyond this, no new ones are learned.
+/// The most inodes with names that are kept; beyond that, no new ones are learned.
 const MOST: usize = 1 << 20;
 /// The greatest depth of a path: a file that is deeper, or in a circle of directories, has no path.
 const DEPTH_MAX: usize = 256;
-/// Names of one inode kept at most; the oldest goes first.
+/// The most names of one inode that are kept; the oldest goes first.
 const LINKS_MAX: usize = 8;
-/// Events of one request kept at most: more than any request has blocks. Listeners lose paths beyond this, no more.
-const NEWS_MAX: usize = 1 << 20;
+/// The most events of one request that are kept: more than any request has blocks. Beyond that, listeners lose only
+/// paths.
+const EVENTS_MAX: usize = 1 << 20;
 
 /// An event of the present request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum NameEvent {
     /// The inode has a name that it did not have.
-    Named(u64),
+    Added(u64),
     /// The inode was freed, or is used again: its number means no file, or another one, from now on.
     Ended {
         /// The inode.
@@ -38,7 +40,7 @@ pub enum News {
 struct Name {
     dir: u64,
     name: Box<[u8]>,
-    /// Directory blocks that hold it: an entry that moves is in two for a moment.
+    /// The number of directory blocks that hold the name: for a moment, an entry that moves is in two.
     blocks: u32,
     /// The batch in which it was seen last.
     batch: Option<u64>,
@@ -56,8 +58,8 @@ struct Listed {
 pub struct Names {
     root: u64,
     all: FxHashMap<u64, Vec<Name>>,
-    /// Names of files that are gone, in directory blocks that have not been written since. Another file may have the
-    /// same inode and name by now.
+    /// Names of removed files, in directory blocks that were not written since. Another file may have the same inode
+    /// and name by now.
     stale: FxHashMap<u64, Vec<Name>>,
     /// The generation of each inode in use.
     generations: FxHashMap<u64, u32>,
@@ -67,7 +69,7 @@ pub struct Names {
     batch: Option<u64>,
     /// Whether all blocks of the batch show the same moment, and not only moments near each other.
     is_exact: bool,
-    news: Vec<News>,
+    name_events: Vec<NameEvent>,
     /// Paths that were looked up since the last change.
     paths: RefCell<FxHashMap<u64, Option<Arc<str>>>>,
 }
@@ -84,8 +86,8 @@ impl Names {
         self.root = ino;
     }
 
-    /// Says that what is seen from now on belongs to the unit `batch`, such as a transaction; `None` where there are no
-    /// units. With `is_exact`, all of it shows one moment: the end of that unit.
+    /// Begins a unit, such as a transaction, to which everything seen from now on belongs; `None` if there are no
+    /// units. With `is_exact`, everything in it shows one moment: the end of that unit.
     pub(crate) fn begin_batch(&mut self, batch: Option<u64>, is_exact: bool) {
         (self.batch, self.is_exact) = (batch, is_exact);
     }
@@ -133,7 +135,7 @@ impl Names {
                 }
                 names.push(Name { dir, name: name.into(), blocks, batch });
                 self.paths.borrow_mut().clear();
-                self.tell(News::Named(ino));
+                self.add_event(NameEvent::Added(ino));
             }
         }
     }
@@ -190,8 +192,8 @@ impl Names {
         }
     }
 
-    /// Takes in an inode that was written, by its generation; `None` where it is free. Its names go when it is
-    /// another file's now, except for those that the present batch showed.
+    /// Takes in an inode that was written, with its generation; `None` if it is free. If the inode belongs to another
+    /// file now, its names end, except for names that the present batch showed.
     pub(crate) fn inode(&mut self, ino: u64, generation: Option<u32>) {
         let capacity = self.generations.len() < MOST;
         let Some(generation) = generation else {
@@ -225,19 +227,19 @@ impl Names {
             self.all.insert(ino, new);
         }
         self.paths.borrow_mut().clear();
-        self.tell(News::Ended { ino, path });
+        self.add_event(NameEvent::Ended { ino, path });
         if self.all.contains_key(&ino) {
-            self.tell(News::Named(ino));
+            self.add_event(NameEvent::Added(ino));
         }
     }
 
-    fn tell(&mut self, news: News) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push(news);
+    fn add_event(&mut self, event: NameEvent) {
+        if self.name_events.len() < EVENTS_MAX {
+            self.name_events.push(event);
         }
     }
 
-    /// Ends a trace: names in directory blocks that were not written since their file was gone belong to the files that
+    /// Ends a trace. Names of removed files in directory blocks that were not written since are given to the files that
     /// have their inodes now.
     pub(crate) fn end(&mut self) {
         for (ino, names) in std::mem::take(&mut self.stale) {
@@ -249,16 +251,16 @@ impl Names {
     }
 
     /// The events of the present request, in order.
-    pub fn news(&self) -> &[News] {
-        &self.news
+    pub fn name_events(&self) -> &[NameEvent] {
+        &self.name_events
     }
 
     /// Begins a request: forgets the events of the one before.
     pub(crate) fn forget_news(&mut self) {
-        self.news.clear();
+        self.name_events.clear();
     }
 
-    /// The path of a file by its last name, from `/`; `None` where a name on the way was not seen.
+    /// The path of a file by its last name, from `/`; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         if self.all.is_empty() {
             return None;
@@ -275,7 +277,7 @@ impl Names {
         path
     }
 
-    /// For a file without a path: the inode on the way to the root whose name was not seen, or that is too deep.
+    /// For a file without a path: the first inode on the way to the root whose name was not seen, or that is too deep.
     pub fn missing(&self, ino: u64) -> Option<u64> {
         self.build(ino).err()
     }
@@ -350,9 +352,9 @@ mod tests {
                 if !inode_first {
                     names.inode(12, generation);
                 }
-                let ended = names.news().iter().find_map(|news| match news {
-                    News::Ended { path, .. } => Some(path.as_deref().map(str::to_owned)),
-                    News::Named(_) => None,
+                let ended = names.name_events().iter().find_map(|change| match change {
+                    NameEvent::Ended { path, .. } => Some(path.as_deref().map(str::to_owned)),
+                    NameEvent::Added(_) => None,
                 });
                 (names.path(12).as_deref().map(str::to_owned), ended)
             };

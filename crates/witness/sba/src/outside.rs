@@ -1,5 +1,5 @@
-//! Decoders of an external log device: a device that holds nothing but the log of a file system elsewhere. The fixed
-//! locations of the logged blocks are on another device that nobody watches here, so their kinds are not known.
+//! Decoders of an external log device: a device that holds only the log of a file system elsewhere. The logged
+//! blocks belong at fixed locations of another device, which is not watched, so their kinds are not known.
 
 use crate::decoder::{Contents, Decoder, DecoderState, cover, unknown};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
@@ -62,7 +62,14 @@ impl<L: LogOnly> Decoder for Outside<L> {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.0.block_shift();
         cover(out, offset, len, self.0.bytes(), |at, end| {
             let block = at >> shift;

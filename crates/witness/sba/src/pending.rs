@@ -1,76 +1,250 @@
 //! Writes of unclaimed blocks: counted by what they look like, until a pointer shows what they are.
+//!
+//! A block may be written before anything on the device points to it. It may also be written after its file gave it
+//! up in memory only; then its contents cannot be that file's. Each such write is noted here under the kind by which
+//! it was counted. A pointer to the block settles the note, as far as the contents can be what the pointer says.
+//!
+//! Places are in the unit of claims ([`crate::decoder::Decoder::claim_shift`]). No note crosses a block.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use crate::decoder::Claim;
-use crate::kind::Class;
+use crate::kind::{Class, Looks};
 use crate::stats::{Stats, TrafficCounts};
 
-/// Notes kept at most; beyond this, all guesses stay as they were counted.
+/// The most notes that are kept; beyond that, the oldest guesses stay as they were counted.
 const MOST: usize = 1 << 20;
 
-/// For each block, the kind and traffic under which its writes are counted.
+/// Writes of the same place in one block that look alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) start: u64,
+    /// The length in units.
+    pub(crate) len: u64,
+    /// The kind by which the writes were counted.
+    pub(crate) class: Class,
+    pub(crate) looks: Looks,
+    /// The part of the counts that moves to the true kind.
+    pub(crate) counts: TrafficCounts,
+}
+
+/// The notes of one block, of which there is nearly always one.
+type Notes = SmallVec<[Note; 1]>;
+
+/// The notes of all blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    notes: FxHashMap<u64, (Class, TrafficCounts)>,
-    /// Guesses that were dropped because there were too many, and stay as they were counted.
+    notes: FxHashMap<u64, Notes>,
+    /// The number of notes.
+    len: usize,
+    /// Guesses that were dropped, and stay as they were counted.
     given_up: u64,
+    /// Units in a block, as a shift.
+    shift: u32,
 }
 
 impl Pending {
-    /// Notes a write of `blocks` blocks. Bytes are shared among the blocks; all other counts go to the first.
-    pub(crate) fn note(&mut self, block: u64, blocks: u64, class: Class, counts: TrafficCounts) {
-        if self.notes.len() >= MOST {
-            self.given_up += std::mem::take(&mut self.notes).len() as u64;
-        }
-        let each = counts.bytes / blocks.max(1);
-        for i in 0..blocks {
-            let share = match i {
-                0 => {
-                    TrafficCounts { blocks: 1, bytes: counts.bytes - each * (blocks - 1), ..counts }
-                }
-                _ => TrafficCounts { blocks: 1, bytes: each, ..TrafficCounts::default() },
-            };
-            match self.notes.get_mut(&(block + i)) {
-                Some((was, sum)) if *was == class => sum.add(&share),
-                _ => {
-                    self.notes.insert(block + i, (class, share));
-                }
-            }
+    /// Sets the number of units in a block, as a shift. Where it changes, the file system is another: the guesses so
+    /// far stay as they were counted.
+    pub(crate) fn set_block(&mut self, shift: u32) {
+        if self.shift != shift {
+            self.give_up();
+            self.shift = shift;
         }
     }
 
-    /// Counts the noted writes of these blocks under their true kind.
-    pub(crate) fn settle(&mut self, claim: &Claim, stats: &mut Stats) {
-        let end = claim.block.saturating_add(claim.blocks);
-        // Sums do not depend on order, so the order of the map does not matter.
-        if claim.blocks <= self.notes.len() as u64 {
-            for block in claim.block..end {
-                if let Some(note) = self.notes.remove(&block) {
-                    settle_one(note, claim.class, stats);
+    /// Drops all notes: the guesses so far stay as they were counted.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up += self.len as u64;
+        self.notes.clear();
+        self.len = 0;
+    }
+
+    /// Drops all notes, and the number of those that were dropped before.
+    pub(crate) fn restart(&mut self) {
+        self.give_up();
+        self.given_up = 0;
+    }
+
+    /// Whether there is no note.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a note is about one of the blocks that these units are in.
+    pub(crate) fn has(&self, start: u64, len: u64) -> bool {
+        let end = start.saturating_add(len.max(1)) - 1;
+        self.len != 0
+            && (start >> self.shift..=end >> self.shift).any(|b| self.notes.contains_key(&b))
+    }
+
+    /// Notes a write. Bytes are shared among its blocks; all other counts go to the first.
+    pub(crate) fn note(&mut self, write: Note) {
+        if self.len >= MOST {
+            self.give_up();
+        }
+        let end = write.start + write.len;
+        let (first, after) = (write.start >> self.shift, end.div_ceil(1 << self.shift));
+        let counts = write.counts;
+        let each = counts.bytes / (after - first).max(1);
+        for block in first..after {
+            let start = write.start.max(block << self.shift);
+            let len = end.min((block + 1) << self.shift) - start;
+            let counts = match block == first {
+                true => {
+                    let bytes = counts.bytes - each * (after - first - 1);
+                    TrafficCounts { blocks: 1, bytes, ..counts }
+                }
+                false => TrafficCounts { blocks: 1, bytes: each, ..TrafficCounts::default() },
+            };
+            self.add(block, Note { start, len, counts, ..write });
+        }
+    }
+
+    fn add(&mut self, block: u64, new: Note) {
+        let notes = self.notes.entry(block).or_default();
+        self.len -= notes.len();
+        let key = |n: &Note| (n.start, n.class, n.looks);
+        match notes.iter_mut().find(|note| key(note) == key(&new)) {
+            Some(note) => {
+                note.len = note.len.max(new.len);
+                match new.looks {
+                    // Older writes may have been of other files, which were removed before any pointer was written.
+                    Looks::Plain => note.counts = new.counts,
+                    _ => note.counts.add(&new.counts),
+                }
+            }
+            None => {
+                if new.looks == Looks::Unjudged {
+                    notes.retain(|note| (note.start, note.looks) != (new.start, new.looks));
+                }
+                notes.push(new);
+            }
+        }
+        self.len += notes.len();
+    }
+
+    /// Counts the noted writes of these units under their true kind.
+    pub(crate) fn settle(&mut self, start: u64, len: u64, class: Class, stats: &mut Stats) {
+        if self.len == 0 || len == 0 {
+            return;
+        }
+        let end = start.saturating_add(len);
+        let blocks = start >> self.shift..=(end - 1) >> self.shift;
+        if blocks.end() - blocks.start() < self.notes.len() as u64 {
+            for block in blocks {
+                let Some(notes) = self.notes.get_mut(&block) else { continue };
+                self.len -= settle_block(notes, (start, end), class, stats);
+                if notes.is_empty() {
+                    self.notes.remove(&block);
                 }
             }
             return;
         }
-        self.notes.retain(|block, note| {
-            let gone = (claim.block..end).contains(block);
-            if gone {
-                settle_one(*note, claim.class, stats);
+        // Sums do not depend on order, so the order of the map does not matter.
+        self.notes.retain(|block, notes| {
+            if blocks.contains(block) {
+                self.len -= settle_block(notes, (start, end), class, stats);
             }
-            !gone
+            !notes.is_empty()
         });
     }
 
-    /// The number of blocks whose kind is a guess.
+    /// The number of notes and dropped notes: of places whose kind is a guess.
     pub(crate) fn unclaimed(&self) -> u64 {
-        self.given_up + self.notes.len() as u64
+        self.given_up + self.len as u64
     }
 }
 
-fn settle_one((class, counts): (Class, TrafficCounts), is: Class, stats: &mut Stats) {
-    if class != is {
-        let moved = stats.reclassify(&counts, class, is);
-        debug_assert!(moved, "what was noted was counted");
+/// Settles the notes of a block about units from `start` to `end`. Returns their number.
+fn settle_block(
+    notes: &mut Notes,
+    (start, end): (u64, u64),
+    class: Class,
+    stats: &mut Stats,
+) -> usize {
+    let before = notes.len();
+    notes.retain(|note| {
+        let apart = note.start + note.len <= start || end <= note.start;
+        if !apart {
+            // A write that reaches beyond the claim was an earlier owner's.
+            let within = note.start >= start && note.start + note.len <= end;
+            if note.class != class && within && note.looks.can_be(class) {
+                let moved = stats.reclassify(&note.counts, note.class, class);
+                debug_assert!(moved, "what was noted was counted");
+            }
+            stats.settled += 1;
+        }
+        apart
+    });
+    before - notes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(start: u64, len: u64, class: Class, looks: Looks) -> Note {
+        let counts =
+            TrafficCounts { requests: 1, blocks: len, bytes: len * 1024, ..Default::default() };
+        Note { start, len, class, looks, counts }
     }
-    stats.settled += 1;
+
+    /// Notes writes, counts them, settles claims, and returns the bytes counted as each of these kinds, the number of
+    /// settled notes and of guesses that are left.
+    fn run(
+        shift: u32,
+        writes: &[Note],
+        claims: &[(u64, u64, Class)],
+        kinds: [Class; 2],
+    ) -> ([u64; 2], u64, u64) {
+        let (mut pending, mut stats) = (Pending::default(), Stats::default());
+        pending.set_block(shift);
+        for write in writes {
+            stats.writes[write.class].add(&write.counts);
+            pending.note(*write);
+        }
+        let total = stats.writes.total().bytes;
+        for (start, len, class) in claims {
+            assert!(pending.has(*start, *len) || pending.is_empty());
+            pending.settle(*start, *len, *class, &mut stats);
+        }
+        assert_eq!(stats.writes.total().bytes, total);
+        (kinds.map(|kind| stats.writes[kind].bytes / 1024), stats.settled, pending.unclaimed())
+    }
+
+    /// A write of several blocks is settled block by block. A guess that replaces another leaves the first as it was
+    /// counted.
+    #[test]
+    fn whole_blocks_are_settled_one_by_one() {
+        let (data, directory) = (Class::FileData, Class::Directory);
+        let writes = [write(4, 3, data, Looks::Unjudged), write(9, 1, data, Looks::Unjudged)];
+        let claims = [(5, 1, directory), (0, 100, directory)];
+        assert_eq!(run(0, &writes, &claims[..1], [data, directory]), ([3, 1], 1, 3));
+        assert_eq!(run(0, &writes, &claims, [data, directory]), ([0, 4], 4, 0));
+        let twice = |looks| [write(4, 1, data, looks), write(4, 1, Class::Indirect, looks)];
+        let claim = [(4, 1, directory)];
+        let of = |looks| run(0, &twice(looks), &claim, [data, directory]);
+        assert_eq!(of(Looks::Unjudged), ([1, 1], 1, 0));
+        assert_eq!(of(Looks::Any), ([0, 2], 2, 0), "zeros can be of any kind");
+    }
+
+    /// A write that reaches beyond the claim was another file's, and contents that cannot be of the claimed kind stay as
+    /// they were counted. Of writes without a form of their own, only the newest moves.
+    #[test]
+    fn a_claim_takes_what_can_be_its_own() {
+        let (data, directory) = (Class::FileData, Class::Directory);
+        let kinds = [data, Class::Symlink];
+        let link = |start, len| [(start, len, Class::Symlink)];
+        let plain = |start, len| write(start, len, data, Looks::Plain);
+        assert_eq!(run(3, &[plain(8, 2)], &link(8, 2), kinds), ([0, 2], 1, 0));
+        assert_eq!(run(3, &[plain(8, 4)], &link(8, 2), kinds), ([4, 0], 1, 0));
+        assert_eq!(run(3, &[plain(8, 2)], &link(10, 2), kinds), ([2, 0], 0, 1));
+        assert_eq!(run(3, &[plain(8, 2), plain(8, 2)], &link(8, 2), kinds), ([2, 2], 1, 0));
+        let zero = write(8, 2, data, Looks::Any);
+        assert_eq!(run(3, &[zero, zero], &link(8, 2), kinds), ([0, 4], 1, 0));
+        let looks = Looks::Like(directory);
+        let names = write(8, 2, directory, looks);
+        assert_eq!(run(3, &[names], &link(8, 2), [directory, Class::Symlink]), ([2, 0], 1, 0));
+    }
 }

@@ -1,4 +1,4 @@
-//! A ring log of block copies: blocks that were announced and have not come, and blocks that came without an
+//! A ring log of block copies: blocks that were announced but have not come yet, and blocks that came without an
 //! announcement.
 
 use rustc_hash::FxHashMap;
@@ -22,8 +22,7 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// Announces the block at a place. Returns the announcement with the block's bytes, where the block came before
-    /// it.
+    /// Announces the block at a place. Returns the announcement with the block's bytes, if the block came before it.
     pub(crate) fn announce(&mut self, at: u64, what: T) -> Option<(T, Box<[u8]>)> {
         match self.orphan_blocks.remove(&at) {
             Some((_, bytes)) => Some((what, bytes)),
@@ -34,7 +33,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes in a write of a block. Returns its announcement, where there was one.
+    /// Takes in a write of a block. Returns its announcement, if there was one.
     pub(crate) fn take(&mut self, at: u64) -> Option<T> {
         if !self.orphan_blocks.is_empty() {
             self.orphan_blocks.remove(&at);
@@ -42,15 +41,15 @@ impl<T> Ring<T> {
         self.expected.remove(&at)
     }
 
-    /// Keeps a block that nothing has announced.
+    /// Keeps a block that was not announced.
     pub(crate) fn keep(&mut self, at: u64, bytes: &[u8]) {
         if self.orphan_blocks.len() < ORPHANS_MAX {
             self.orphan_blocks.insert(at, (self.ended, bytes.into()));
         }
     }
 
-    /// Ends a transaction. The next transaction's copies may have come already. A block that came before the previous
-    /// end and was never announced is dropped.
+    /// Ends a transaction. The next transaction's copies may have come already. A block is dropped if it came before
+    /// the previous transaction's end and was never announced.
     pub(crate) fn ended(&mut self) {
         self.ended += 1;
         let now = self.ended;
@@ -73,9 +72,9 @@ impl<T> Ring<T> {
 mod tests {
     use super::*;
 
-    /// A copy may come before its announcement, across the end of one transaction but not of two.
+    /// A copy may come before its announcement. It is kept across the end of one transaction, but not of two.
     #[test]
-    fn early_copies_wait_for_one_transaction() {
+    fn copies_before_their_descriptor_are_kept_for_one_transaction() {
         let mut ring = Ring::default();
         ring.keep(5, b"early");
         ring.ended();

@@ -25,7 +25,7 @@ pub(crate) enum Role {
 pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) len: u64,
-    /// The root or node that claims them.
+    /// The root or node that claims the blocks.
     pub(crate) by: u64,
     pub(crate) ino: u64,
     pub(crate) class: Class,
@@ -152,8 +152,8 @@ mod tests {
         Run { start, len, by: ino, ino, class: Class::FileData, role: Role::Data { lbn } }
     }
 
-    /// Claims over, inside and beside each other, and releases, are compared with a model that has one owner for each
-    /// block.
+    /// Claims that overlap, contain or touch each other, and releases, are compared with a model that has one owner
+    /// for each block.
     #[test]
     fn a_block_has_one_owner() {
         let mut runs = Runs::default();

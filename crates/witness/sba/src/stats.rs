@@ -16,9 +16,9 @@ pub struct TrafficCounts {
     pub blocks: u64,
     /// Bytes of this kind.
     pub bytes: u64,
-    /// Of the requests, those for which a task waits (writes flagged so).
+    /// The requests among them for which a task waits (writes with the sync flag).
     pub sync: u64,
-    /// Of the requests, those that begin at the end of the previous request in the same direction.
+    /// The requests among them that begin at the end of the previous request in the same direction.
     pub sequential: u64,
 }
 
@@ -32,7 +32,7 @@ impl TrafficCounts {
         self.sequential += other.sequential;
     }
 
-    /// The counts without `other`; `None` where `other` has more than there is.
+    /// The counts without `other`; `None` if `other` has more.
     fn without(&self, other: &TrafficCounts) -> Option<TrafficCounts> {
         Some(TrafficCounts {
             requests: self.requests.checked_sub(other.requests)?,
@@ -105,9 +105,9 @@ pub struct Stats {
     pub discards: u64,
     /// The number of requests, read or written, without a name, by reason.
     pub unknown: BTreeMap<Reason, u64>,
-    /// Blocks that were counted as a guess first and later as what they are.
+    /// Blocks that were first counted by a guess, and later under their true kind.
     pub settled: u64,
-    /// Blocks that nothing pointed to up to the end, counted by what they look like.
+    /// Blocks without a pointer to them at the end, counted by their most likely kind.
     pub unclaimed: u64,
     /// Writes whose contents were not recorded, named by their place alone.
     pub without_contents: u64,
@@ -116,12 +116,12 @@ pub struct Stats {
     pub recounted: Recounted,
 }
 
-/// Traffic by pair of kinds: counted as the first, and turned out to be of the second.
+/// Traffic by pair of kinds: it was counted as the first, and turned out to be of the second.
 pub type Recounted = BTreeMap<(Class, Class), TrafficCounts>;
 
 impl Stats {
-    /// Moves counts of writes from one kind to another. Returns false, and changes nothing, where the first kind has
-    /// fewer.
+    /// Moves counts of writes from one kind to another. If the first kind has fewer, returns false and changes
+    /// nothing.
     pub fn reclassify(&mut self, what: &TrafficCounts, from: Class, to: Class) -> bool {
         let Some(left) = self.writes[from].without(what) else { return false };
         self.writes[from] = left;

@@ -1,4 +1,4 @@
-//! The watcher of the kernel's file systems: a [`TapSink`] around a [`Decoder`].
+//! The watcher: a [`TapSink`] around the [`Decoder`] of any format.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,11 +9,12 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
-use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
 use crate::journal::Transaction;
-use crate::kind::{BlockMeaning, ClassifiedRequest};
-use crate::names::{Names, News};
-use crate::pending::Pending;
+use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
+use crate::names::{NameEvent, Names};
+use crate::own_log;
+use crate::pending::Note;
 use crate::stats::{Stats, TrafficCounts};
 
 /// A classified request, as listeners receive it.
@@ -26,13 +27,18 @@ pub struct ClassifiedEvent<'a> {
     pub checkpoints: &'a [(u64, u64)],
     /// The file system's block size as a shift.
     pub block_shift: u32,
+    /// The unit of the blocks in `claims`, as a shift.
+    pub claim_shift: u32,
     /// The unit of the blocks in `checkpoints`, as a shift.
     pub home_shift: u32,
     /// Inodes that the request changes, in the log or at their fixed location.
     pub inodes: &'a [u64],
-    /// Blocks whose owner or kind the request has shown, in blocks of the file system.
+    /// Blocks whose owner or kind the request has shown.
     pub claims: &'a [Claim],
-    /// Ranges of the request that belong to files, besides blocks that are named as theirs.
+    /// The looks of unclaimed parts, by their offset on the device and in this order. The contents of a part that is
+    /// not here were not judged.
+    pub looks: &'a [(u64, Looks)],
+    /// Ranges of the request that belong to files, besides blocks whose names give their file.
     pub shares: &'a [Share],
     /// Whether a pointer may reach the device long after the block that it leads to; see
     /// [`Decoder::pointers_come_late`].
@@ -41,7 +47,7 @@ pub struct ClassifiedEvent<'a> {
 }
 
 impl ClassifiedEvent<'_> {
-    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
+    /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.names.path(ino)
     }
@@ -52,20 +58,23 @@ impl ClassifiedEvent<'_> {
     }
 
     /// Inodes that got names, and inodes whose files are gone, in order.
-    pub fn news(&self) -> &[News] {
-        self.names.news()
+    pub fn name_events(&self) -> &[NameEvent] {
+        self.names.name_events()
     }
 }
 
 /// Reads under way that are remembered until they complete. No device has so many at once.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
+/// The size of a block as a shift, where no file system is known.
+const UNKNOWN_SHIFT: u32 = 12;
+
 type Listener = Box<dyn FnMut(&ClassifiedEvent<'_>)>;
 
 struct State {
+    /// `None` until a file system is on the device.
     decoder: Option<Box<dyn Decoder>>,
     decoder_state: DecoderState,
-    pending: Pending,
     stats: Stats,
     read_end: Option<u64>,
     write_end: Option<u64>,
@@ -81,7 +90,7 @@ struct State {
 pub struct Watch {
     state: RefCell<State>,
     listener: RefCell<Option<Listener>>,
-    /// The number of the present request, where it is not the tap's.
+    /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
 }
 
@@ -98,41 +107,47 @@ const PROBES: &[Probe] = &[
     crate::lfs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
-    // Log devices come last: a log has few marks of its own, so its probe might match by chance.
+    // Log devices come last: little in a log identifies it, so its probe might match by chance.
     crate::jfs::outside::probe,
     crate::xfs::outside::probe,
 ];
 
+/// Decoders that know a file system by its superblock, when that is read or written at this offset.
+type Sight = fn(u64, &[u8], &mut DecoderState) -> Option<Box<dyn Decoder>>;
+const SIGHTS: &[Sight] = &[crate::ufs::sight];
+
 impl Watch {
-    /// A watcher of a device that now holds the contents of `image`; `None` where no known file system is on it.
+    /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known file system.
     pub fn over(image: &dyn DiskImage) -> Option<Rc<Watch>> {
-        Watch::first_of(PROBES, image)
+        let watch = Watch::over_any(image);
+        let is_known = watch.state.borrow().decoder.is_some();
+        is_known.then_some(watch)
     }
 
-    /// A watcher of a device with a log-structured file system in which no block has a place of its own (LFS); `None`
-    /// where there is none.
-    pub fn over_log(image: &dyn DiskImage) -> Option<Rc<Watch>> {
-        Watch::first_of(&[crate::lfs::probe], image)
-    }
-
-    fn first_of(probes: &[Probe], image: &dyn DiskImage) -> Option<Rc<Watch>> {
+    /// A watcher of a device that now holds the contents of `image`. Where no known file system is on it, requests
+    /// have no names, except those of Ordo's own logs, until a superblock passes: one of UFS2, the format whose
+    /// blocks are known by their places.
+    pub fn over_any(image: &dyn DiskImage) -> Rc<Watch> {
         let mut decoder_state = DecoderState::default();
-        let decoder = probes.iter().find_map(|probe| probe(image, &mut decoder_state))?;
-        let watch = Watch::with(decoder);
+        let decoder = PROBES.iter().find_map(|probe| probe(image, &mut decoder_state));
+        let watch = Watch::new(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
         decoder_state.names.forget_news();
         watch.state.borrow_mut().decoder_state.names = decoder_state.names;
-        Some(watch)
+        watch
     }
 
     /// A watcher with the caller's own decoder.
     pub fn with(decoder: Box<dyn Decoder>) -> Rc<Watch> {
+        Watch::new(Some(decoder))
+    }
+
+    fn new(decoder: Option<Box<dyn Decoder>>) -> Rc<Watch> {
         let (op, flags) = (Operation::Write, WriteFlags::empty());
         let (offset, len, at, parts) = (0, 0, Time::ZERO, Vec::new());
         let state = State {
-            decoder: Some(decoder),
+            decoder,
             decoder_state: DecoderState::default(),
-            pending: Pending::default(),
             stats: Stats::default(),
             read_end: None,
             write_end: None,
@@ -151,8 +166,20 @@ impl Watch {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
-    /// Takes the number of each request from `now`, and not from the tap: a recording may count marks too, which no tap
-    /// shows, and one of its requests may be several at the tap.
+    /// Leaves out everything but kinds from now on: names of files and details of changes. Counting is faster so.
+    pub fn count_only(&self) {
+        self.state.borrow_mut().decoder_state.only_kinds = true;
+    }
+
+    /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled any more.
+    pub fn restart(&self) {
+        let mut state = self.state.borrow_mut();
+        state.stats = Stats::default();
+        state.decoder_state.pending.restart();
+    }
+
+    /// Takes the number of each request from `now`, and not from the tap. A recording may also count marks, which no
+    /// tap shows, and one request of a recording may be several at the tap.
     pub fn number_by(&self, now: Rc<Cell<u64>>) {
         *self.number.borrow_mut() = Some(now);
     }
@@ -166,20 +193,13 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
     }
 
-    /// The traffic at the end of a trace. Blocks that nothing pointed to are counted by what they look like, and
-    /// [`Stats::unclaimed`] says how many.
+    /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
+    /// [`Stats::unclaimed`] is their number.
     pub fn finish(&self) -> Stats {
         let state = self.state.borrow();
         let mut stats = state.stats.clone();
-        match state.decoder.as_ref().and_then(|decoder| decoder.counted()) {
-            Some(Stats { writes, reads, settled, unclaimed, recounted, .. }) => {
-                Stats { writes, reads, settled, unclaimed, recounted, ..stats }
-            }
-            None => {
-                stats.unclaimed += state.pending.unclaimed();
-                stats
-            }
-        }
+        stats.unclaimed += state.decoder_state.pending.unclaimed();
+        stats
     }
 
     /// Calls `look` with the transactions so far.
@@ -192,13 +212,13 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or_else(Vec::new, |d| d.contents(ino))
     }
 
-    /// The path of a file as it was last seen; `None` where a name on the way was not seen.
+    /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
         self.state.borrow().decoder_state.names.path(ino)
     }
 
-    /// Ends the trace for [`Watch::path`]: names that were in doubt because their directory was not written again are
-    /// those of the files that have their inodes now.
+    /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not written again are
+    /// given to the files that have their inodes now.
     pub fn end_names(&self) {
         self.state.borrow_mut().decoder_state.names.end();
     }
@@ -212,14 +232,17 @@ impl Watch {
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
             let state = self.state.borrow();
-            let shift = |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(12, of);
+            let shift =
+                |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(UNKNOWN_SHIFT, of);
             listener(&ClassifiedEvent {
                 named: &state.named,
                 checkpoints: &state.checkpoints,
                 block_shift: shift(|d| d.block_shift()),
+                claim_shift: shift(|d| d.claim_shift()),
                 home_shift: shift(|d| d.home_shift()),
                 inodes: &state.decoder_state.inodes,
                 claims: &state.decoder_state.claims,
+                looks: &state.decoder_state.looks,
                 shares: &state.decoder_state.shares,
                 pointers_come_late: state
                     .decoder
@@ -249,42 +272,74 @@ impl State {
         self.decoder_state.begin();
     }
 
+    /// Finds the file system where none is known yet and the present request shows it.
+    fn look_for_superblock(&mut self, data: Option<&[u8]>) {
+        let (None, Some(data)) = (&self.decoder, data) else { return };
+        let see = |sight: &Sight| sight(self.named.offset, data, &mut self.decoder_state);
+        self.decoder = SIGHTS.iter().find_map(see);
+    }
+
+    /// Names the present request where no file system is known.
+    fn name_without_decoder(&mut self, data: Option<&[u8]>) {
+        let (offset, len) = (self.named.offset, self.named.len);
+        let log = data.and_then(|data| own_log::part(offset, data));
+        let part = log.unwrap_or_else(|| unknown(offset, len, Reason::NoSuperblock));
+        self.named.parts.push(part);
+        self.count(UNKNOWN_SHIFT);
+    }
+
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
-        let Some(decoder) = &mut self.decoder else { return };
         self.decoder_state.journal.at(r.id, r.at, r.epoch);
         self.decoder_state.flags = r.flags;
+        self.look_for_superblock(Some(data));
+        let Some(decoder) = &mut self.decoder else {
+            return self.name_without_decoder(Some(data));
+        };
         decoder.write(r.offset, data, &mut self.named.parts, &mut self.decoder_state);
-        let (shift, home) = (decoder.block_shift(), decoder.home_shift());
+        let (shift, home, claim) =
+            (decoder.block_shift(), decoder.home_shift(), decoder.claim_shift());
         self.count(shift);
+        let DecoderState { journal, looks, pending, .. } = &mut self.decoder_state;
+        pending.set_block(shift - claim);
+        let mut looks = looks.iter().peekable();
         for (part, share) in self.named.parts.iter().zip(&self.shares) {
-            let (first, end) =
-                (part.offset >> shift, (part.offset + part.len).div_ceil(1 << shift));
             if part.what == BlockMeaning::Unclaimed {
-                self.pending.note(first, end - first, part.class, *share);
+                let (start, end) =
+                    (part.offset >> claim, (part.offset + part.len).div_ceil(1 << claim));
+                let known = looks.next_if(|(at, _)| *at == part.offset);
+                let looks = known.map_or(Looks::Unjudged, |(_, looks)| *looks);
+                let (len, class, counts) = (end - start, part.class, *share);
+                pending.note(Note { start, len, class, looks, counts });
             }
-            if part.class.is_journal() || !self.decoder_state.journal.waits() {
+            if part.class.is_journal() || !journal.waits() {
                 continue;
             }
             for block in part.offset >> home..(part.offset + part.len).div_ceil(1 << home) {
-                if let Some(id) = self.decoder_state.journal.checkpoint(block) {
+                if let Some(id) = journal.checkpoint(block) {
                     self.checkpoints.push((block, id));
                 }
             }
         }
-        for claim in &self.decoder_state.claims {
-            self.pending.settle(claim, &mut self.stats);
+        self.settle();
+    }
+
+    /// Counts guesses as what pointers in the present request say.
+    fn settle(&mut self) {
+        let DecoderState { claims, pending, .. } = &mut self.decoder_state;
+        for claim in claims {
+            pending.settle(claim.block, claim.blocks, claim.class, &mut self.stats);
         }
     }
 
     /// Names a write whose contents were not recorded, by its place.
     fn write_unseen(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
-        let Some(decoder) = &mut self.decoder else { return };
-        decoder.write_unseen(r.offset, r.len, &mut self.named.parts);
+        self.stats.without_contents += 1;
+        let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(None) };
+        decoder.write_unseen(r.offset, r.len, &mut self.named.parts, &mut self.decoder_state);
         let shift = decoder.block_shift();
         self.count(shift);
-        self.stats.without_contents += 1;
     }
 
     /// Reads complete in any order, so whether a read is sequential is decided when it is issued.
@@ -299,10 +354,13 @@ impl State {
 
     fn read(&mut self, r: &Completed<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
-        let Some(decoder) = &mut self.decoder else { return };
-        decoder.read(r.offset, r.len, r.data, &mut self.named.parts);
+        let data = r.data.filter(|data| data.len() as u64 == r.len);
+        self.look_for_superblock(data);
+        let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(data) };
+        decoder.read(r.offset, r.len, data, &mut self.named.parts, &mut self.decoder_state);
         let shift = decoder.block_shift();
         self.count(shift);
+        self.settle();
     }
 
     /// Counts the present request, part by part.

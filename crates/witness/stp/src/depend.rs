@@ -1,18 +1,18 @@
 //! Dependencies between requests: a plan from the times of a trace.
 //!
-//! Nobody but the file system knows why it issued a request when it did. The times tell most of it, because a task that
+//! Only the file system knows why it issued a request at some time. The times show most of it, because a task that
 //! waits for a request issues its next one shortly after the completion:
 //!
 //! - A request waits for all requests that completed since the issue of the request before it. If none did, it was
-//!   issued together with that one, and waits for what that one waits for. The time that passed is think time: the
-//!   processor's, or a sleep.
-//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its own time, by a timer,
-//!   after its transaction's commit, and nobody waits for it. Unless somebody does: a request that is issued right after
-//!   a checkpoint's completion, and long after everything else, waited for room in the journal; and checkpoints after
-//!   the last other request of the trace are those of `sync` or an unmount.
+//!   issued together with the request before it, and waits for the same requests. The time that passed in between is
+//!   think time: the processor's, or a sleep.
+//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its own time, by a
+//!   timer, after its transaction's commit, and no request waits for it. There are two exceptions. A request that is
+//!   issued right after a checkpoint's completion, and long after all others, waited for space in the journal.
+//!   Checkpoints after the last other request of the trace belong to a `sync` or an unmount.
 //!
 //! With every think time as recorded, a disk that takes the recorded time for each request gives the recorded times
-//! again, so whatever playback says beyond that comes from the disk and from the change.
+//! again. So any difference in playback is an effect of the disk or of the change.
 
 use rustc_hash::FxHashMap;
 
@@ -21,10 +21,12 @@ use crate::traffic::{Role, SeenTraffic};
 
 /// A checkpoint counts as waited for if the next request follows everything else by more than this time, in nanoseconds.
 const LATE: u64 = 1_000_000;
-/// And if it follows the checkpoint's completion in less than one part in so many of that time.
+/// The second condition: the request follows the checkpoint's completion in less than this part (one over the number)
+/// of that time.
 const AT_ONCE: u64 = 4;
 
-/// The plan of a trace: the same requests, each after those that it waited for. Step `n` is request `n` of `traffic`.
+/// The plan of a trace: the same requests, each after the requests for which it waited. Step `n` is request `n` of
+/// `traffic`.
 pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     let background = background(traffic);
     let mut order: Vec<usize> = (0..traffic.len()).filter(|n| !background[*n]).collect();
@@ -104,7 +106,7 @@ fn step_of(seen: &SeenTraffic, index: usize, not_before: u64) -> PlanStep {
     }
 }
 
-/// For each request, whether it is a checkpoint for which nobody waits.
+/// For each request, whether it is a checkpoint for which no request waits.
 fn background(traffic: &[SeenTraffic]) -> Vec<bool> {
     let mut background: Vec<bool> = traffic.iter().map(|seen| seen.checkpoint).collect();
     let last = traffic.iter().rposition(|seen| !seen.checkpoint && seen.role != Role::Flush);
@@ -123,7 +125,7 @@ fn background(traffic: &[SeenTraffic]) -> Vec<bool> {
         if gap <= LATE || seen.issued - waited > gap / AT_ONCE {
             continue;
         }
-        // Those that were under way together were waited for together.
+        // Checkpoints that were under way together were waited for together.
         let floor = seen.issued - gap.min(seen.issued);
         for n in done[..end].iter().rev().take_while(|n| traffic[**n].completed > floor) {
             background[*n] = false;
@@ -163,7 +165,7 @@ mod tests {
     /// Two writes that are issued together wait for the same ones; a write after both waits for both, and its think time
     /// is that since the later one.
     #[test]
-    fn what_was_issued_together_waits_for_the_same() {
+    fn requests_issued_together_wait_for_the_same_ones() {
         let times = [(0, 100), (150, 400), (160, 300), (450, 500)];
         let seen = times.iter().enumerate();
         let seen: Vec<_> = seen.map(|(n, t)| write(n as u64, *t, Role::Data)).collect();
@@ -174,8 +176,9 @@ mod tests {
         assert_eq!(waits(&plan, 3), [(2, 50), (1, 50)]);
     }
 
-    /// A checkpoint in the middle of a chain, for which nobody waits, keeps its own time, and the chain does not wait for
-    /// it. One for which the next write waited, after a long pause, is in the chain; so are those at the end.
+    /// A checkpoint in the middle of a chain, for which no request waits, keeps its own time, and the chain does not
+    /// wait for it. A checkpoint for which the next write waited, after a long pause, belongs to the chain; so do those
+    /// at the end.
     #[test]
     fn checkpoints_have_their_own_time_unless_somebody_waits() {
         let times = [
@@ -192,7 +195,7 @@ mod tests {
         let seen: Vec<_> = seen.map(|(n, (a, b, role))| write(n as u64, (*a, *b), *role)).collect();
         let own = background(&seen);
         assert_eq!(own, [false, false, false, false, false, false, false]);
-        // The first one ends long before the write that follows: now nobody waited for it.
+        // The first checkpoint ends long before the write that follows: no request waits for it now.
         let mut early = seen.clone();
         early[1].completed = 2_500_000;
         early[4].completed = 9_050_000;

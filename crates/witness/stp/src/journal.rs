@@ -1,4 +1,4 @@
-//! The journal of a trace: where it lies, how large it is, and its transactions.
+//! The journal of a trace: its place, its size and its transactions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::traffic::Role;
 /// The place of a journal on its device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSpan {
-    /// Its first byte.
+    /// The first byte.
     pub first: u64,
     /// The byte behind its last one.
     pub end: u64,
@@ -22,7 +22,7 @@ pub struct JournalSpan {
 }
 
 impl JournalSpan {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         self.end - self.first
     }
@@ -33,7 +33,7 @@ impl JournalSpan {
     }
 }
 
-/// The journal's place, from its superblock where the trace has one and the journal is in one piece, or else from the
+/// The journal's place, from its superblock if the trace has one and the journal is contiguous, otherwise from the
 /// blocks that were written to it. `None` without a journal.
 pub fn span(trace: &Trace, plan: &Plan) -> Option<JournalSpan> {
     let journal = || plan.live().map(|n| plan.step(n)).filter(|step| step.role.is_journal());
@@ -89,8 +89,8 @@ pub fn transactions(plan: &Plan) -> BTreeMap<u64, JournalTransaction> {
     all
 }
 
-/// Gives every write of the journal a new place, one behind the other from the first one's place, and from the log's
-/// start again at its end, where that is known. To be called after their lengths have changed.
+/// Gives every write of the journal a new place: one behind the other from the first one's place, and from the log's
+/// start again after its end, if that is known. Must be called after the lengths have changed.
 pub fn relay(plan: &mut Plan, span: &JournalSpan) {
     let writes: Vec<usize> = plan
         .in_order()

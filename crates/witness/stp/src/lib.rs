@@ -1,16 +1,18 @@
-//! Semantic trace playback (STP): what a file system's traffic would cost if the file system were another.
+//! Semantic trace playback (STP): the predicted time of a file system's traffic under a changed file system or disk.
 //!
-//! A trace with meanings is turned into a plan: requests, each with those that it waited for. A change of the file system
-//! is made to the plan (the journal elsewhere, data in the journal, no wait between data and journal), and the plan is
-//! played on a disk model, closed loop: nothing is played at a recorded time that would have waited for something that is
-//! faster now. After *Analysis and Evolution of Journaling File Systems* (2005), sections 2.2 and 3.3.
+//! A trace with meanings is turned into a plan: requests, each with the requests for which it waited. A change of the
+//! file system is made to the plan (the journal elsewhere, data in the journal, no wait between data and journal), and
+//! the plan is played on a disk model, closed loop: a request that waited for others is issued when these are complete
+//! in the playback, and not at its recorded time. After *Analysis and Evolution of Journaling File Systems* (2005),
+//! sections 2.2 and 3.3.
 //!
 //! Layers, lowest first:
 //! - [`traffic`]: the requests of a trace with their roles: data, journal, commit, checkpoint.
-//! - [`mod@plan`]: requests and what each one waits for; [`depend`]: the plan of a trace.
-//! - [`journal`]: where the journal lies, and its transactions.
+//! - [`mod@plan`]: requests, and the requests for which each one waits; [`depend`]: the plan of a trace.
+//! - [`journal`]: the journal's place, and its transactions.
 //! - [`change`]: the changes.
-//! - [`mod@play`]: a plan carried out, in virtual time or on a [`real`] device; [`path`]: where the time went.
+//! - [`mod@play`]: a plan carried out, in virtual time or on a [`real`] device; [`path`]: the time on the critical
+//!   path, by cause.
 //! - [`predict`]: the unchanged playback, which shows how far predictions may be believed, and each change's.
 //!
 //! Invariants:
@@ -18,7 +20,7 @@
 //! - A plan has no circles.
 //! - A change that means nothing for a trace is refused with its reason, and never played as if it had been made.
 //! - The same trace, changes and disk model give the same seconds.
-//! - What a real device holds is overwritten only by force.
+//! - The contents of a real device are overwritten only by force.
 //! - Nothing here is shared with a file system of Ordo: prediction and truth have no code in common above the disk model.
 //!
 //! ```
@@ -33,7 +35,7 @@
 //! #     trace.push(TraceRequest { op: RequestOp::Write, flags: Flags::empty(), offset: n << 20, len: 4096,
 //! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
 //! # }
-//! let (rows, start) = (rows::unnamed(&trace), Pieces::default());
+//! let (rows, start) = (rows::unclassified(&trace), Pieces::default());
 //! let disk = Model::by_name("viking");
 //! let input = Input { trace: &trace, rows: &rows, start: &start, system: "none", bytes: 1 << 30, disk };
 //! let predictor = Predictor::new(input, &Window::default()).unwrap();

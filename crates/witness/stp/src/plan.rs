@@ -1,4 +1,4 @@
-//! A plan: requests, and what each one waits for.
+//! A plan: requests, and the requests for which each one waits.
 
 use ordo_trace::RequestOp;
 
@@ -7,25 +7,25 @@ use crate::traffic::{Logged, Role};
 /// One request of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
-    /// The disk that it goes to: an index into the stage's disks.
+    /// The disk of the request: an index into the stage's disks.
     pub disk: usize,
     /// The kind of request.
     pub op: RequestOp,
-    /// Its first byte on the disk.
+    /// The first byte on the disk.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// Whether the write is durable when completed (force unit access).
     pub fua: bool,
-    /// Its role.
+    /// The role.
     pub role: Role,
     /// The transaction to which it belongs, for a write to a journal.
     pub transaction: Option<u64>,
     /// The copies that it writes into the journal.
     pub copies: Vec<Logged>,
-    /// Whether it writes what the journal holds at its fixed location.
+    /// Whether it writes a block of the journal to its fixed location.
     pub checkpoint: bool,
-    /// Its number in the trace; `None` for a request that a change adds.
+    /// The number in the trace; `None` for a request that a change adds.
     pub number: Option<u64>,
     /// The time that it took in the trace, in nanoseconds.
     pub took: Option<u64>,
@@ -33,8 +33,8 @@ pub struct PlanStep {
     pub text: Option<String>,
     /// The time before which it is not issued, in nanoseconds on the recorder's clock.
     pub not_before: u64,
-    /// Its rank in the order of issue, from which a change sees which transaction a write belongs to. Ranks of the
-    /// trace's requests are multiples of [`RANK`].
+    /// Its rank in the order of issue, from which a change sees the transaction of a write. Ranks of the trace's
+    /// requests are multiples of [`RANK`].
     pub order: u64,
 }
 
@@ -117,7 +117,7 @@ impl Plan {
         &self.after[index]
     }
 
-    /// The think time after `step` of a step that waits for it, in nanoseconds; zero where it does not wait.
+    /// The think time after `step` of a step that waits for it, in nanoseconds; zero if it does not wait.
     pub fn think(&self, index: usize, step: usize) -> u64 {
         let after = self.after[index].iter().find(|after| after.step == step);
         after.map_or(0, |after| after.think)
@@ -145,8 +145,8 @@ impl Plan {
         self.before[step].retain(|waiting| *waiting != index);
     }
 
-    /// Removes a step. A step that waited for it waits for what the removed one waited for, with both think times: what
-    /// the processor did between the requests is done all the same.
+    /// Removes a step. A step that waited for it waits instead for the steps for which the removed one waited, with
+    /// both think times: the processor's work between the requests is still done.
     pub fn remove(&mut self, index: usize) {
         let own = std::mem::take(&mut self.after[index]);
         for after in &own {
@@ -218,7 +218,8 @@ mod tests {
         After { step, think }
     }
 
-    /// A step that goes away leaves both think times, and no wait for itself; the first one leaves its own time.
+    /// Removing a step keeps both think times, and leaves no wait for the step itself. The first step keeps its own
+    /// time.
     #[test]
     fn a_removed_step_leaves_its_think_times() {
         let mut plan = Plan::default();
@@ -234,7 +235,8 @@ mod tests {
         assert_eq!(plan.live().collect::<Vec<_>>(), [2]);
     }
 
-    /// A step beside another has the same waits on both sides; one behind it stands between it and those that waited.
+    /// A step beside another one has the same waits on both sides; a step behind another comes between it and the steps
+    /// that waited for it.
     #[test]
     fn added_steps_wait_and_are_waited_for() {
         let mut plan = Plan::default();

@@ -29,7 +29,7 @@ pub enum PlayDisk {
 }
 
 impl PlayDisk {
-    /// Whether completed writes may be lost in a power failure; `None` where nothing is known of the disk.
+    /// Whether completed writes may be lost in a power failure; `None` if the disk is unknown.
     pub fn volatile_cache(&self) -> Option<bool> {
         match self {
             PlayDisk::Model(model) => Some(model.volatile_cache()),
@@ -38,7 +38,7 @@ impl PlayDisk {
         }
     }
 
-    /// Its model, where it has one.
+    /// The model, if it has one.
     pub fn model(&self) -> Option<&'static Model> {
         match self {
             PlayDisk::Model(model) => Some(model),
@@ -140,7 +140,7 @@ struct Player {
     think: u64,
 }
 
-/// Plays a plan: in virtual time, or in real time where its disk is a real one.
+/// Plays a plan: in real time if its disk is a real one, otherwise in virtual time.
 ///
 /// # Errors
 /// A request lies outside its disk.
@@ -162,7 +162,7 @@ pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
         }
     };
     let runtime = executor.runtime();
-    // What lies before the first request on the recorder's clock is not waited for in real time.
+    // In real time, the time before the first request on the recorder's clock is skipped.
     let shift = match real {
         Some(_) => {
             let first = plan.live().filter(|n| plan.after(*n).is_empty());

@@ -28,7 +28,7 @@ pub struct Input<'a> {
     pub system: &'a str,
     /// The size of the device in bytes.
     pub bytes: u64,
-    /// The disk on which the trace was recorded; `None` where it is not known.
+    /// The disk on which the trace was recorded; `None` if it is not known.
     pub disk: Option<&'static Model>,
 }
 
@@ -49,7 +49,7 @@ pub struct PredictedOutcome {
     /// The least and the most seconds. On models: platters elsewhere at the beginning, think times a twentieth shorter and
     /// longer, and the error of the unchanged playback on both sides. On a real device: of all rounds.
     pub interval: (f64, f64),
-    /// Seconds on the critical path, by what they were spent on.
+    /// Seconds on the critical path, by cause.
     pub spent: BTreeMap<Spent, f64>,
     /// Requests and bytes of each role between the marks.
     pub requests: BTreeMap<Role, (u64, u64)>,
@@ -69,7 +69,7 @@ impl PredictedOutcome {
 pub struct Unchanged {
     /// Seconds in the trace.
     pub measured: f64,
-    /// Its playback.
+    /// The playback.
     pub predicted: PredictedOutcome,
     /// `predicted / measured - 1`.
     pub error: f64,
@@ -115,7 +115,7 @@ pub enum PredictError {
 pub enum PredictPhase {
     /// Ranges are written for the first time: bytes done, and all.
     Preparing(u64, u64),
-    /// Plans are played: those done, and all.
+    /// Plans are being played: the number done, and the number of all.
     Playing(u64, u64),
 }
 
@@ -131,7 +131,7 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// Works out what waited for what.
+    /// Makes the plan of the trace.
     ///
     /// # Errors
     /// The trace has no times, contradicts itself, or has no such marks.
@@ -280,7 +280,7 @@ impl<'a> Predictor<'a> {
         Ok(outcome)
     }
 
-    /// The first and the last moment of what is measured.
+    /// The first and the last moment of the measured time.
     fn bounds(&self, plan: &Plan, played: &Played) -> (u64, u64) {
         let begin = played.times[self.from].0;
         let end = match self.until {

@@ -1,7 +1,8 @@
 //! A device or a file on which plans are played in real time.
 //!
-//! Requests are sent as the plan has them: as many at once as nothing keeps apart, a flush only when what it waited for is
-//! complete, FUA as FUA. Each sector that is written gets bytes of its own, so that no device gains by equal contents.
+//! Requests are sent as the plan has them: all at once if nothing keeps them apart, a flush only when the requests
+//! before it are complete, FUA as FUA. Each written sector gets bytes of its own, so that no device gains by equal
+//! contents.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +47,7 @@ pub enum RealError {
     TooSmall {
         /// The device or the file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The size in bytes.
         bytes: u64,
         /// The size of the trace's device in bytes.
         needs: u64,
@@ -78,7 +79,7 @@ pub struct Real(Rc<Inner>);
 struct Inner {
     path: PathBuf,
     device: Device,
-    /// Dropped after the device, whose requests are its tasks.
+    /// Must be dropped after the device, whose requests are tasks of it.
     executor: Executor,
 }
 
@@ -95,11 +96,11 @@ impl PartialEq for Real {
 }
 
 impl Real {
-    /// Opens a device or a file of at least `bytes` bytes. A file that is not there is made, and has no name from then on:
-    /// its space is free again when the last clone is dropped, or the process ends.
+    /// Opens a device or a file of at least `bytes` bytes. A missing file is created and loses its name at once: its
+    /// space is free again when the last clone is dropped, or the process ends.
     ///
     /// # Errors
-    /// It is mounted, in use, too small, or holds something and `force` is false.
+    /// It is mounted, in use or too small, or it has contents and `force` is false.
     pub fn open(path: &Path, bytes: u64, force: bool) -> Result<Real, RealError> {
         let executor = Executor::real(1);
         let runtime = executor.runtime();
@@ -125,7 +126,7 @@ impl Real {
         Ok(Real(Rc::new(Inner { path: path.into(), device, executor })))
     }
 
-    /// Its path.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
@@ -266,9 +267,9 @@ mod tests {
         }
     }
 
-    /// Two writes, a flush that waits for both, and a long write behind it, in real time. The trace begins seven seconds
-    /// into the recorder's clock: nobody waits for those. Would catch a flush that overtakes a write, a request longer than
-    /// the device takes, a request that is lost, and times that are not on the recorder's clock.
+    /// Two writes, a flush that waits for both, and a long write behind it, in real time. The trace begins seven
+    /// seconds into the recorder's clock: these are skipped. Would catch a flush that overtakes a write, a request
+    /// longer than the device takes, a request that is lost, and times that are not on the recorder's clock.
     #[test]
     fn flushes_keep_their_place_in_real_time() {
         let mut plan = Plan::default();
@@ -305,9 +306,10 @@ mod tests {
         assert_ne!(sectors[0], sectors[1]);
     }
 
-    /// A device is not overwritten unless that was asked for, and not played on where it is too small.
+    /// A device with contents is not overwritten unless that was asked for, and a device that is too small is not
+    /// used.
     #[test]
-    fn what_holds_something_is_refused() {
+    fn a_device_with_contents_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let file = File::create(&path).unwrap();
@@ -321,7 +323,7 @@ mod tests {
         Real::open(&path, 8 << 20, true).unwrap();
     }
 
-    /// Ranges that meet are prepared once, and reads too.
+    /// Adjacent and overlapping ranges are prepared once, ranges of reads too.
     #[test]
     fn ranges_that_meet_are_one() {
         let mut plan = Plan::default();

@@ -66,9 +66,9 @@ impl Role {
 /// A block that a journal holds a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Its fixed location, in bytes.
+    /// The fixed location, in bytes.
     pub home: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The recorded request that has its contents, and the place there in bytes.
     pub source: (u64, u64),
@@ -79,21 +79,21 @@ pub struct Logged {
 /// A request of a trace. Times are nanoseconds on the recorder's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenTraffic {
-    /// Its number in the trace.
+    /// The number in the trace.
     pub number: u64,
     /// The kind of request.
     pub op: RequestOp,
-    /// Its flags.
+    /// The flags.
     pub flags: Flags,
-    /// Its first byte on the device.
+    /// The first byte on the device.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The time of its issue.
     pub issued: u64,
     /// The time of its completion.
     pub completed: u64,
-    /// Its role.
+    /// The role.
     pub role: Role,
     /// The transaction to which it belongs, for a write to a journal.
     pub transaction: Option<u64>,
@@ -110,7 +110,7 @@ pub struct SeenTraffic {
 pub enum TrafficError {
     /// The trace has no times.
     #[error(
-        "the trace has no times, so nothing is known of what waited for what; record with `ordo trace run`, or import a \
+        "the trace has no times, so the waits between requests are unknown; record with `ordo trace run`, or import a \
          blktrace"
     )]
     Untimed,
@@ -139,12 +139,12 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
         RequestOp::Write if any(Class::is_journal) => Role::Journal,
         RequestOp::Write if any(|kind| kind == Class::FileData) => Role::Data,
         RequestOp::Write if any(|kind| kind != Class::Unknown) => Role::Metadata,
-        // A block that nothing named is file data until proven otherwise: that it is waited for is the safe side.
+        // A block without a name counts as file data: it is safer to wait for a block than not to wait.
         RequestOp::Write => Role::Data,
     }
 }
 
-/// The requests of a trace in order of issue, with the roles that its rows give them. A request that was cut off is
+/// The requests of a trace in order of issue, with the roles that its rows give them. An interrupted request is
 /// left out; `rows` are in the order of requests.
 ///
 /// # Errors

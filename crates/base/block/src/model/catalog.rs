@@ -1,11 +1,11 @@
 //! The disks that can be chosen, with the sources of their figures.
 //!
-//! Each constant names its source. A figure without a source is usual for a disk of its time. Of the Viking, the 9LZX
-//! and the ST-34310A these are the seeks to the next track and across the disk. Of all hard disks but the Cheetah
-//! they are the sectors per track, chosen so that the outermost and innermost zones give the rates in [`Sequential`],
-//! which are then estimates too. Command overheads and switch times are estimates everywhere. Of solid-state disks,
-//! latencies follow from the makers' rates at queue depth 1, and the command time from those at depth 32 and more.
-//! Flush and FUA costs are typical of measurements, since no data sheet gives them.
+//! Each constant names its source. A figure without a source is usual for a disk of its time. For the Viking, the
+//! 9LZX and the ST-34310A, these are the seeks to the next track and across the disk. For all hard disks except the
+//! Cheetah, they are the sectors per track, chosen so that the outermost and innermost zones give the rates in
+//! [`Sequential`], which are then estimates too. Command overheads and switch times are estimates everywhere. For
+//! solid-state disks, latencies are derived from the makers' rates at queue depth 1, and the command time from the
+//! rates at depth 32 and more. Flush and FUA costs are typical of measurements, since no data sheet gives them.
 //!
 //! A test holds every model to the figures that [`ExpectedTimes`] lists.
 
@@ -270,9 +270,9 @@ pub struct ExpectedTimes {
 /// Sustained rates of sequential reads, in 10^6 bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sequential {
-    /// In the outermost zone.
+    /// The rate in the outermost zone.
     pub outer: f64,
-    /// In the innermost zone.
+    /// The rate in the innermost zone.
     pub inner: f64,
 }
 

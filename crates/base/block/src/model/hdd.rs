@@ -22,7 +22,7 @@ struct Zone {
 
 /// The place of a sector.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct MediaPlace {
     pub(super) cylinder: u32,
     head: u32,
     sector: u64,
@@ -188,13 +188,13 @@ impl Hdd {
     }
 
     /// The place of a sector. A device that is larger than the disk continues at the outermost track.
-    pub(super) fn place(&self, sector: u64) -> Place {
+    pub(super) fn place(&self, sector: u64) -> MediaPlace {
         let sector = sector % self.sectors;
         let i = self.zones.partition_point(|z| z.first_sector <= sector) - 1;
         let zone = &self.zones[i];
         let within = sector - zone.first_sector;
         let in_cylinder = within % zone.per_cylinder;
-        Place {
+        MediaPlace {
             cylinder: zone.first_cylinder + (within / zone.per_cylinder) as u32,
             head: (in_cylinder / zone.per_track) as u32,
             sector: in_cylinder % zone.per_track,
@@ -203,7 +203,7 @@ impl Hdd {
     }
 
     /// The angle at which a sector begins, in revolutions.
-    fn angle(&self, place: &Place) -> f64 {
+    fn angle(&self, place: &MediaPlace) -> f64 {
         let (head, cylinder) = (ms(self.spec.head_switch_ms), ms(self.spec.cylinder_switch_ms));
         let per_cylinder = f64::from(self.spec.heads - 1) * head + cylinder;
         let skew = f64::from(place.cylinder) * per_cylinder + f64::from(place.head) * head;
@@ -211,14 +211,14 @@ impl Hdd {
     }
 
     /// The time that the platter takes from its position at `now` to the sector.
-    fn rotation(&self, now: f64, place: &Place) -> f64 {
+    fn rotation(&self, now: f64, place: &MediaPlace) -> f64 {
         let at = (now / self.revolution).fract();
         let wait = (self.angle(place) - at).rem_euclid(1.0) * self.revolution;
         if wait > self.revolution - ROUNDING_NS { 0.0 } else { wait }
     }
 
     /// The seek time to the place, and whether the arm moved.
-    fn arm(&self, place: &Place, write: bool) -> (f64, bool) {
+    fn arm(&self, place: &MediaPlace, write: bool) -> (f64, bool) {
         let distance = place.cylinder.abs_diff(self.cylinder);
         let settle = if write { ms(self.spec.write_settle_ms) } else { 0.0 };
         if distance > 0 {
@@ -246,7 +246,7 @@ impl Hdd {
         time
     }
 
-    fn switch_after(&self, place: &Place) -> f64 {
+    fn switch_after(&self, place: &MediaPlace) -> f64 {
         if place.head + 1 == self.spec.heads {
             ms(self.spec.cylinder_switch_ms)
         } else {

@@ -64,7 +64,7 @@ impl Model {
         ALL.iter().find(|m| m.name == name)
     }
 
-    /// The disk's capacity in bytes; 0 where it has none of its own.
+    /// The disk's capacity in bytes; 0 if it has none of its own.
     pub fn bytes(&self) -> u64 {
         match &self.kind {
             ModelKind::Ram => 0,

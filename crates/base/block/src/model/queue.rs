@@ -108,7 +108,7 @@ impl Arm {
         if let Some(server) = server {
             server.wake();
         }
-        let place = Place { queue: &self.0, key };
+        let place = MediaPlace { queue: &self.0, key };
         let service = std::future::poll_fn(|cx| self.0.borrow_mut().poll(key, cx)).await;
         drop(place);
         (service, len)
@@ -129,12 +129,12 @@ impl Drop for Arm {
 }
 
 /// A request's slot in the queue, given up when dropped.
-struct Place<'a> {
+struct MediaPlace<'a> {
     queue: &'a RefCell<Queue>,
     key: usize,
 }
 
-impl Drop for Place<'_> {
+impl Drop for MediaPlace<'_> {
     fn drop(&mut self) {
         self.queue.borrow_mut().leave(self.key);
     }
@@ -202,7 +202,7 @@ impl Queue {
         key
     }
 
-    /// Starts the next request. Ready with the end of its service, or with `None` where the disk is gone.
+    /// Starts the next request. Ready with the end of its service, or with `None` if the disk is gone.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
         if self.closed {
             return Poll::Ready(None);

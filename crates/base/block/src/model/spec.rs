@@ -25,8 +25,8 @@ pub struct HddSpec {
     pub cylinder_switch_ms: f64,
     /// The time to handle one command before anything moves, in microseconds.
     pub overhead_us: f64,
-    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. Where
-    /// it does not, two adjacent writes lose a revolution between them.
+    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. If
+    /// not, two adjacent writes lose a revolution between them.
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,
@@ -34,7 +34,7 @@ pub struct HddSpec {
     pub segments: usize,
     /// Bytes of one segment, which is also the distance of read-ahead.
     pub segment_bytes: u64,
-    /// Bytes of the write cache; 0 where it is off.
+    /// Bytes of the write cache; 0 if it is off.
     pub write_cache_bytes: u64,
     /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later ones wait, first
     /// come, first served.

@@ -2,7 +2,7 @@
 
 use super::LE;
 
-/// Bits of a chunk's type: what it holds.
+/// Bits of a chunk's type: its contents and its profile.
 const DATA: u64 = 1;
 const SYSTEM: u64 = 1 << 1;
 const METADATA: u64 = 1 << 2;
@@ -69,14 +69,14 @@ pub struct Chunk {
     pub layout: Layout,
     /// The device and the first byte of each stripe.
     pub stripes: Vec<(u64, u64)>,
-    /// Whether file data may be in it.
+    /// Whether the chunk may have file data.
     pub data: bool,
-    /// Whether tree blocks may be in it.
+    /// Whether the chunk may have tree blocks.
     pub trees: bool,
 }
 
 impl Chunk {
-    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` where it makes no
+    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` if it makes no
     /// sense.
     pub fn read(start: u64, bytes: &[u8]) -> Option<(Chunk, usize)> {
         if bytes.len() < ChunkHead::SIZE {

@@ -126,7 +126,7 @@ crate::on_disk! {
 }
 
 impl RootItem {
-    /// The tree's root block; `None` where the pointer makes no sense.
+    /// The tree's root block; `None` if the pointer makes no sense.
     pub fn root(&self) -> Option<Pointer> {
         let RootItem { bytenr: address, generation, level, .. } = *self;
         (address != 0 && level < LEVELS).then_some(Pointer { address, generation, level })
@@ -138,21 +138,21 @@ impl RootItem {
         self.refs == 0 && self.drop_progress.objectid != 0
     }
 
-    /// Decodes an item; `None` where it is too short.
+    /// Decodes an item; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<RootItem> {
         (bytes.len() >= RootItem::SIZE).then(|| RootItem::decode(bytes, LE))
     }
 }
 
 impl InodeItem {
-    /// Decodes an item; `None` where it is too short.
+    /// Decodes an item; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<InodeItem> {
         (bytes.len() >= InodeItem::SIZE).then(|| InodeItem::decode(bytes, LE))
     }
 }
 
 impl FileExtent {
-    /// Decodes an item. `None` where the contents are inline or a hole, or the item is too short.
+    /// Decodes an item. `None` if the contents are inline or a hole, or the item is too short.
     pub fn read(bytes: &[u8]) -> Option<FileExtent> {
         if bytes.len() < FileExtent::SIZE {
             return None;

@@ -93,7 +93,7 @@ pub struct Geometry {
 /// A pointer to a tree block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer {
-    /// Its logical address.
+    /// The logical address.
     pub address: u64,
     /// The transaction that wrote it.
     pub generation: u64,
@@ -102,8 +102,8 @@ pub struct Pointer {
 }
 
 impl Superblock {
-    /// Reads the superblock at byte `place` of a device. `None` where there is none, its checksum is wrong, or it has
-    /// a feature that is not known.
+    /// Reads the superblock at byte `place` of a device. `None` if there is none, its checksum is wrong, or it has a
+    /// feature that is not known.
     pub fn read(bytes: &[u8], place: u64) -> Option<Superblock> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -148,7 +148,7 @@ impl Superblock {
             .collect()
     }
 
-    /// The system chunks, which hold the chunk tree; those after one that makes no sense are left out.
+    /// The system chunks, which hold the chunk tree. If one makes no sense, it and those after it are left out.
     pub fn system_chunks(&self) -> Vec<Chunk> {
         let size = (self.sys_chunk_array_size as usize).min(self.sys_chunk_array.len());
         let mut rest = &self.sys_chunk_array[..size];

@@ -11,7 +11,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-/// The value of an entry's byte 7 where the entry holds the block's checksum in place of a name (`EXT4_FT_DIR_CSUM`).
+/// The value of an entry's byte 7 if the entry holds the block's checksum in place of a name (`EXT4_FT_DIR_CSUM`).
 pub const CHECKSUM_TYPE: u8 = 0xde;
 
 /// Calls `each` with the entries in use, as far as they make sense. Returns whether entries fill the block exactly; a

@@ -84,7 +84,7 @@ impl Inode {
     /// [`Inode::flags`]: a directory with a hashed index (`EXT4_INDEX_FL`).
     pub const INDEX: u32 = 0x1000;
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.size_lo) | u64::from(self.size_high) << 32
     }
@@ -116,8 +116,8 @@ const SYSTEM: u8 = 7;
 /// The length of an attribute's entry without its name (`struct ext4_xattr_entry`).
 const ATTRIBUTE: usize = 16;
 
-/// The rest of contents that are inside a raw inode: the value of its attribute `system.data`. `None` where the inode
-/// has none, or it makes no sense.
+/// The rest of the inline contents in a raw inode: the value of its attribute `system.data`. `None` if the inode has
+/// none, or it makes no sense.
 ///
 /// The fields read of an entry (`struct ext4_xattr_entry`) are `e_name_len`, `e_name_index`, `e_value_offs`,
 /// `e_value_size` and `e_name`.
@@ -152,7 +152,7 @@ impl ExtentHeader {
     /// The greatest depth of a tree.
     pub const DEPTH_MAX: u16 = 5;
 
-    /// Decodes a node's header; `None` where its entries do not fit.
+    /// Decodes a node's header; `None` if its entries do not fit.
     pub fn read(node: &[u8]) -> Option<ExtentHeader> {
         if node.len() < ExtentHeader::SIZE {
             return None;
@@ -168,12 +168,12 @@ impl Extent {
     /// The greatest length of a written extent; a larger value marks an unwritten one (`EXT_INIT_MAX_LEN`).
     pub const WRITTEN_MAX: u16 = 32768;
 
-    /// Its first block on the device.
+    /// The first block on the device.
     pub fn start(&self) -> u64 {
         u64::from(self.start_lo) | u64::from(self.start_hi) << 32
     }
 
-    /// Its length in blocks, written or not.
+    /// The length in blocks, written or not.
     pub fn blocks(&self) -> u16 {
         if self.len > Extent::WRITTEN_MAX { self.len - Extent::WRITTEN_MAX } else { self.len }
     }

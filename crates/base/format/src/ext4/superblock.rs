@@ -207,9 +207,9 @@ pub enum SuperblockError {
     Size {
         /// The field.
         field: &'static str,
-        /// Its byte in the superblock.
+        /// The byte in the superblock.
         byte: usize,
-        /// Its value.
+        /// The value.
         value: u64,
     },
 }
@@ -247,7 +247,7 @@ pub struct Geometry {
     pub backup_groups: [u32; 2],
     /// The journal's inode, or 0.
     pub journal_inode: u32,
-    /// The inodes of quota files, 0 where there is none.
+    /// The inodes of quota files, 0 if there is none.
     pub quota_inodes: [u32; 3],
     /// The inode of the orphan file, or 0.
     pub orphan_inode: u32,

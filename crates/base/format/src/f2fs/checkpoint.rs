@@ -62,7 +62,7 @@ crate::on_disk! {
 pub enum PackPart {
     /// The first block.
     First,
-    /// The bitmaps, where they do not fit into the first block.
+    /// The bitmaps, if they do not fit into the first block.
     Bitmaps,
     /// Orphans: files without names that are still open.
     Orphans,
@@ -79,7 +79,7 @@ pub enum PackPart {
 }
 
 impl Checkpoint {
-    /// Decodes a first or last block; `None` where its checksum is wrong or its counts are impossible.
+    /// Decodes a first or last block; `None` if its checksum is wrong or its counts are impossible.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Checkpoint> {
         let block: &[u8; BLOCK] = block.try_into().ok()?;
         let cp = Checkpoint::decode(block, LE);

@@ -52,7 +52,7 @@ impl SitEntry {
         self.vblocks & 0x3ff
     }
 
-    /// The segment's type; `None` where it has no block in use.
+    /// The segment's type; `None` if it has no block in use.
     pub fn kind(&self) -> Option<u8> {
         let kind = (self.vblocks >> 10) as u8;
         (self.used() > 0 && kind < 6).then_some(kind)

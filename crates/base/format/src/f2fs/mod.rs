@@ -1,4 +1,4 @@
-//! F2FS, as far as a classifier reads it, described in `docs/formats/f2fs.md`. No code here writes it.
+//! F2FS, as far as a decoder reads it, described in `docs/formats/f2fs.md`. No code here writes it.
 
 pub mod checkpoint;
 pub mod maps;
@@ -27,7 +27,7 @@ pub mod feature {
     pub const EXTRA_ATTR: u32 = 8;
     /// Inodes have checksums.
     pub const INODE_CHECKSUM: u32 = 32;
-    /// An inode says how much space it reserves for attributes.
+    /// The inode itself gives the size of the space that it reserves for attributes.
     pub const FLEXIBLE_INLINE_XATTR: u32 = 64;
     /// The superblock has a checksum.
     pub const SUPERBLOCK_CHECKSUM: u32 = 2048;
@@ -113,7 +113,7 @@ pub struct Geometry {
     pub payload: u64,
     /// The root directory's inode.
     pub root: u32,
-    /// The inodes of quota files, 0 where there is none.
+    /// The inodes of quota files, 0 if there is none.
     pub quotas: [u32; 3],
     /// The feature bits.
     pub features: u32,
@@ -122,7 +122,7 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// The geometry that a superblock gives; `None` where a value is impossible.
+    /// The geometry that a superblock gives; `None` if a value is impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         if sb.magic != MAGIC || sb.log_blocksize != BLOCK_SHIFT || sb.log_blocks_per_seg != 9 {

@@ -12,7 +12,7 @@ const NAME_AT: usize = 92;
 const ADDRESSES_AT: usize = 360;
 /// The number, within its file, of the node of extended attributes (`XATTR_NODE_OFFSET`).
 const ATTRIBUTES_NODE: u32 = u32::MAX >> 3;
-/// Addresses that give way to inline attributes, where the inode gives no number (`DEFAULT_INLINE_XATTR_ADDRS`).
+/// Addresses that give way to inline attributes, if the inode gives no number (`DEFAULT_INLINE_XATTR_ADDRS`).
 const ATTRIBUTES_DEFAULT: usize = 50;
 
 /// Flags of an inode for data stored in it (`i_inline`).
@@ -94,14 +94,14 @@ pub enum Role {
     Inode,
     /// A direct node, which holds addresses of data; the value is the number of direct nodes before it.
     Direct(u64),
-    /// An indirect node: 2 where it holds numbers of direct nodes, 3 where it holds numbers of indirect ones.
+    /// An indirect node: 2 if it holds numbers of direct nodes, 3 if it holds numbers of indirect ones.
     Indirect(u8),
     /// A node of extended attributes.
     Attributes,
 }
 
 impl Footer {
-    /// Decodes the footer of a block; `None` where it cannot be a node's.
+    /// Decodes the footer of a block; `None` if it cannot be a node's.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Footer> {
         let footer = Footer::decode(block.get(BLOCK - Footer::SIZE..BLOCK)?, LE);
         let most = g.nat_blocks() * maps::NAT_ENTRIES as u64;
@@ -160,7 +160,7 @@ pub struct File {
 }
 
 impl File {
-    /// Reads an inode; `None` where its fields need more space than there is.
+    /// Reads an inode; `None` if its fields need more space than there is.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<File> {
         let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
         let more = InodeExtra::decode(block.get(ADDRESSES_AT..)?.get(..InodeExtra::SIZE)?, LE);
@@ -186,7 +186,7 @@ impl File {
         block.get(from..end.max(from)).unwrap_or_default()
     }
 
-    /// The parent directory, and the file's name in it, as the inode has them.
+    /// The parent directory, and the file's name in it, according to the inode.
     pub fn own_name<'a>(&self, block: &'a [u8]) -> Option<(u32, &'a [u8])> {
         let inode = Inode::decode(block.get(..Inode::SIZE)?, LE);
         let len = usize::try_from(inode.namelen).ok().filter(|len| (1..=255).contains(len))?;
@@ -238,7 +238,7 @@ pub fn is_damaged(g: &Geometry, footer: &Footer, block: &[u8]) -> bool {
 }
 
 /// The inodes and names of directory entries. `bytes` holds a bitmap, the entries, and the names at the end, in as
-/// many slots as fit. The second value says whether all entries in use have valid names.
+/// many slots as fit. The second value is true if all entries in use have valid names.
 pub fn names(bytes: &[u8]) -> (Vec<(u32, &[u8])>, bool) {
     let slots = bytes.len() * 8 / ((DirEntry::SIZE + 8) * 8 + 1);
     let Some(names_at) = bytes.len().checked_sub(slots * 8) else { return (Vec::new(), false) };

@@ -29,7 +29,7 @@ on_disk! {
 }
 
 impl DirHeader {
-    /// Reads a head. Panics where there are too few bytes.
+    /// Reads a head. Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> DirHeader {
         match width {
             Width::Lfs64 => DirHeader::decode(bytes, LE),
@@ -40,7 +40,7 @@ impl DirHeader {
         }
     }
 
-    /// Writes a head. Panics where there are too few bytes.
+    /// Writes a head. Panics if there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -60,15 +60,15 @@ pub const fn entry_size(width: Width, namlen: usize) -> usize {
 /// A directory entry, or free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LfsDirEntry<'a> {
-    /// Its first byte in the directory's bytes.
+    /// The first byte in the directory's bytes.
     pub at: usize,
-    /// Its inode; 0 for free space.
+    /// The inode; 0 for free space.
     pub ino: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub reclen: usize,
-    /// Its type, as the entry gives it.
+    /// The type, as the entry gives it.
     pub kind: u8,
-    /// Its name; empty for free space.
+    /// The name; empty for free space.
     pub name: &'a [u8],
 }
 
@@ -78,7 +78,7 @@ pub enum DirFault {
     /// The directory's contents are not whole chunks.
     #[error("the last chunk has {have} bytes of 512")]
     PartialChunk {
-        /// The bytes that are there.
+        /// The number of bytes that exist.
         have: usize,
     },
     /// The entry length is too small, no multiple of 4, or beyond the chunk.
@@ -172,7 +172,7 @@ pub fn entries(
 }
 
 /// Fills a chunk with entries of the given inodes, types and names; the last entry gets the rest of the chunk. Panics
-/// where they do not fit.
+/// if they do not fit.
 pub fn fill_chunk(width: Width, chunk: &mut [u8; CHUNK], entries: &[(u64, u8, &[u8])]) {
     chunk.fill(0);
     let mut at = 0;
@@ -184,7 +184,7 @@ pub fn fill_chunk(width: Width, chunk: &mut [u8; CHUNK], entries: &[(u64, u8, &[
     }
 }
 
-/// Writes an entry that takes all of `bytes`. Panics where it does not fit.
+/// Writes an entry that takes all of `bytes`. Panics if it does not fit.
 pub fn put(width: Width, bytes: &mut [u8], ino: u64, kind: u8, name: &[u8]) {
     assert!(entry_size(width, name.len()) <= bytes.len(), "the entry fits");
     let (reclen, namlen) = (bytes.len() as u16, name.len() as u8);

@@ -44,7 +44,7 @@ macro_rules! field_errors {
         }
 
         impl SuperblockError {
-            /// The field that the error is about, where there is one.
+            /// The field with the error, if the error is about one.
             pub fn field(&self) -> Option<&'static str> {
                 match self {
                     $(SuperblockError::$variant { .. } => Some(stringify!($field)),)+

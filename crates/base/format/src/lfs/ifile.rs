@@ -32,7 +32,7 @@ on_disk! {
 }
 
 impl CleanerInfo {
-    /// Reads the cleaner info from the start of the IFILE. Panics where that is too short.
+    /// Reads the cleaner info from the start of the IFILE. Panics if that is too short.
     pub fn read(width: Width, bytes: &[u8]) -> CleanerInfo {
         match width {
             Width::Lfs64 => CleanerInfo::decode(bytes, LE),
@@ -52,7 +52,7 @@ impl CleanerInfo {
         }
     }
 
-    /// Writes the cleaner info to the start of the IFILE. Panics where that is too short.
+    /// Writes the cleaner info to the start of the IFILE. Panics if that is too short.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -138,7 +138,7 @@ on_disk! {
 }
 
 impl IfileEntry {
-    /// Reads an entry. Panics where there are too few bytes.
+    /// Reads an entry. Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> IfileEntry {
         match width {
             Width::Lfs64 => IfileEntry::decode(bytes, LE),
@@ -155,7 +155,7 @@ impl IfileEntry {
         }
     }
 
-    /// Writes an entry. Panics where there are too few bytes.
+    /// Writes an entry. Panics if there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),

@@ -71,7 +71,7 @@ pub const fn pointer_area(width: Width) -> std::ops::Range<usize> {
 
 impl LfsInode {
     /// Reads an inode. On LFS32, pointers are widened to numbers of 64 bits, so a short link's target must be taken
-    /// from `bytes` ([`pointer_area`]). Panics where there are too few bytes.
+    /// from `bytes` ([`pointer_area`]). Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> LfsInode {
         match width {
             Width::Lfs64 => LfsInode::decode(bytes, LE),
@@ -79,7 +79,7 @@ impl LfsInode {
         }
     }
 
-    /// Writes an inode. Panics where there are too few bytes.
+    /// Writes an inode. Panics if there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -155,8 +155,8 @@ impl LfsInode32 {
     }
 }
 
-/// The byte of the inode `ino` in a block of inodes. Where there are several versions, it is that of the last one,
-/// which is the newest.
+/// The byte of the inode `ino` in a block of inodes. If the block has several versions of it, the last one is
+/// meant, which is the newest.
 pub fn find(width: Width, block: &[u8], ino: u64) -> Option<usize> {
     let size = width.inode_size();
     let number = |at: usize| match width {

@@ -1,8 +1,8 @@
 //! Logical block numbers of a file.
 //!
-//! A data block's number counts blocks from the start of the file. An indirect block's number is negative. For the
-//! block of level *l* (1 where its pointers lead to data) whose first data block has the number *f*, it is −(*f* +
-//! *l* − 1). So −12 is the first indirect block, and −13 − *nindir* the doubly indirect one.
+//! A data block's number counts blocks from the start of the file. An indirect block's number is negative. The
+//! block of level *l* (1 if its pointers lead to data) whose first data block has the number *f* has the number
+//! −(*f* + *l* − 1). So −12 is the first indirect block, and −13 − *nindir* the doubly indirect one.
 
 use super::{NDADDR, NIADDR};
 
@@ -18,8 +18,8 @@ pub struct IndirectPath {
     pub offsets: [usize; NIADDR],
 }
 
-/// The indirect path to the block `lbn`, where an indirect block holds `nindir` pointers. `None` where no file can
-/// have the block.
+/// The indirect path to the block `lbn`, if an indirect block holds `nindir` pointers. `None` if no file can have
+/// the block.
 ///
 /// ```
 /// use ordo_format::lfs::lbn;
@@ -126,7 +126,8 @@ mod tests {
         ] {
             assert_eq!(path(lbn, nindir), Some(IndirectPath { depth, slot, offsets }), "{lbn}");
         }
-        // The trebly indirect block, the second of level 2 below it, and that one's second of level 1.
+        // The triple indirect block, the second block of level 2 below it, and the second block of level 1 below
+        // that.
         assert_eq!(path(-86, nindir).map(|p| (p.depth, p.slot)), Some((0, 14)));
         assert_eq!(path(-(84 + 64 + 1), nindir).unwrap().offsets, [1, 0, 0]);
         assert_eq!(path(-(84 + 64 + 8), nindir).unwrap().offsets, [1, 1, 0]);

@@ -9,7 +9,7 @@
 //! - [`inode`], [`dir`]: inodes and directory entries.
 //! - [`lbn`]: logical block numbers, which for indirect blocks are negative.
 //!
-//! Structures of LFS32 are read into those of LFS64, so a reader must ask only for sizes.
+//! Structures of LFS32 are read into those of LFS64, so only sizes differ for a reader.
 //!
 //! ```
 //! use ordo_format::lfs::{LABEL_BYTES, Superblock, SuperblockError};

@@ -2,13 +2,13 @@
 //!
 //! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without gaps. The summary has
 //! a head ([`Segsum`]), then for each file a FINFO with the numbers of its blocks, and from its end downwards the
-//! addresses of the inode blocks (IINFO). The blocks lie in the order of the FINFOs. An inode block lies where its
-//! address says, between two files' blocks. The last block of a FINFO may be a fragment.
+//! addresses of the inode blocks (IINFO). The blocks lie in the order of the FINFOs. An inode block lies at its
+//! address, between two files' blocks. The last block of a FINFO may be a fragment.
 //!
 //! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of each block. In the
-//! gap between FINFOs and IINFOs, at which NetBSD does not look, Ordo writes a [`Seal`]. It is right after the last
-//! FINFO, and its CRC-32C covers the whole partial segment. A partial segment whose `pad` says that it is sealed is
-//! whole when this CRC is right; any other is whole when the two sums are.
+//! gap between FINFOs and IINFOs, which NetBSD does not read, Ordo writes a [`Seal`]. The seal follows the last
+//! FINFO, and its CRC-32C covers the whole partial segment. If `pad` marks a partial segment as sealed, it is valid
+//! when this CRC is right; any other is valid when the two sums are right.
 
 use super::{LE, Superblock, Width, checksum, lbn};
 use crate::on_disk;
@@ -102,7 +102,7 @@ on_disk! {
 }
 
 impl Segsum {
-    /// Reads a head. Panics where there are too few bytes.
+    /// Reads a head. Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> Segsum {
         match width {
             Width::Lfs64 => Segsum::decode(bytes, LE),
@@ -126,7 +126,7 @@ impl Segsum {
         }
     }
 
-    /// Writes a head. Panics where there are too few bytes.
+    /// Writes a head. Panics if there are too few bytes.
     pub fn write(&self, width: Width, bytes: &mut [u8]) {
         match width {
             Width::Lfs64 => self.encode(bytes, LE),
@@ -178,20 +178,20 @@ pub struct Summary {
 pub enum PsegBlock {
     /// An inode block.
     Inodes {
-        /// Its address, in fragments.
+        /// The address, in fragments.
         addr: i64,
     },
     /// A data block or an indirect block of a file.
     File {
-        /// Its address, in fragments.
+        /// The address, in fragments.
         addr: i64,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u32,
-        /// Its file.
+        /// The file.
         ino: u64,
         /// The version of its inode.
         version: u32,
-        /// Its logical block number.
+        /// The logical block number.
         lbn: i64,
     },
 }
@@ -243,7 +243,7 @@ pub enum SummaryError {
     EmptyFinfo {
         /// The FINFO's index.
         index: usize,
-        /// Its inode number.
+        /// The inode number.
         ino: u64,
     },
     /// The last block's length is impossible.
@@ -253,7 +253,7 @@ pub enum SummaryError {
         index: usize,
         /// The last block.
         lbn: i64,
-        /// Its length in bytes.
+        /// The length in bytes.
         bytes: u32,
     },
     /// No file can have a block with this number.
@@ -267,7 +267,7 @@ pub enum SummaryError {
     /// An inode block does not begin at the end of the block before it.
     #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
     InodeBlock {
-        /// Its address in the summary.
+        /// The address in the summary.
         stored: i64,
         /// The end of the block before it.
         expected: i64,
@@ -275,7 +275,7 @@ pub enum SummaryError {
     /// The partial segment extends beyond its segment.
     #[error("it ends at {end}, beyond its segment, which ends at {limit}")]
     SegmentEnd {
-        /// Its end, in fragments.
+        /// The end, in fragments.
         end: i64,
         /// The segment's end, in fragments.
         limit: i64,
@@ -337,7 +337,7 @@ impl Summary {
         self.finfo_end(width).next_multiple_of(8)
     }
 
-    /// Whether the head says that there is a seal.
+    /// Whether the head marks the partial segment as sealed.
     pub fn is_sealed(&self) -> bool {
         self.head.pad == SEALED
     }
@@ -380,8 +380,8 @@ impl Summary {
         }
     }
 
-    /// Checks that the partial segment at `at` is whole; `bytes` are all of it, the summary first. Its seal decides
-    /// where there is one, else `datasum`, which covers only four bytes of each block.
+    /// Checks that the partial segment at `at` is valid; `bytes` is the whole of it, the summary first. The seal
+    /// decides if there is one, otherwise `datasum`, which covers only four bytes of each block.
     ///
     /// # Errors
     /// The partial segment is not whole, or as for [`layout`](Self::layout).

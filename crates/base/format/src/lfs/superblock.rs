@@ -1,7 +1,7 @@
 //! The superblock: the file system's parameters and the last checkpoint.
 //!
 //! The first superblock is behind the label ([`LABEL_BYTES`]); up to nine more are at the starts of segments.
-//! Checkpoints write the first two in turn. The others keep what `mkfs` wrote.
+//! Checkpoints write the first two in turn. The others stay as `mkfs` wrote them.
 
 use std::ops::{Deref, DerefMut};
 
@@ -152,7 +152,7 @@ on_disk! {
     }
 }
 
-/// The byte of a field in the superblock of a format; 0 where the format has no such field.
+/// The byte of a field in the superblock of a format; 0 if the format has no such field.
 pub(super) fn field_byte(width: Width, name: &str) -> usize {
     let fields = match width {
         Width::Lfs32 => Dlfs32::FIELDS,
@@ -164,9 +164,9 @@ pub(super) fn field_byte(width: Width, name: &str) -> usize {
 /// A superblock of either format, in the fields of LFS64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Superblock {
-    /// Its format.
+    /// The format.
     pub width: Width,
-    /// Its fields.
+    /// The fields.
     pub fields: Dlfs64,
 }
 
@@ -249,7 +249,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the superblock with its checksum. Panics where there are fewer than 512 bytes.
+    /// Writes the superblock with its checksum. Panics if there are fewer than 512 bytes.
     pub fn write(&self, bytes: &mut [u8]) {
         match self.width {
             Width::Lfs64 => self.fields.encode(bytes, LE),

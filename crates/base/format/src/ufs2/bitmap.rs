@@ -1,6 +1,6 @@
 //! The bitmaps of a cylinder group: bits, blocks of fragments, runs, clusters.
 //!
-//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, whatever the byte order. `frag` is always the superblock's
+//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, in either byte order. `frag` is always the superblock's
 //! fragments per block: 1, 2, 4 or 8, so that a block's fragments share a byte.
 
 use super::group::GroupLayout;
@@ -121,8 +121,8 @@ pub fn find_exact_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
 }
 
 /// Updates the cluster bitmap and cluster counts of a group when block `blk` (in blocks) becomes free or used
-/// (`ffs_clusteracct`). `header` is the encoded group header with its bitmaps. Where the file system keeps no
-/// clusters, or the bitmap has the new state already, nothing changes. Counts saturate.
+/// (`ffs_clusteracct`). `header` is the encoded group header with its bitmaps. If the file system keeps no clusters,
+/// or the bitmap has the new state already, nothing changes. Counts saturate.
 pub fn cluster_account(
     header: &mut [u8],
     endian: Endian,

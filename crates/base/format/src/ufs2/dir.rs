@@ -56,7 +56,7 @@ pub enum EntryFault {
     /// The directory's contents are not whole chunks.
     #[error("the last chunk has {have} bytes of 512")]
     PartialChunk {
-        /// The bytes that are there.
+        /// The number of bytes that exist.
         have: usize,
     },
     /// The entry length is below the minimum.
@@ -124,7 +124,7 @@ pub struct EntryError {
 }
 
 impl EntryError {
-    /// Whether only this entry is damaged, so that the next one begins where this one's length says.
+    /// Whether only this entry is damaged, so that the next one can be found by this one's length.
     pub fn framing_holds(&self) -> bool {
         matches!(
             self.fault,
@@ -141,11 +141,11 @@ impl EntryError {
 /// A directory entry, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its first byte in the bytes that were given.
+    /// The first byte in the bytes that were given.
     pub at: usize,
     /// The inode number; 0 for free space.
     pub ino: u32,
-    /// Its length in bytes, free space after the name included.
+    /// The length in bytes, free space after the name included.
     pub reclen: u16,
     /// The type: a `DT_` constant.
     pub kind: u8,
@@ -171,7 +171,7 @@ impl Entry<'_> {
 }
 
 /// The entries of a directory, or of a part of it that starts at a chunk. After a damaged entry the iterator
-/// continues with the next entry where the lengths still hold, else with the next chunk.
+/// continues with the next entry if the lengths are still possible, otherwise with the next chunk.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -209,8 +209,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The place, needed bytes and length of each entry; names are not looked at. The chunk must have been validated;
-/// iteration stops where a length is impossible.
+/// The place, needed bytes and length of each entry; names are not read. The chunk must have been validated.
+/// Iteration stops at an impossible length.
 fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -301,7 +301,7 @@ fn decode(bytes: &[u8], at: usize, reclen: u16, endian: Endian) -> Result<Entry<
 }
 
 /// Writes an entry to the start of `bytes`: header, name, and NULs up to the bytes that the name needs. Free space
-/// after that stays as it is. Panics where the name does not fit or is too long.
+/// after that stays as it is. Panics if the name does not fit or is too long.
 pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind: u8, name: &[u8]) {
     assert!(name.len() <= MAX_NAME, "names have at most 255 bytes");
     let needs = entry_size(name.len());

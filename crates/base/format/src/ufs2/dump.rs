@@ -228,7 +228,7 @@ fn text(bytes: &[u8]) -> String {
     bytes[..end].escape_ascii().to_string()
 }
 
-/// Seconds since 1970 as a date in UTC, or the number alone where it is beyond any calendar.
+/// Seconds since 1970 as a date in UTC, or the number alone if it is beyond any calendar.
 fn time(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400);
     if !(-100_000_000..100_000_000).contains(&days) {

@@ -73,9 +73,9 @@ pub enum GroupError {
         cg: u32,
         /// The field.
         field: GroupField,
-        /// Its byte in the header.
+        /// The byte in the header.
         byte: usize,
-        /// Its value.
+        /// The value.
         value: u32,
         /// The condition that it must meet.
         want: &'static str,
@@ -153,9 +153,9 @@ pub struct GroupLayout {
     /// The bitmap of fragments: a set bit is free.
     pub frags: Range<usize>,
     /// The counts of free clusters, a u32 for each length. The entry at index 0 is not used, and may share its bytes
-    /// with the end of the fragment bitmap. Empty where no clusters are kept.
+    /// with the end of the fragment bitmap. Empty if no clusters are kept.
     pub cluster_sum: Range<usize>,
-    /// The bitmap of whole blocks: a set bit is free. Empty where no clusters are kept.
+    /// The bitmap of whole blocks: a set bit is free. Empty if no clusters are kept.
     pub clusters: Range<usize>,
     /// The byte after the last bitmap.
     pub end: usize,
@@ -266,7 +266,7 @@ impl Group {
         }
     }
 
-    /// Verifies the check-hash of an encoded header with its bitmaps, where the file system keeps one.
+    /// Verifies the check-hash of an encoded header with its bitmaps, if the file system keeps one.
     ///
     /// # Errors
     /// [`GroupError::CheckHash`]; [`GroupError::TooShort`] for fewer than `cgsize` bytes.
@@ -290,8 +290,8 @@ impl Group {
         }
     }
 
-    /// Stores the right check-hash in an encoded header with its bitmaps, where the file system keeps one. `bytes`
-    /// holds at least `cgsize` bytes.
+    /// Stores the right check-hash in an encoded header with its bitmaps, if the file system keeps one. `bytes` holds
+    /// at least `cgsize` bytes.
     pub fn seal(bytes: &mut [u8], endian: Endian, sb: &Superblock) {
         if sb.keeps_hash(CK_CYLGRP) {
             let hash = hash_without(&bytes[..sb.cgsize as usize], CKHASH_OFFSET);

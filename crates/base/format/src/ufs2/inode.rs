@@ -92,7 +92,7 @@ impl Dinode {
         bytes
     }
 
-    /// Stores a short link's target in the pointer area, NUL-padded. Panics where it does not fit.
+    /// Stores a short link's target in the pointer area, NUL-padded. Panics if it does not fit.
     pub fn set_short_link(&mut self, target: &[u8], endian: Endian) {
         let mut bytes = [0; SHORT_LINK_SIZE];
         bytes[..target.len()].copy_from_slice(target);
@@ -115,8 +115,8 @@ impl Dinode {
         if computed == stored { Ok(()) } else { Err(InodeHashError { stored, computed }) }
     }
 
-    /// Stores the right check-hash in an encoded inode: 0 where `mode` is 0. For file systems that keep check-hashes
-    /// of inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
+    /// Stores the right check-hash in an encoded inode: 0 if `mode` is 0. For file systems that keep check-hashes of
+    /// inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
     pub fn seal(bytes: &mut [u8], endian: Endian) {
         let used = endian.get_u16(bytes, 0) != 0;
         let hash = if used { hash_without(&bytes[..Dinode::SIZE], CKHASH_OFFSET) } else { 0 };

@@ -38,7 +38,7 @@ pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
     }
 }
 
-/// The directory that a block of entries names as its owner; `None` where the block names none.
+/// The directory that a block of entries names as its owner; `None` if the block names none.
 pub fn owner(g: &Geometry, bytes: &[u8]) -> Option<u64> {
     let is_it = g.self_describing && bytes.len() >= DirHead::SIZE && has_entries(bytes);
     is_it.then(|| DirHead::decode(bytes, BIG).owner)

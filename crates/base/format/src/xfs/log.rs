@@ -99,7 +99,7 @@ pub mod item {
 }
 
 impl RecordHead {
-    /// Decodes the head of a record; `None` where a size is impossible.
+    /// Decodes the head of a record; `None` if a size is impossible.
     pub fn read(block: &[u8]) -> Option<RecordHead> {
         if block.len() < BLOCK || BIG.get_u32(block, 0) != MAGIC {
             return None;
@@ -154,8 +154,8 @@ impl RecordHead {
     }
 }
 
-/// Calls `each` with the operations of a record, whose header gives their count; zeros may follow. Returns false
-/// where there are fewer.
+/// Calls `each` with the operations of a record, whose header gives their count; zeros may follow. Returns false if
+/// there are fewer.
 pub fn operations(data: &[u8], count: u32, mut each: impl FnMut(&OpHead, &[u8])) -> bool {
     let mut at = 0;
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! XFS, versions 4 and 5, and its log, as far as a classifier reads them, described in `docs/formats/xfs.md`. No code
+//! XFS, versions 4 and 5, and its log, as far as a decoder reads them, described in `docs/formats/xfs.md`. No code
 //! here writes them. On disk all integers are big-endian. Inside log items they have the byte order of the machine
 //! that wrote them; only little-endian ones are read.
 
@@ -179,7 +179,7 @@ pub struct Geometry {
     pub ag_blocks: u64,
     /// The number of allocation groups.
     pub ag_count: u32,
-    /// The log's first block, counted from the device's start; `None` where the log is on another device.
+    /// The log's first block, counted from the device's start; `None` if the log is on another device.
     pub log: Option<u64>,
     /// The number of blocks of the log.
     pub log_blocks: u64,
@@ -198,7 +198,7 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` where it is none, or of an
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or of an
     /// unknown version.
     pub fn read(bytes: &[u8]) -> Option<(Superblock, Geometry)> {
         const META_UUID: u32 = 4;
@@ -264,8 +264,8 @@ impl Geometry {
         1 << self.block_shift
     }
 
-    /// A file system's block number (group, and block in the group) as a block counted from the device's start;
-    /// `None` where there is no such block.
+    /// A file system's block number (group, and block in the group) as a block counted from the device's start; `None`
+    /// if there is no such block.
     pub fn linear(&self, block: u64) -> Option<u64> {
         let (group, within) = (block >> self.ag_bits, block & ((1 << self.ag_bits) - 1));
         let linear = group.checked_mul(self.ag_blocks)?.checked_add(within)?;

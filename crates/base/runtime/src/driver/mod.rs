@@ -87,13 +87,13 @@ struct Op {
     done: usize,
 }
 
-/// The pieces of a write, and where in memory they are, for the kernel.
+/// The pieces of a write, and their addresses in memory for the kernel.
 struct List {
     pieces: IoList,
     vectors: Vec<Vector>,
 }
 
-/// An address and a length: what the kernel knows as `iovec`.
+/// An address and a length: the kernel's `iovec`.
 #[repr(C)]
 struct Vector {
     base: usize,
@@ -128,7 +128,7 @@ impl List {
 
 /// The kernel's answer to one step of a request.
 enum Step {
-    /// Some of it is done: go on with the rest.
+    /// A part is done: the request continues with the rest.
     Again,
     Finished(io::Result<()>),
 }
@@ -138,7 +138,7 @@ impl Op {
         matches!(self.kind, Kind::Command(_))
     }
 
-    /// Takes in the result of one system call or completion: negative is an errno.
+    /// Takes the result of one system call or completion: a negative one is an errno.
     fn advance(&mut self, result: i32) -> Step {
         if let (Kind::Command(_), Ok(done)) = (self.kind, usize::try_from(result)) {
             self.done = done;
@@ -331,7 +331,7 @@ impl Driver {
         self.table.borrow().under_way > 0
     }
 
-    /// Submits queued requests and takes in completions, without waiting.
+    /// Submits queued requests and collects completions, without waiting.
     pub(crate) fn poll(&self) {
         match &self.carrier {
             Carrier::Inline => {}
@@ -344,13 +344,13 @@ impl Driver {
         }
     }
 
-    /// Takes in available completions without a system call. Returns whether there was any.
+    /// Collects available completions without a system call. Returns whether there was any.
     pub(crate) fn reap(&self) -> bool {
         matches!(&self.carrier, Carrier::Ring(ring) if ring.reap(&self.table))
     }
 
-    /// Waits for a completion or for a wake-up from another thread, for `timeout` at most. [`reap`](Self::reap) must
-    /// follow.
+    /// Waits for a completion or for a wake-up from another thread, but no longer than `timeout`.
+    /// [`reap`](Self::reap) must follow.
     pub(crate) fn wait(&self, timeout: Option<Duration>) {
         match &self.carrier {
             Carrier::Inline => match timeout {
@@ -469,11 +469,11 @@ impl Runtime {
         matches!(self.0.driver.carrier, Carrier::Ring(_))
     }
 
-    /// Sends a command to the driver behind a file, and returns the driver's answer. It may take for ever. Where the
+    /// Sends a command to the driver behind a file, and returns the driver's answer. It may take for ever. If the
     /// future is dropped, the command stays with the driver.
     ///
     /// # Errors
-    /// The driver's error; `EOPNOTSUPP` where there is no ring.
+    /// The driver's error; `EOPNOTSUPP` if there is no ring.
     ///
     /// # Safety
     /// Every address in the command that the driver takes for memory of this process must be valid for as long as the
@@ -491,7 +491,7 @@ impl Runtime {
         }
     }
 
-    /// Submits queued requests and takes in completions, without waiting. Returns whether a task can continue.
+    /// Submits queued requests and collects completions, without waiting. Returns whether a task can continue.
     pub fn look(&self) -> bool {
         self.0.driver.poll();
         self.0.has_ready()
@@ -522,7 +522,7 @@ impl Runtime {
         self.carry_out(file, Kind::Write { durable }, offset, len, Some(buf)).await.0
     }
 
-    /// As [`write_at`](Self::write_at), of bytes in pieces: at most 1024 of them.
+    /// As [`write_at`](Self::write_at), for bytes in at most 1024 pieces.
     ///
     /// # Errors
     /// The system's; some of the data may then be written.
@@ -550,7 +550,7 @@ impl Runtime {
     /// Frees the storage of a range, which then reads as zeros.
     ///
     /// # Errors
-    /// The operating system's error; `EOPNOTSUPP` where the file cannot have holes.
+    /// The operating system's error; `EOPNOTSUPP` if the file cannot have holes.
     pub async fn punch_hole(&self, file: &Arc<File>, offset: u64, len: u64) -> io::Result<()> {
         self.carry_out(file, Kind::Punch, offset, len, None).await.0
     }

@@ -120,7 +120,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// One `pwritev2` with `RWF_DSYNC`.
+/// Calls `pwritev2` with `RWF_DSYNC`, once.
 #[allow(unsafe_code)]
 pub(super) fn write_durable(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
     let iov = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
@@ -130,7 +130,7 @@ pub(super) fn write_durable(file: &File, data: &[u8], offset: u64) -> io::Result
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// One `fallocate` that punches a hole.
+/// Calls `fallocate` once, to punch a hole.
 #[allow(unsafe_code)]
 pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let signed = |n| libc::off_t::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);

@@ -1,7 +1,7 @@
 //! Requests on an io_uring.
 //!
 //! A request's [`Op`] lies in the table, with its file and its buffer (or pieces, and the vector of them), from before
-//! its entry is pushed until its completion is taken in. So the pointers given to the kernel stay valid.
+//! its entry is pushed until its completion is collected. So the pointers given to the kernel stay valid.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -152,7 +152,7 @@ impl Ring {
         }
     }
 
-    /// Takes in completions. Returns whether there was any.
+    /// Collects completions. Returns whether there was any.
     pub(super) fn reap(&self, table: &RefCell<Table>) -> bool {
         let mut any = false;
         loop {
@@ -187,7 +187,7 @@ impl Ring {
         }
     }
 
-    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false where the
+    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false if the
     /// ring fails.
     pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
         while table.borrow().under_way > table.borrow().commands {

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs the futures, `width` of them at a time. It calls `each` with each one's number and output, in the order in
-/// which they end. At the first error it stops, and drops the futures under way.
+/// Runs the futures, `width` of them at a time. `each` is called with each future's number and output, in the
+/// order in which they end. The first error stops everything, and drops the futures under way.
 ///
 /// # Errors
 /// The first error that `each` returns.
@@ -50,7 +50,7 @@ mod tests {
     /// Twelve sleeps, four at a time: they take the time of three, with never more than four under way, and give
     /// every output with its number. Catches a future that is lost, run alone, or polled after its end.
     #[test]
-    fn so_many_at_a_time() {
+    fn at_most_n_futures_run_at_a_time() {
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
         let now = Cell::new(0);
@@ -78,7 +78,7 @@ mod tests {
 
     /// An error ends the run at once.
     #[test]
-    fn the_first_error_ends_it() {
+    fn the_first_error_ends_the_run() {
         let executor = Executor::simulated(1);
         let futures = (0..5).map(|n| async move { n });
         let all = buffer_unordered(1, futures, |_, n| if n == 2 { Err(n) } else { Ok(()) });

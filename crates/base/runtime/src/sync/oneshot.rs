@@ -17,7 +17,7 @@ struct Shared<T> {
 /// The sending half.
 pub struct Sender<T>(Rc<RefCell<Shared<T>>>);
 
-/// The receiving half: a future of the value, or of `None` where the sender was dropped.
+/// The receiving half: a future of the value, or of `None` if the sender was dropped.
 pub struct Receiver<T> {
     shared: Rc<RefCell<Shared<T>>>,
     what: &'static str,

@@ -35,8 +35,8 @@ fn every_backend_reads_what_was_written() {
     }
 }
 
-/// Bytes in pieces, of different lengths and shared with the caller, lie one behind the other, durable or not; and a
-/// piece that the caller changes meanwhile goes out as it was.
+/// Bytes in pieces of different lengths, shared with the caller, are written one behind the other, durable or not. A
+/// piece that the caller changes meanwhile is written with its earlier bytes.
 #[test]
 fn every_backend_writes_pieces_one_behind_the_other() {
     for (executor, file) in executors() {

@@ -172,3 +172,25 @@ fn what_cannot_be_right_is_said_and_not_believed() {
     let error = refused.expect("no deadlock").expect("it is refused").to_string();
     assert!(error.contains("group 2 has 65 free blocks"), "{error}");
 }
+
+/// A pointer outside of the data device is an error for whoever reads that block, by the file and the block; the rest of the
+/// file is read.
+#[test]
+fn a_pointer_outside_of_the_data_device_is_named() {
+    for block in [1000, -7, i64::MAX] {
+        let surgeon = Surgeon::new();
+        surgeon.change_inode(surgeon.files[0], |inode| inode.db[3] = block);
+        let devices = surgeon.devices();
+        run(async move {
+            let reader = read(&devices).await.expect("the log is whole");
+            let file = reader.lookup(reader.root(), b"one").await.expect("it is there");
+            let mut bytes = [0; 4096];
+            let error =
+                reader.read(file.ino, 3 * 4096, &mut bytes).await.expect_err("it is nowhere");
+            let said = error.to_string();
+            assert!(said.contains("block 3") && said.contains("data device's"), "{said}");
+            reader.read(file.ino, 4 * 4096, &mut bytes).await.expect("the others are whole");
+            assert_eq!(bytes, [1; 4096]);
+        });
+    }
+}

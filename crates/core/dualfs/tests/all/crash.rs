@@ -14,7 +14,7 @@ use ordo_block::{BlockDevice, Device};
 use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::dualfs::DualChecker;
-use ordo_dualfs::mkfs::{MkfsOptions, mkfs};
+use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
 use ordo_dualfs::mount::{DualOptions, MountOptions, mount, read};
 use ordo_dualfs::{DualFs, DualRules};
 use ordo_runtime::{Duration, Executor, Runtime};
@@ -24,27 +24,29 @@ use rand_pcg::Pcg64Mcg;
 
 /// Sizes of the devices' parts.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
-    block: u32,
+pub struct Sizes {
+    pub block: u32,
     /// Blocks of a segment of the metadata log.
-    segment_blocks: u32,
-    group_blocks: u32,
+    pub segment_blocks: u32,
+    pub group_blocks: u32,
     /// Blocks of the data device.
-    blocks: u64,
+    pub blocks: u64,
+    /// More of them, for a copy of the metadata; 0: there is none.
+    pub copy: u64,
 }
 
-const SIZES: [Sizes; 3] = [
-    Sizes { block: 4096, segment_blocks: 10, group_blocks: 16, blocks: 90 },
-    Sizes { block: 512, segment_blocks: 50, group_blocks: 64, blocks: 200 },
-    Sizes { block: 8192, segment_blocks: 8, group_blocks: 8, blocks: 61 },
+pub const SIZES: [Sizes; 3] = [
+    Sizes { block: 4096, segment_blocks: 10, group_blocks: 16, blocks: 90, copy: 0 },
+    Sizes { block: 512, segment_blocks: 50, group_blocks: 64, blocks: 200, copy: 0 },
+    Sizes { block: 8192, segment_blocks: 8, group_blocks: 8, blocks: 61, copy: 0 },
 ];
 
 /// Segments of the metadata log.
-const SEGMENTS: u64 = 100;
+pub const SEGMENTS: u64 = 100;
 const SECTOR: usize = 512;
 
 /// The names of all files with their lengths in blocks, after a step.
-type State = BTreeMap<u64, u64>;
+pub type State = BTreeMap<u64, u64>;
 
 fn name(id: u64) -> Vec<u8> {
     format!("f{id}").into_bytes()
@@ -150,7 +152,7 @@ impl Run {
 }
 
 /// The files of a file system; the error says whose contents are wrong.
-async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
+pub async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
     let mut state = State::new();
     let mut names = Vec::new();
     let mut each = |entry: ordo_vfs::DirEntry<'_>| {
@@ -171,10 +173,11 @@ async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
 }
 
 /// Both disks of a run, with what their caches hold.
-type Cached = Rc<VolatileCache<RamDisk>>;
+pub type Cached = Rc<VolatileCache<RamDisk>>;
 
-/// Works for some time. The states of which one must come back: those after the last one that was made durable, this one included.
-async fn work(
+/// Works for some time. The states of which one must come back: those after the last one that was made durable, this one included;
+/// with a copy of the metadata, after the last one that was copied.
+pub async fn work(
     rt: &Runtime,
     disks: &[Device],
     seed: u64,
@@ -190,16 +193,17 @@ async fn work(
         },
         ..MountOptions::default()
     };
+    let bsize = u64::from(sizes.block);
     let made = MkfsOptions {
         block_size: sizes.block,
         segment_size: Some(sizes.block * sizes.segment_blocks),
         group_blocks: Some(sizes.group_blocks),
+        copy: Some(MetadataSize::Bytes(sizes.copy * bsize)).filter(|_| sizes.copy > 0),
         ..MkfsOptions::default()
     };
     mkfs(rt, disks, &made).await.expect("legal sizes");
     let fs = mount(rt, disks, &options).await.expect("just made");
     let rng = Pcg64Mcg::seed_from_u64(seed);
-    let bsize = sizes.block.into();
     let mut run = Run { fs, rng, state: State::new(), next: 1, bsize, blocks: sizes.blocks };
     let mut states = vec![run.state.clone()];
     for n in 0..30 + seed % 60 {
@@ -216,7 +220,6 @@ async fn work(
         }
         let gone: Vec<_> = before.iter().filter(|(id, _)| !run.state.contains_key(id)).collect();
         if let [(id, _)] = gone[..] {
-            // Where a step also made a file, the one that went had gone before.
             let mut state = before.clone();
             state.remove(id);
             states.push(state);
@@ -227,7 +230,8 @@ async fn work(
             10 => run.fs.sync().await.expect("a healthy device"),
             _ => {}
         }
-        if n % 11 == 5 || n % 11 == 10 {
+        // A copy is made with a checkpoint.
+        if n % 11 == 10 || n % 11 == 5 && sizes.copy == 0 {
             states.drain(..states.len() - 1);
         }
         if n % 7 == 3 {
@@ -250,7 +254,7 @@ fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     let rt = executor.runtime();
     let bsize = u64::from(sizes.block);
     let segment = u64::from(sizes.segment_blocks) * bsize;
-    let bytes = [8192 + SEGMENTS * segment, sizes.blocks * bsize];
+    let bytes = [8192 + SEGMENTS * segment, (sizes.blocks + sizes.copy) * bsize];
     let disks: Vec<Cached> =
         bytes.map(|bytes| Rc::new(VolatileCache::new(RamDisk::new(bytes)))).to_vec();
     let devices: Vec<Device> = disks.iter().map(|disk| disk.clone().erase()).collect();
@@ -283,6 +287,18 @@ fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
         if report.is_consistent() { Ok(()) } else { Err(format!("{:?}", report.findings)) }
     });
     judged.map_err(|deadlock| deadlock.to_string())?
+}
+
+/// A copy of the metadata changes nothing of that.
+#[test]
+fn a_crash_of_a_pair_with_a_copy_comes_back_as_after_some_step() {
+    for sizes in SIZES.map(|sizes| Sizes { copy: 150, ..sizes }) {
+        for seed in 0..50 {
+            if let Err(wrong) = crash(seed, sizes, DualRules::all()) {
+                panic!("{sizes:?}, seed {seed}: {wrong}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod check;
 mod crash;
 mod locality;
 mod pair;
+mod salvage;

@@ -14,21 +14,21 @@ use crate::{DIRECT, Ffs, FfsInode, FfsOp};
 
 /// A run of fragments that was chosen in a group.
 struct Choice {
-    /// The first, counted in the group.
+    /// The run's first fragment, counted in the group.
     first: u32,
     /// Whether the run starts a wholly free block.
     block: bool,
 }
 
 impl<P: OrderingPolicy> Ffs<P> {
-    /// The preferred address of a file's block: the one after the block before it, or a new place for a first
-    /// block and after every `maxbpg` blocks. The allocator may choose another.
+    /// The preferred address of a file's block: the one after the block before it, with a gap between them where the
+    /// tuning has one, or a new place for a first block and after every `maxbpg` blocks. The allocator may choose another.
     pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
         let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
         if let Some(previous) = previous
             && !lbn.is_multiple_of(per_group)
         {
-            return previous + u64::from(self.frag());
+            return self.behind(previous, lbn);
         }
         let own = self.sb.ino_group(ip.ino());
         if lbn < DIRECT + self.sb.addresses_per_block() {
@@ -47,7 +47,13 @@ impl<P: OrderingPolicy> Ffs<P> {
         cg.map_or(0, |cg| self.sb.cg_data(cg as u32))
     }
 
-    /// Whether `frags` more fragments can be used without the reserve.
+    /// The address for block `lbn` of a file behind the block before it.
+    pub(crate) fn behind(&self, previous: u64, lbn: u64) -> u64 {
+        let gap = self.tuning.gap_before(&self.sb, lbn);
+        previous.saturating_add(self.sb.blocks_to_frags(1 + gap))
+    }
+
+    /// Whether `frags` more fragments can be allocated without touching the reserve.
     fn may_use(&self, frags: u32) -> bool {
         let allocation = self.allocation.borrow();
         let free = allocation.free_frags(&self.sb);
@@ -55,7 +61,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         free >= kept + u64::from(frags)
     }
 
-    /// Marks `frags` fragments of one block as used. Returns the address of the first.
+    /// Allocates `frags` fragments of one block. Returns the address of the first.
     pub(crate) async fn allocate(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -66,7 +72,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         loop {
             let found = self.allocate_once(op, ip, preferred, frags).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
-            // Deferred frees may free enough.
+            // Deferred frees may free enough fragments.
             if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
                 return found;
             }
@@ -130,7 +136,8 @@ impl<P: OrderingPolicy> Ffs<P> {
             let what = What::AllocateBlock { address, frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Another operation may have taken the fragments during a wait. Then others are chosen.
+            // Another operation may have taken the fragments while this one waited. Then other fragments are
+            // chosen.
             if self.are_free(&buf.read(), choice.first, frags) {
                 break (choice, address, admitted);
             }
@@ -175,7 +182,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let frag = self.frag();
         let blocks = header.ndblk / frag;
         if frags < frag {
-            // The smallest run that suffices, so that larger ones stay whole.
+            // The smallest free run that suffices is taken, so that larger ones stay whole.
             let size = (frags..frag).find(|n| header.frsum[*n as usize] > 0);
             if let Some(size) = size {
                 let from = preferred.unwrap_or(header.frotor) / frag;
@@ -243,7 +250,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Allocates the fragments that follow a run at `address`, so that it grows in place from `old` to `new`
-    /// fragments. Returns false where they are not free.
+    /// fragments. Returns false if they are not free.
     pub(crate) async fn extend(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -279,8 +286,9 @@ impl<P: OrderingPolicy> Ffs<P> {
         Ok(true)
     }
 
-    /// The number of fragments to allocate for a run that must move. It is the number needed or, while free
-    /// space is not fragmented, a whole block, whose rest is freed again so that the run can grow there.
+    /// The number of fragments to allocate for a run that must move. The number is the one that is needed.
+    /// While free space is not fragmented it is a whole block instead, whose unneeded fragments are freed
+    /// again, so that the run can grow into them.
     pub(crate) fn fragments_to_ask(&self, needed: u32) -> u32 {
         let mut allocation = self.allocation.borrow_mut();
         let broken = allocation.total.nffree.max(0).cast_unsigned();

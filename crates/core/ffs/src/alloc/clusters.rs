@@ -1,8 +1,8 @@
 //! Reallocation (FreeBSD's `ffs_reallocblks`): blocks that were written in order are moved so that they are
 //! contiguous.
 //!
-//! Source: Smith and Seltzer's reallocation, which every instance in soft-updates-2000, section 4.1, uses. The
-//! blocks move in the cache, before they were ever written.
+//! Source: the reallocation of Smith and Seltzer, which every file system of soft-updates-2000, section 4.1,
+//! uses. The blocks move in the cache, before they are first written.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::Endian;
@@ -28,7 +28,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         let buffers: Option<Vec<BufRef>> = (first..first + count)
             .map(|lbn| self.cache.peek(BufKey::file(ip.ino(), lbn.cast_signed())))
             .collect();
-        // There is no gain where some of the blocks have left memory.
+        // If some of the blocks are no longer in memory, moving the others gains nothing.
         let Some(buffers) = buffers else { return Ok(()) };
         if self.should_move(&buffers) {
             self.move_cluster(op, ip, first, &buffers).await?;
@@ -67,7 +67,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             Some(lbn) => Some(self.lookup(ip, lbn).await?).filter(|address| *address != 0),
             None => None,
         };
-        let preferred = previous.map_or(old, |p| p + u64::from(self.frag()));
+        let preferred = previous.map_or(old, |p| self.behind(p, first));
         let places = buffers.iter().filter_map(|b| b.address()).map(|byte| byte >> self.sb.fshift);
         let _held = self.groups_of(places).await?;
         let Some(new) = self.allocate_run(op, self.sb.frag_group(old), preferred, count).await?
@@ -111,7 +111,8 @@ impl<P: OrderingPolicy> Ffs<P> {
             let what = What::AllocateBlock { address, frags: count * frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Another operation may have taken the blocks during a wait. Then another run is searched for.
+            // Another operation may have taken the blocks while this one waited. Then another run is searched
+            // for.
             if find(&buf.read()) == Some(blk) {
                 break (blk, address, admitted);
             }

@@ -66,8 +66,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         self.initialise_inodes(op, cg, &buf, index).await?;
         let mut change;
         let (index, ino, at, admitted) = loop {
-            // Another operation may have taken the inode during a wait. The choice is repeated among those
-            // initialised by now.
+            // Another operation may have taken the inode while this one waited. The choice is repeated among
+            // the inodes that are initialised by now.
             let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
             if index >= header.initediblk {
                 return Err(Errno::Again.into());
@@ -105,9 +105,9 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    /// Makes sure that the block of inodes with `index` is initialised: a group's inode blocks are filled with
+    /// Makes sure that the block of inodes with `index` is initialised. A group's inode blocks are filled with
     /// free inodes only when they are first needed. One block more than needed is kept initialised, so that a
-    /// check which counts the blocks of a crashed image finds no half-filled one. The block after that is
+    /// check that counts the blocks of a crashed image finds no block that is half filled. The next block is
     /// filled in advance, so that no operation waits for it later.
     async fn initialise_inodes(
         &self,
@@ -130,16 +130,16 @@ impl<P: OrderingPolicy> Ffs<P> {
             let change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
             let count = self.sb.inopb.min(self.sb.ipg - ready);
-            // The group must count the block on disk before an entry stands for one of its inodes. A check
-            // looks at no inodes beyond those that the group calls initialised.
+            // On disk, the group must count the block before an entry stands for one of its inodes, because a
+            // check looks only at inodes that the group counts as initialised.
             self.edit_group(op, group, 0..0, admitted, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
     }
 
-    /// The block of inodes that begins at index `ready` of the group, filled with free inodes if it was not
-    /// before. `None` where another operation has filled it meanwhile.
+    /// Fills the block of inodes that begins at index `ready` of the group with free inodes. Returns its
+    /// buffer; `None` if another operation has filled it meanwhile.
     async fn fill_inodes(
         &self,
         op: &mut FfsOp<'_, P>,
@@ -234,7 +234,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         };
         if parent.ino() == ROOT_INO {
             let start = self.cache.runtime().random_below(u64::from(sb.ncg)) as u32;
-            // Of the groups with space, one with the fewest directories.
+            // Among the groups with space, one with the fewest directories is taken.
             let best = around(start)
                 .filter(has_space)
                 .min_by_key(|cg| allocation.groups[*cg as usize].ndir);
@@ -253,8 +253,8 @@ impl<P: OrderingPolicy> Ffs<P> {
         around(own).find(fits).or_else(|| around(own).find(enough_inodes)).unwrap_or(own)
     }
 
-    /// The most directories that a group takes in a row: with more, the files that are expected in them would
-    /// no longer fit.
+    /// The most directories that may be created in a group in a row. With more of them, the expected number of
+    /// files per directory would no longer fit in the group.
     fn directories_in_a_row_max(&self, directories: i64, free_blocks: i64) -> i64 {
         let sb = &self.sb;
         let expected = i64::from(sb.avgfilesize) * i64::from(sb.avgfpdir);

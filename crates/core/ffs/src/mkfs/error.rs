@@ -2,7 +2,8 @@
 
 use ordo_block::BlockError;
 
-/// The reason why a file system could not be made. Nothing was written, unless it is [`Device`](Self::Device).
+/// The reason why a file system could not be made. Nothing was written, unless the reason is
+/// [`Device`](Self::Device).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MkfsError {
     /// The device accepts no writes.
@@ -48,7 +49,7 @@ pub enum MkfsError {
         /// The smallest size that suffices.
         needs: u64,
     },
-    /// The summary of so many groups does not fit in the first one, or an address overflows.
+    /// The summary of so many groups does not fit in the first group, or an address overflows.
     #[error("{size} bytes are too many for these sizes: use larger blocks or cylinder groups")]
     TooLarge {
         /// The size.
@@ -63,7 +64,7 @@ pub enum MkfsError {
     /// Both a density and a number of inodes were given, or one of them is zero.
     #[error("give either bytes per inode or a number of inodes, and not zero")]
     Inodes,
-    /// The number of inodes is too large for their numbers or for the size.
+    /// The file system cannot have so many inodes: their numbers overflow, or they do not fit in its size.
     #[error("{inodes} inodes do not fit in {size} bytes: ask for fewer")]
     TooManyInodes {
         /// The number of inodes that was asked for.
@@ -71,10 +72,10 @@ pub enum MkfsError {
         /// The size.
         size: u64,
     },
-    /// An option is zero that must not be.
+    /// This option must not be zero.
     #[error("{0} must not be zero")]
     Zero(&'static str),
-    /// The device failed. It now holds no file system.
+    /// The device failed. It holds no file system now.
     #[error(transparent)]
     Device(#[from] BlockError),
 }

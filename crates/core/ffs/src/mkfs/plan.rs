@@ -191,8 +191,9 @@ impl Sizer {
         self.header() + HEADER_SLACK <= self.block
     }
 
-    /// Finds the smallest group with as many data fragments as its inodes require. Where its header does not
-    /// fit, the number of inodes is raised, so that groups can be smaller.
+    /// Finds the smallest group with as many data fragments as its inodes require. If the header of that
+    /// group is too large for a block, each group gets more inodes for its fragments, so that a group can be
+    /// smaller.
     fn smallest_group(&mut self) -> Result<(), MkfsError> {
         loop {
             let least = (self.frags_per_inode * self.inopb)
@@ -226,8 +227,8 @@ impl Sizer {
         }
     }
 
-    /// Makes sure that the last group has space for its own structures: by smaller groups, otherwise by fewer
-    /// and larger ones, otherwise by leaving the tail unused.
+    /// Makes sure that the last group has space for its own structures: with smaller groups, or else with
+    /// fewer and larger ones, or else by leaving the end of the device unused.
     fn fit_last_group(&mut self) -> Result<(), MkfsError> {
         if self.size < self.least_group() {
             let needs = self.least_group() * (self.block / self.frag);

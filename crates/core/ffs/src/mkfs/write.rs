@@ -25,7 +25,7 @@ pub(super) struct Writer<'a> {
     density_changed: Option<u64>,
     random: Pcg64Mcg,
     summary: Vec<u8>,
-    /// A group that is neither the first nor the last. All of those are alike.
+    /// A group that is neither the first nor the last. All such groups are alike.
     middle: Option<(Group, Vec<u8>)>,
     writes: u64,
     bytes: u64,
@@ -74,8 +74,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Clears an older file system's superblock where the new one would not overwrite it, so that no reader
-    /// takes it for current.
+    /// Clears an older superblock that the new one does not overwrite, so that no reader finds it.
     async fn forget_old(&mut self) -> Result<(), MkfsError> {
         for place in superblock::SEARCH {
             if place == SUPERBLOCK_AT
@@ -108,7 +107,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Clears the superblocks of an LFS: a reader that misses the first one looks for another.
+    /// Clears the superblocks of an LFS, all of them: a reader that misses the first one looks for another.
     async fn forget_log(&mut self) -> Result<(), MkfsError> {
         let geometry = self.device.geometry();
         let unit = lfs::SUPERBLOCK_SIZE.max(geometry.sector as usize);
@@ -135,8 +134,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Lays out the first directories, and counts free space, so that every copy of the superblock has the
-    /// right totals from the first write on.
+    /// Lays out the first directories and counts the free space, so that every copy of the superblock has the
+    /// right totals when it is first written.
     fn count_all(&mut self) -> Vec<Root> {
         let roots = self.roots();
         for cg in 0..self.sb.ncg {
@@ -147,8 +146,8 @@ impl<'a> Writer<'a> {
         roots
     }
 
-    /// The first directories: the root, and `.snap` where wanted. Each takes one fragment at the start of a
-    /// free block.
+    /// The first directories: the root and, on request, `.snap`. Each takes one fragment at the start of a free
+    /// block.
     fn roots(&self) -> Vec<Root> {
         let frag = self.sb.frag as u64;
         let first = (self.sb.csaddr as u64 + self.sb.summary_frags()).next_multiple_of(frag);
@@ -200,7 +199,7 @@ impl<'a> Writer<'a> {
             group.cs.nifree -= used as i32;
             (0..used).for_each(|ino| bitmap::set(&mut bytes[layout.inodes.clone()], ino));
         }
-        // Free fragments lie before the superblock's copy, except in the first group, and after the inodes (in
+        // Free fragments lie before the superblock's copy (except in the first group), and after the inodes (in
         // the first group, after the summary).
         let before = if cg == 0 { 0 } else { sb.sblkno as u32 };
         let after = sb.dblkno as u32 + if cg == 0 { sb.summary_frags() as u32 } else { 0 };

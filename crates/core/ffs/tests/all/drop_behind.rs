@@ -134,8 +134,8 @@ fn drop_behind() {
         .unwrap();
 }
 
-/// A file that is written but never synced leaves memory too, under an ordering that must know what is durable:
-/// a flush now and then allows that.
+/// A file that is written but never synced leaves memory too, under an ordering that must know which writes are
+/// durable: an occasional flush allows that.
 #[test]
 fn a_stream_leaves_memory_unsynced() {
     const STREAM: u64 = 128;

@@ -5,5 +5,6 @@ mod drop_behind;
 mod mkfs;
 mod soft_updates;
 mod torn_superblock;
+mod tuning;
 mod ufs1;
 mod unclean_mount;

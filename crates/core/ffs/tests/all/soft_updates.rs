@@ -1,8 +1,8 @@
 //! The cost of soft updates: memory for dependencies, and writes.
 //!
-//! Fault model: none. A user removes far more files than memory can describe, or makes files that he removes at
-//! once. Would catch a bound that slows no operation down, one that stops the remover for good, and writes of
-//! files that are gone.
+//! Fault model: none. A user removes far more files than memory can describe, or makes files and removes them
+//! at once. Would catch a bound that slows no operation down, one that stops the remover for good, and writes
+//! of removed files.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     disk
 }
 
-/// Removes all files, with so much memory for dependencies. Returns the counters at the end.
+/// Removes all files, with `memory_max` bytes for dependencies. Returns the counters at the end.
 fn removed(memory_max: Option<usize>) -> SoftStats {
     const FILES: u32 = 4000;
     let executor = Executor::simulated(1);
@@ -93,10 +93,10 @@ fn written_for(files: u32) -> u64 {
     executor.block_on(run).unwrap()
 }
 
-/// Files that are gone before the syncer runs cost nothing. Only the root's times, and the bitmaps in which the
-/// files were for a while, are written: as many blocks for two hundred files as for one.
+/// Files that are removed before the syncer runs cost nothing. Only the root's times, and the bitmaps in which
+/// the files were for a while, are written: as many blocks for two hundred files as for one.
 #[test]
-fn what_is_made_and_removed_at_once_is_never_written() {
+fn files_created_and_removed_at_once_are_never_written() {
     let (one, many) = (written_for(1), written_for(200));
     assert!(one == many && one < 10, "{one} for one, {many} for many");
 }

@@ -82,7 +82,7 @@ fn a_mount_that_was_cut_off_leaves_it_clean_or_not() {
 }
 
 #[test]
-fn an_unmount_that_was_cut_off_is_believed_only_where_it_can_be() {
+fn a_torn_superblock_counts_as_clean_only_if_its_unmount_was_complete() {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let disk = Rc::new(made(&executor));

@@ -212,7 +212,7 @@ fn marks_follow_freebsds_rules() {
 
 /// An image whose flag demands a check is not mounted.
 #[test]
-fn what_needs_a_check_is_not_mounted() {
+fn images_that_need_a_check_are_not_mounted() {
     let executor = Executor::simulated(1);
     let disk = made(&executor, &MkfsOptions::default(), 8 << 20);
     drop(mounted(&executor, &disk, SoftUpdates::default()).unwrap());
@@ -226,8 +226,8 @@ fn what_needs_a_check_is_not_mounted() {
     assert!(matches!(mounted(&executor, &disk, SoftUpdates::default()), Err(MountError::Unclean)));
 }
 
-/// A header that no torn write explains is not guessed at. The mount says where and what the damage is, and
-/// changes nothing in that group. Other groups may have been repaired.
+/// A header that no torn write explains is not repaired by a guess. The mount says where and what the damage
+/// is, and changes nothing in that group. Other groups may have been repaired.
 #[test]
 fn a_damaged_header_is_refused() {
     let executor = Executor::simulated(1);

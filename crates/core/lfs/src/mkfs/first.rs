@@ -1,7 +1,7 @@
 //! The first partial segments: the root directory, the IFILE, and their inodes.
 //!
-//! All addresses follow from sizes alone, so they are laid out first ([`Layout`]). The contents, which depend
-//! on the layout, are made after that.
+//! All addresses are determined by sizes alone, so they are laid out first ([`Layout`]). The contents depend
+//! on the addresses, and are made after that.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ struct Piece {
     inodes_at: Option<i64>,
 }
 
-/// The layout: the addresses of everything.
+/// The addresses of all blocks.
 struct Layout {
     pieces: Vec<Piece>,
     /// The address of each block of a file.
@@ -33,7 +33,7 @@ struct Layout {
     inodes_at: i64,
 }
 
-/// Lays out partial segments, in one segment after the other from the first on.
+/// Lays out partial segments in consecutive segments, from segment 0 on.
 struct Packer<'a> {
     sb: &'a Superblock,
     layout: Layout,
@@ -60,7 +60,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Whether the last partial segment has space for another block, in its segment and its summary.
+    /// Whether the last partial segment has space for another block, both in its segment and in its summary.
     fn has_free_space(&self, frags: i64, is_new_file: bool) -> bool {
         let Some(piece) = self.layout.pieces.last() else { return false };
         let (width, pointer) = (self.sb.width, self.sb.width.pointer_size());
@@ -105,7 +105,7 @@ impl Packer<'_> {
     }
 }
 
-/// The logical numbers of the indirect blocks of a file with so many blocks.
+/// The logical numbers of the indirect blocks of a file with `count` blocks.
 fn indirect_blocks(sb: &Superblock, count: u64) -> Vec<i64> {
     let starts = lbn::trees(sb.nindir.into());
     let mut out = Vec::new();
@@ -135,7 +135,7 @@ fn lay_out(sb: &Superblock, ifile_blocks: u64) -> Result<Layout, MkfsError> {
     Ok(packer.layout)
 }
 
-/// The partial segments, each with its address. The superblock becomes their checkpoint.
+/// Builds the partial segments, each with its address. Makes the superblock a checkpoint of them.
 pub fn build(
     sb: &mut Superblock,
     sealed: bool,

@@ -1,11 +1,11 @@
 //! Making an empty LFS64, as newfs_lfs does.
 //!
-//! [`MkfsOptions`] and the device's size determine a plan (`plan`): a superblock with everything but the
+//! [`MkfsOptions`] and the device's size determine a plan (`plan`): a superblock that lacks only the
 //! checkpoint. The log then gets its first partial segments (`first`): the root directory, the IFILE, their
 //! inodes. The superblocks are written last, so an interrupted mkfs leaves no file system.
 //!
-//! newfs_lfs writes some blocks twice to update its counts. Here they are written once, since the counts follow
-//! from the layout before anything is written.
+//! newfs_lfs writes some blocks twice to update its counts. Here every block is written once, since the counts
+//! are computed from the layout before the first write.
 
 mod first;
 mod plan;
@@ -66,7 +66,7 @@ pub enum MkfsError {
         /// The number of the IFILE's blocks.
         blocks: u64,
     },
-    /// A metadata log with fragments.
+    /// A metadata log of DualFS cannot have fragments that are smaller than blocks.
     #[error("fragments of {frag} bytes in blocks of {block}: DualFS has whole blocks only")]
     Fragments {
         /// The fragment size in bytes.
@@ -74,12 +74,12 @@ pub enum MkfsError {
         /// The block size in bytes.
         block: u32,
     },
-    /// Fragments are smaller than the device's sector.
+    /// The fragment size is smaller than the device's sector.
     #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
-        /// The device's sector in bytes.
+        /// The device's sector size in bytes.
         sector: u32,
     },
     /// The device failed.
@@ -110,7 +110,7 @@ pub async fn mkfs(
 /// Makes an empty metadata log of DualFS. `tables` are the group tables of its data device, in whole blocks.
 ///
 /// # Errors
-/// As for [`mkfs`]; fragments smaller than blocks.
+/// As for [`mkfs`]; or fragments are smaller than blocks.
 pub async fn mkfs_dual(
     device: impl BlockDevice,
     options: &MkfsOptions,
@@ -155,7 +155,7 @@ async fn make(
     Ok(sb)
 }
 
-/// Clears superblocks of a UFS, at the places where one is searched, so that no reader takes it for current.
+/// Clears the superblocks of a UFS wherever one may be, so that no reader finds an old file system.
 async fn forget_ufs(device: &Device) -> Result<(), BlockError> {
     let geometry = device.geometry();
     for place in ufs::SEARCH {

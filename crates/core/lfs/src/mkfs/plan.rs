@@ -9,14 +9,15 @@ use ordo_format::lfs::{
 
 use super::{MkfsError, MkfsOptions};
 
-/// One in so many segments stays free, and at least so many segments do.
+/// Both the least number of segments that stay free, and the share: one segment in this number.
 const MIN_FREE_SEGMENTS: u32 = 20;
 /// The least number of segments that are reserved for the cleaner.
 const RESERVED_SEGMENTS: u32 = 15;
 /// The least distance between two superblocks, in segments.
 const SUPERBLOCK_INTERVAL: u32 = 5;
 
-/// A superblock without a checkpoint. The log begins at segment 0. `tables`: bytes of DualFS's group tables; 0: an LFS.
+/// Plans a superblock without a checkpoint. The log begins at segment 0. `tables`: the number of bytes of DualFS's
+/// group tables; 0 for an LFS.
 pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblock, MkfsError> {
     let mut sb = Superblock { width: Width::Lfs64, fields: Dlfs64::zeroed() };
     sizes(&mut sb, options);
@@ -25,7 +26,7 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
         sb.grouptabsz =
             u32::try_from(tables / options.block_size.max(1) as usize).unwrap_or(u32::MAX);
     }
-    // The size of the file system is missing here, so errors in the sizes of its parts are reported first.
+    // The codec reports errors in the sizes of parts first; the size of the file system is not known yet.
     if let Err(error) = read_back(&sb)
         && error.field() != Some("size")
     {
@@ -59,7 +60,7 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
     Ok(sb)
 }
 
-/// Checks a superblock, with a possible checkpoint, by the codec's rules.
+/// Checks a superblock by the codec's rules, with a made-up checkpoint in it.
 fn check(sb: &Superblock) -> Result<(), MkfsError> {
     let mut sb = sb.clone();
     sb.nextseg = sb.segment_start(1);

@@ -1,4 +1,4 @@
-//! Blocks of files: found, read, made.
+//! Blocks of files: finding, reading and making them.
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::lfs::{LE, NDADDR, NO_ADDRESS, UNWRITTEN, lbn};
@@ -16,8 +16,8 @@ fn class(is_directory: bool) -> BufferClass {
 }
 
 impl Store {
-    /// Marks an inode of a group free. Whether the device may still have it as a file, so that the log must say that it is
-    /// gone.
+    /// Marks an inode of a group as free. If the inode may still be a file on the device, the log must record its
+    /// removal.
     pub fn free_inode(&self, ino: u64, next_version: u32, group: u32) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -34,13 +34,13 @@ impl Store {
         state.tombstones.contains(&ino)
     }
 
-    /// Takes an inode's buffer out of memory.
+    /// Removes an inode's buffer from memory.
     pub async fn forget_inode(&self, ino: u64) {
         self.cache.forget(BufKey::file(INODES, ino.cast_signed())).await;
     }
 
-    /// A block of a file, `None` for a hole. What lies behind it, in the file and on the device, is read with it, up to
-    /// `ahead` bytes.
+    /// Reads a block of a file; `None` for a hole. Up to `ahead` bytes that follow the block both in the file and on
+    /// the device are read with it.
     pub async fn read_block(
         &self,
         ino: u64,
@@ -76,8 +76,7 @@ impl Store {
             let bytes = run[0].1;
             let found = self.cache.get(key, byte, bytes, class(is_directory)).await;
             let buf = found.map_err(io_error)?;
-            // The cleaner may have moved the block while the request waited, and its segment be in use for other
-            // things by now.
+            // While the request waited, the cleaner may have moved the block, and its segment may have been used again.
             if buf.is_dirty() || self.pointer(ino, signed).await?.0 == pointer {
                 return Ok(Some(buf));
             }
@@ -88,7 +87,7 @@ impl Store {
         }
     }
 
-    /// The blocks from `number` on that lie one after another, each with its length.
+    /// The blocks from `number` on that follow each other on the device, each with its length.
     async fn run_from(
         &self,
         ino: u64,
@@ -106,7 +105,7 @@ impl Store {
         while run[run.len() - 1].1 == self.bsize() && next < last {
             let bytes = self.written_bytes(&inode, next.cast_signed());
             at += self.shape.block_frags();
-            // Another indirect block is not worth reading for it.
+            // Finding more blocks is not worth reading another indirect block.
             let here = self.peek_pointer(ino, next.cast_signed());
             let follows = here == Some(at) && self.cache.peek(key(next)).is_none();
             if total + bytes > most || !follows || !self.can_be_at(is_apart, at) {
@@ -119,7 +118,7 @@ impl Store {
         Ok(run)
     }
 
-    /// Whether a block of a file is there, and for how many blocks from it on that is known.
+    /// Whether a block of a file is mapped, and the number of blocks from it on that are known to have the same answer.
     pub async fn is_mapped(&self, ino: u64, number: u64) -> FsResult<(bool, u64)> {
         let nindir = self.nindir();
         let Some((_, path)) = Node::of(number.cast_signed(), nindir) else {
@@ -140,7 +139,7 @@ impl Store {
 }
 
 impl LogLayout {
-    /// A block of a file with room for `len` bytes, made where it is not there.
+    /// A block of a file with space for `len` bytes. It is made if it is not mapped.
     pub(super) async fn make_file_block(
         &self,
         op: &mut LogOp<'_>,
@@ -248,7 +247,7 @@ impl LogLayout {
         Ok(buf)
     }
 
-    /// Makes a pointer of a file lead to a new block.
+    /// Sets the pointer to a new block of a file.
     async fn point(
         &self,
         op: &mut LogOp<'_>,

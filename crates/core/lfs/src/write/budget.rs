@@ -1,9 +1,9 @@
-//! Space: what writing takes at most, and what is kept for whom.
+//! Space: the most that writing may take, and the space that is kept for each purpose.
 //!
-//! Clean segments run out in an order ([`SpacePurpose`]): new blocks are refused first, then changes that take no blocks,
-//! then deletes. What is left behind them is enough for checkpoints, so that none ever lacks space. The cleaner works as
-//! soon as new blocks would be refused. Live bytes have a limit below the size of the log ([`LogState::limit`]): the dead
-//! space that is left by it is what the cleaner lives on.
+//! As clean segments run out, operations are refused in an order ([`SpacePurpose`]): first new blocks, then changes
+//! that take no blocks, then deletes. The rest is enough for checkpoints, so no checkpoint ever lacks space. The
+//! cleaner starts as soon as new blocks would be refused. Live bytes are limited to less than the size of the log
+//! ([`LogState::limit`]): without dead space the cleaner would have nothing to gain.
 //!
 //! Typical sequence: [`Store::lacks`] before an operation and for each block in it; [`LogState::bound`] when a write-out is
 //! gathered.
@@ -17,28 +17,28 @@ use super::state::LogState;
 use super::store::{INODES, Store, decode, has_pointers};
 use super::tree::{Node, ancestors};
 
-/// Segments that the cleaner has to begin with, when nothing but deletes goes through any more.
+/// The number of clean segments with which the cleaner can begin, when only deletes are still allowed.
 const CLEANING_SEGMENTS: i64 = 4;
-/// Segments between one purpose and the next.
+/// The number of segments between the limits of one purpose and the next.
 const STEP_SEGMENTS: i64 = 2;
-/// Segments with nothing live that a full log has at least, beyond those that are kept: without dead space there is nothing
-/// to clean.
+/// The least number of segments without live bytes in a full log, beyond the segments that are kept: the cleaner needs
+/// dead space.
 const DEAD_SEGMENTS: i64 = 8;
-/// One in so many segments is dead in a full log, at least.
+/// The least share of dead segments in a full log: one in this number.
 const DEAD_SHARE: i64 = 10;
-/// Levels of indirect blocks above a block of contents at most.
+/// The most levels of indirect blocks above a block of contents.
 const LEVELS: i64 = 3;
-/// Blocks that an operation changes at most beyond those that it takes or gives back: directories, indirect blocks.
+/// The most blocks that an operation changes besides those that it allocates or frees: directories, indirect blocks.
 const CHANGED_BLOCKS: u64 = 8;
-/// Inodes that an operation changes at most.
+/// The most inodes that an operation changes.
 const CHANGED_INODES: i64 = 4;
 
 /// The purpose for which space is wanted. Later variants are refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpacePurpose {
-    /// Checkpoints: of all that is dirty, and of nothing new.
+    /// A checkpoint of everything dirty, with no new blocks.
     Checkpoint,
-    /// Operations that give space back in the end.
+    /// Operations that free space in the end.
     Delete,
     /// Operations that take no new blocks.
     Change,
@@ -46,17 +46,17 @@ pub enum SpacePurpose {
     Growth,
 }
 
-/// The size of what is to be written.
+/// The space that a write-out will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservedExtent {
-    /// Fragments of contents, indirect blocks and blocks of inodes.
+    /// The number of fragments of contents, indirect blocks and blocks of inodes.
     pub frags: i64,
     /// The number of these blocks.
     pub blocks: i64,
 }
 
 impl ReservedExtent {
-    /// The extent of whole blocks and of so many inodes, these packed.
+    /// The extent of `blocks` whole blocks and of `inodes` inodes, which share blocks.
     pub fn of(state: &LogState, blocks: i64, inodes: i64) -> ReservedExtent {
         let sb = &state.sb;
         let inode_blocks = (inodes.max(0) as u64).div_ceil(sb.inopb.into()).cast_signed();
@@ -64,39 +64,40 @@ impl ReservedExtent {
         ReservedExtent { frags, blocks: blocks + inode_blocks }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: ReservedExtent) -> ReservedExtent {
         ReservedExtent { frags: self.frags + other.frags, blocks: self.blocks + other.blocks }
     }
 }
 
 impl LogState {
-    /// Fragments that something of this extent takes at most, with summaries and, at a checkpoint, the whole IFILE. No
-    /// partial segment has more than `bytes_max` bytes.
+    /// The most fragments that a write-out of this extent takes, with summaries and, at a checkpoint, with the whole
+    /// IFILE. No partial segment has more than `bytes_max` bytes.
     pub fn bound(&self, extent: ReservedExtent, is_checkpoint: bool) -> i64 {
         let sb = &self.sb;
         let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
         let (width, sum) = (sb.width, i64::from(sb.sumsize / sb.fsize));
-        // The worst is a file with a FINFO of its own for each block.
+        // The worst case is a file with a FINFO of its own for each block.
         let each = (width.finfo_size() + width.pointer_size()) as i64;
         let fixed = width.segsum_size() + 8 + Seal::SIZE;
         let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
         let contents = extent.frags + ifile * sb.block_frags();
         let longest = self.bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
-        // What the cleaner moves has partial segments of its own, and so has the rest before and behind it.
+        // The blocks that the cleaner moves have partial segments of their own; so do the blocks before and behind
+        // them.
         contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 5)
     }
 
-    /// Fragments that a checkpoint of nothing but the IFILE takes at most.
+    /// The most fragments that a checkpoint of the IFILE alone takes.
     pub fn checkpoint_frags(&self) -> i64 {
         self.bound(ReservedExtent::default(), true)
     }
 
-    /// Fragments that are kept from a purpose.
+    /// The number of fragments that operations for this purpose must leave free.
     pub fn kept_from(&self, purpose: SpacePurpose) -> i64 {
         let (segment, checkpoint) = (i64::from(self.sb.fsbpseg), self.checkpoint_frags());
         let step = STEP_SEGMENTS * segment + checkpoint;
-        // What becomes empty in one checkpoint can be used after the second one.
+        // A segment that becomes empty before one checkpoint can be used after the next one.
         let least = 2 * checkpoint;
         match purpose {
             SpacePurpose::Checkpoint => least,
@@ -106,12 +107,12 @@ impl LogState {
         }
     }
 
-    /// Fragments of all segments that can be counted on.
+    /// The number of fragments in all segments, less what partial segments may waste.
     pub fn capacity_of_all(&self) -> i64 {
         (0..u64::from(self.sb.nseg)).map(|segment| self.capacity(segment)).sum()
     }
 
-    /// Bytes that files can have, with their metadata.
+    /// The most bytes that files may have, with their metadata.
     pub fn limit(&self) -> u64 {
         let (count, segment) = (i64::from(self.sb.nseg), i64::from(self.sb.fsbpseg));
         let all = self.capacity_of_all();
@@ -123,8 +124,8 @@ impl LogState {
 }
 
 impl Store {
-    /// The extent of everything dirty with the indirect blocks and inodes that change with it, at most: worked out from
-    /// the number of bytes alone.
+    /// The most space that everything dirty takes, with the indirect blocks and inodes that change with it; computed
+    /// from the number of dirty bytes alone.
     fn dirty_at_most(&self, state: &LogState) -> ReservedExtent {
         let bytes = self.cache.stats().dirty_bytes as u64;
         let blocks = bytes.div_ceil(self.shape.bsize.into()).cast_signed();
@@ -132,7 +133,7 @@ impl Store {
         ReservedExtent::of(state, (1 + LEVELS) * blocks, blocks + inodes)
     }
 
-    /// The same, counted.
+    /// As [`dirty_at_most`](Self::dirty_at_most), but counted buffer by buffer.
     fn dirty_counted(&self, state: &LogState) -> ReservedExtent {
         let (nindir, mut blocks, mut inodes) = (self.nindir(), BTreeSet::new(), BTreeSet::new());
         for buf in self.cache.all_dirty() {
@@ -155,7 +156,7 @@ impl Store {
         ReservedExtent::of(state, blocks.len() as i64, inodes.len() as i64)
     }
 
-    /// The blocks of a file whose length on the device a new size of the file changes.
+    /// Calls `each` for the blocks of a file whose length on the device changes because the file has a new size.
     pub fn changed_ends(&self, ino: u64, mut each: impl FnMut(i64)) {
         let Some(pin) = self.peek_inode(ino) else { return };
         let inode = decode(&pin);
@@ -172,8 +173,8 @@ impl Store {
         }
     }
 
-    /// Whether there is less space than everything dirty takes, what operations under way and `more` blocks can add to it,
-    /// and what is kept from a purpose; `spare` segments beside.
+    /// Whether there is too little space for: everything dirty, what operations under way and `more` blocks can add to
+    /// it, what is kept from a purpose, and `spare` segments.
     pub fn lacks(&self, purpose: SpacePurpose, operations: u64, more: u64, spare: i64) -> bool {
         let state = self.state.borrow();
         let each = self.cache.gate().blocks_of_an_operation() + CHANGED_BLOCKS;

@@ -1,8 +1,9 @@
-//! The cleaner: moves what lives out of segments that are mostly dead, so that they can be written again.
+//! The cleaner: moves live blocks out of segments that are mostly dead, so that these segments can be written again.
 //!
-//! A victim's summaries say which blocks it had; the pointers of today say which of them live. These get new places in
-//! one write-out with everything dirty, which ends with a checkpoint. A checkpoint later the victim is clean. Victims are
-//! cleaned many at a time: what they have in common above their blocks, and the checkpoint, is then written once.
+//! The summaries of a victim (a segment to be cleaned) list the blocks that were written to it; the present pointers
+//! tell which of them are live. The live blocks get new places in one write-out with everything dirty, which ends with
+//! a checkpoint. After another checkpoint the victim is clean. Many victims are cleaned in one pass, so that the
+//! indirect blocks and inodes that they share, and the checkpoint, are written only once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -20,18 +21,18 @@ use super::order::SpaceProvider;
 use super::rules::{CleanerPolicy, Cleaning};
 use super::writer::{SegmentWriter, WriteOutcome};
 
-/// Victims in one pass at most.
+/// The most victims in one pass.
 const VICTIMS_MAX: usize = 64;
-/// Bytes of victims in one pass, which are held in memory, at most; but for a few victims.
+/// The most bytes of victims in one pass, since their bytes are held in memory; a few victims are always allowed.
 const VICTIM_BYTES: u64 = 16 << 20;
-/// Victims in one pass, whatever their bytes.
+/// The number of victims that one pass may have, however large their segments are.
 const VICTIMS_MIN: usize = 4;
-/// Segments that are cleaned beyond what an operation needs, for the next ones.
+/// The number of segments that are cleaned in advance, beyond the need of one operation.
 const MORE: i64 = 2;
-/// The same, where what is moved is sorted by age: sorting needs many blocks.
+/// The same number if live blocks are sorted by age: sorting needs many blocks.
 const MORE_BY_AGE: i64 = 8;
-/// Passes one after another without gain, after which the log counts as full. A pass without gain may still make the
-/// next one worth it: what it moves lies together then.
+/// The number of passes in a row without a gain after which the log counts as full. The first of them may still help
+/// the next ones, because the blocks that they move lie together afterwards.
 const FRUITLESS_MAX: u32 = 6;
 
 /// Cleans segments.
@@ -43,19 +44,19 @@ pub struct Cleaner {
     pub(super) own: Weak<Cleaner>,
     /// Whether a task waits for the file system to be idle.
     pub(super) is_watched: Cell<bool>,
-    /// Whether nothing is cleaned while idle any more.
+    /// Whether idle cleaning has ended for good.
     pub(super) is_resting: Cell<bool>,
-    /// The state of the log when nothing more was gained while idle.
+    /// The state of the log when idle cleaning last gained nothing.
     pub(super) idle_fruitless: Cell<Option<Fruitless>>,
-    /// The state of the log when nothing more was gained, for new blocks, for other changes and for deletes.
+    /// The state of the log when cleaning last gained nothing, for each purpose: new blocks, other changes, deletes.
     fruitless: [Cell<Option<Fruitless>>; 3],
-    /// Segments in which something was damaged, or live bytes are left that nothing leads to.
+    /// Segments with damaged blocks, or with live bytes to which no pointer leads.
     stubborn: RefCell<BTreeSet<u64>>,
     pub(super) counts: Cell<CleanerCounts>,
 }
 
-/// The state of a log in which cleaning gains nothing. It is tried again when there is more that is dead by a part of a
-/// segment: fewer bytes in use, or less space.
+/// The state of a log in which cleaning gained nothing. Cleaning is tried again when more is dead by a part of a
+/// segment: fewer bytes are in use, or there is less space.
 #[derive(Clone, Copy)]
 pub(super) struct Fruitless {
     pub used: u64,
@@ -67,20 +68,20 @@ pub(super) struct Fruitless {
 pub struct CleanerCounts {
     /// Segments that were cleaned.
     pub segments: u64,
-    /// Live bytes that were in them.
+    /// Live bytes that were moved out of these segments.
     pub moved_bytes: u64,
-    /// Passes.
+    /// Passes of the cleaner.
     pub passes: u64,
-    /// Segments that were cleaned while nobody used the file system; `segments` has them too.
+    /// Segments among them that were cleaned while the file system was idle.
     pub idle_segments: u64,
-    /// Bytes that were read to clean.
+    /// Bytes that the cleaner read.
     pub read_bytes: u64,
     /// The time for which operations waited for cleaning, in nanoseconds.
     pub waited_nanos: u64,
 }
 
 impl CleanerCounts {
-    /// The work since `before`.
+    /// The difference from the earlier counts `before`.
     #[must_use]
     pub fn since(self, before: CleanerCounts) -> CleanerCounts {
         CleanerCounts {
@@ -94,7 +95,8 @@ impl CleanerCounts {
     }
 }
 
-/// The least purpose for which an operation wants space. New blocks are looked at when the operation takes them.
+/// The purpose for which an operation of this kind wants space at least. New blocks are counted only when the operation
+/// allocates them.
 fn purpose(kind: OpKind) -> SpacePurpose {
     match kind {
         OpKind::Remove | OpKind::Free => SpacePurpose::Delete,
@@ -120,7 +122,7 @@ impl Cleaner {
         })
     }
 
-    /// A number that has grown whenever somebody used the file system.
+    /// A number that grows whenever the file system is used.
     pub(super) fn activity(&self) -> u64 {
         self.store.cache.gate().activity()
     }
@@ -130,14 +132,15 @@ impl Cleaner {
         self.counts.get()
     }
 
-    /// Whether there are few free inodes, and a checkpoint may make more.
+    /// Whether few inodes are free while a checkpoint could add more.
     fn lacks_inodes(&self) -> bool {
         let state = self.store.state.borrow();
         let grown = state.used() + 4 * u64::from(self.store.shape.bsize);
         state.ifile.free_inodes() < 32 && grown <= self.store.limit
     }
 
-    /// Whether there is less space than an operation for this purpose and those under way need, and `spare` segments.
+    /// Whether there is too little space for an operation with this purpose, the operations under way, and `spare`
+    /// segments.
     fn lacks_space(&self, purpose: SpacePurpose, spare: i64) -> bool {
         let operations = self.store.cache.gate().operations() + 1;
         self.store.lacks(purpose, operations, 0, spare)
@@ -147,7 +150,7 @@ impl Cleaner {
         &self.fruitless[SpacePurpose::Growth as usize - (purpose as usize).max(1)]
     }
 
-    /// Whether trying again could gain anything.
+    /// Whether another pass could gain anything.
     fn is_worth_trying(&self, purpose: SpacePurpose) -> bool {
         let state = self.store.state.borrow();
         let (bytes, frags) = (self.store.shape.ssize / 2, self.store.shape.fsbpseg / 2);
@@ -157,8 +160,8 @@ impl Cleaner {
         })
     }
 
-    /// The purposes for which an operation may begin to clean: new blocks have more than they need while there is
-    /// anything to gain, whoever comes.
+    /// The purpose for which an operation of this kind should clean before it begins. While cleaning gains anything,
+    /// every operation keeps space free for new blocks.
     fn wanted(&self, purpose: SpacePurpose) -> Option<SpacePurpose> {
         [SpacePurpose::Growth, SpacePurpose::Change, SpacePurpose::Delete]
             .into_iter()
@@ -166,7 +169,7 @@ impl Cleaner {
             .find(|wanted| self.lacks_space(*wanted, 0) && self.is_worth_trying(*wanted))
     }
 
-    /// Makes checkpoints where segments are empty, until they can be used.
+    /// Makes checkpoints while there are empty segments that only a checkpoint makes usable.
     pub(super) async fn free_empty(&self) -> Result<(), BlockError> {
         for _ in 0..2 {
             if self.store.state.borrow().has_empty() {
@@ -176,8 +179,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Cleans segments with no more live bytes than `live_max` by a policy, until so many fragments are gained, as far as
-    /// that goes in one write-out. Whether anything was moved.
+    /// Cleans in one pass: segments that have at most `live_max` live bytes and are chosen by a policy, until `wanted`
+    /// fragments are gained or the pass is full. Returns whether a block was moved.
     ///
     /// # Errors
     /// The device failed.
@@ -212,7 +215,7 @@ impl Cleaner {
         Ok(outcomes.iter().any(|(_, outcome)| *outcome == WriteOutcome::Moved))
     }
 
-    /// The victims of a pass, best first.
+    /// Chooses the victims of a pass, best first.
     fn choose(&self, policy: CleanerPolicy, wanted: i64, live_max: u64) -> Vec<(u64, SegUse)> {
         let (state, stubborn) = (self.store.state.borrow(), self.stubborn.borrow());
         let now = self.store.wall_nanos();
@@ -248,7 +251,7 @@ impl Cleaner {
         out
     }
 
-    /// Cleans every segment of which no more than `percent` is live. What was done by it.
+    /// Cleans every segment of which at most `percent` is live. Returns the work that was done.
     ///
     /// # Errors
     /// The device failed.
@@ -258,7 +261,7 @@ impl Cleaner {
         let live_max = u64::from(self.store.shape.ssize) * percent / 100;
         self.writer.force_checkpoint().await?;
         self.free_empty().await?;
-        // What is moved lies in full segments, but the last one: each segment is a victim once.
+        // Moved blocks fill segments, except for the last one. So each segment is a victim only once.
         let mut left = self.store.shape.nseg;
         while left > 0 && self.pass(CleanerPolicy::Greedy, i64::MAX, live_max).await? {
             self.free_empty().await?;
@@ -269,12 +272,13 @@ impl Cleaner {
         Ok(self.counts().since(before))
     }
 
-    /// Cleans until an operation for this purpose has its space and some segments more, or nothing is gained any more.
+    /// Cleans until an operation with this purpose has its space and some segments more, or until cleaning gains
+    /// nothing.
     async fn clean_for(&self, purpose: SpacePurpose) -> Result<(), BlockError> {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
         let more = if self.cleaning.policy == CleanerPolicy::HotCold { MORE_BY_AGE } else { MORE };
         while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
-            // What gives most in the end may give little now.
+            // After passes without a gain, segments are chosen that give more later, even if they give little now.
             let policy =
                 if without_gain == 0 { self.cleaning.policy } else { CleanerPolicy::Greedy };
             let wanted = ((more + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
@@ -309,7 +313,7 @@ impl SpaceProvider for Cleaner {
             if !self.is_short(kind) {
                 return Ok(());
             }
-            // What everything dirty takes is known when it is written.
+            // The space that everything dirty takes is known exactly only when it is written.
             self.writer.force_checkpoint().await?;
             self.free_empty().await?;
             while let Some(wanted) = self.wanted(purpose(kind)) {

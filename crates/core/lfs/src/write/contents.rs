@@ -1,7 +1,8 @@
-//! Contents of regular files on a device of their own ([`crate::data`]): their places in a write-out, and reading them.
+//! Contents of regular files on a data device ([`crate::data`]): their places in a write-out, and reading them.
 //!
-//! A block that its file has on the device already is written where it is. A new one gets its place here, behind the file's
-//! block before it where that is free; the pointer to it changes, and goes into the log with what is above it.
+//! A block that is already on the device is overwritten in its place. A new block gets its place here: behind the
+//! file's previous block, if that is free. Its pointer changes, so the inode or indirect block with the pointer goes
+//! into the log.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use crate::data::{DataDevice, DataSpace, is_regular};
 pub struct DataPart {
     /// The device.
     pub device: DataDevice,
-    /// Its first address in the cache.
+    /// The first address of the device in the cache.
     pub base: u64,
 }
 
@@ -40,7 +41,7 @@ impl Store {
         self.data.is_some() && number >= 0 && is_regular(inode) && inode.inumber != IFILE_INO
     }
 
-    /// The same for an inode whose buffer is in memory.
+    /// As [`is_apart`](Self::is_apart), for an inode whose buffer is in memory.
     pub fn is_apart_in(&self, pin: &BufRef, number: i64) -> bool {
         if self.data.is_none() || number < 0 {
             return false;
@@ -48,14 +49,14 @@ impl Store {
         FileType::from_mode(LE.get_u16(&pin.read(), 0)) == Some(FileType::Regular)
     }
 
-    /// The same for a file that is used, by its number.
+    /// As [`is_apart`](Self::is_apart), for a file in use, by its inode number.
     pub fn is_apart_of(&self, ino: u64, number: i64) -> bool {
         self.data.is_some()
             && number >= 0
             && self.peek_inode(ino).is_some_and(|pin| self.is_apart_in(&pin, number))
     }
 
-    /// The cache's address of a file's block, wherever it is.
+    /// The cache's address of a file's block, on either device.
     pub fn address_of(
         &self,
         inode: &LfsInode,
@@ -72,7 +73,7 @@ impl Store {
         }
     }
 
-    /// Whether a file's whole block can be at an address.
+    /// Whether a whole block of a file can be at an address.
     pub fn can_be_at(&self, is_apart: bool, addr: i64) -> bool {
         match &self.data {
             Some(data) if is_apart => data.device.shape.holds(addr),
@@ -80,19 +81,19 @@ impl Store {
         }
     }
 
-    /// Bytes that a request for contents has at most.
+    /// The most bytes of a request for contents.
     pub fn request_max(&self) -> usize {
         let log = self.device.geometry().max_request;
         self.data.as_ref().map_or(log, |d| d.device.device.geometry().max_request.min(log))
     }
 
-    /// Blocks of both devices: no file has more pointers.
+    /// The number of blocks of both devices. No file has more pointers.
     pub fn all_blocks(&self) -> u64 {
         let data = self.data.as_ref().map_or(0, |data| data.device.shape.blocks);
         self.shape.size.saturating_add(data)
     }
 
-    /// How much of the data device is free.
+    /// The free space of the data device; `None` without one.
     pub fn data_space(&self) -> Option<DataSpace> {
         self.state.borrow().data.as_ref().map(|data| data.space())
     }
@@ -100,7 +101,7 @@ impl Store {
     /// Promises a block of the data device to a file whose contents are there.
     ///
     /// # Errors
-    /// There is none.
+    /// `NoSpace`: no block is left.
     pub fn promise(&self, is_apart: bool) -> FsResult<()> {
         let mut state = self.state.borrow_mut();
         let has_one = state.data.as_mut().is_none_or(|data| !is_apart || data.reserve());
@@ -117,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Whether the data device has few free blocks, but has some that are free as soon as that is durable.
+    /// Whether the data device has few free blocks, while other blocks become free as soon as their loss is durable.
     pub fn awaits_frees(&self) -> bool {
         let gate = self.cache.gate();
         let wanted = (gate.operations() + 1) * gate.blocks_of_an_operation();
@@ -126,8 +127,8 @@ impl Store {
 }
 
 impl SegmentWriter {
-    /// Takes the contents that are on the data device out of what goes into the log, each with its address. New ones get
-    /// their places, in the order of their blocks.
+    /// Removes the contents that belong on the data device from the blocks that go into the log, and returns them with
+    /// their addresses. New blocks get their places, in the order of their block numbers.
     pub(super) fn place_contents(&self, state: &mut LogState, work: &mut Work) -> Placed {
         let (store, mut placed) = (self.store(), Placed::new());
         let Some(part) = &store.data else { return placed };
@@ -163,7 +164,7 @@ impl SegmentWriter {
         placed
     }
 
-    /// The requests for contents, in the order of their addresses.
+    /// Makes the requests for contents, in the order of their addresses.
     pub(super) fn content_requests(&self, placed: Placed) -> Vec<Gathered> {
         let (store, mut requests) = (self.store(), Vec::<Gathered>::new());
         let most = store.request_max();

@@ -1,4 +1,4 @@
-//! Setting a file's size, and taking blocks away.
+//! Setting a file's size, and removing blocks.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::lfs::{LE, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
@@ -10,14 +10,15 @@ use super::layout::{LogInode, LogLayout, LogOp};
 use super::store::{decode, is_set, put_slot};
 use super::tree::{Node, span};
 
-/// The blocks and pointers that go when a range of a file is removed. All that is needed for it has been read.
+/// The blocks and pointers to be removed with a range of a file. All indirect blocks that the removal needs are in
+/// memory.
 #[derive(Default)]
 struct Removed {
-    /// Blocks, by number, with the pointers to them.
+    /// The blocks, by number, with the pointers to them.
     blocks: Vec<(i64, i64)>,
-    /// Pointers of the inode that are reset.
+    /// The inode's pointers that are reset.
     slots: Vec<usize>,
-    /// Pointers in indirect blocks that are reset.
+    /// The pointers in indirect blocks that are reset.
     pointers: Vec<(BufRef, Vec<usize>)>,
 }
 
@@ -51,7 +52,7 @@ impl LogLayout {
         Ok(())
     }
 
-    /// A longer file: its old last block becomes whole, its new last block is there.
+    /// Extends a file: makes its old last block whole, and maps its new last block.
     async fn extend_to(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.store.bsize() as u64);
         let (last, old_last) = ((size - 1) / bsize, old.saturating_sub(1) / bsize);
@@ -71,7 +72,7 @@ impl LogLayout {
         }
     }
 
-    /// Sees to it that a block is there, whole, dirty, and zero from a byte on.
+    /// Makes sure that a block is mapped, whole and dirty, and zero from a byte on.
     async fn zero_behind(
         &self,
         op: &mut LogOp<'_>,
@@ -88,7 +89,8 @@ impl LogLayout {
     async fn cut_to(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let bsize = self.store.bsize() as u64;
         if size > 0 {
-            // A file never ends in a hole. A last block that stays whole is not read: a long file is cut in many steps.
+            // A file never ends in a hole. If the last block stays whole, it is not read: a long file is cut in many
+            // steps.
             let last = (size - 1) / bsize;
             let stays = size.is_multiple_of(bsize) && self.store.is_mapped(ip.ino(), last).await?.0;
             if !stays {
@@ -105,7 +107,7 @@ impl LogLayout {
         cut
     }
 
-    /// Takes blocks `from..end` away, as the change `what`, and stores the inode.
+    /// Removes blocks `from..end` in the change `what`, and stores the inode.
     pub(super) async fn remove_blocks(
         &self,
         op: &mut LogOp<'_>,
@@ -156,7 +158,7 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Finds all that goes with blocks `from..end`. Nothing is changed.
+    /// Finds everything to be removed with blocks `from..end`, without a change.
     async fn find_removed(
         &self,
         ino: u64,

@@ -1,4 +1,4 @@
-//! Directories of LFS64 as `ufs` edits them.
+//! The directories of LFS64 in the form in which `ufs` edits them.
 
 use ordo_format::lfs::Width;
 use ordo_format::lfs::dir::{DirFault, DirHeader, entries, entry_size, fill_chunk, put};
@@ -7,7 +7,7 @@ use ordo_vfs::FileType;
 
 const WIDTH: Width = Width::Lfs64;
 
-/// The format.
+/// The format of LFS64's directories.
 #[derive(Clone, Copy, Debug)]
 pub struct LogDirectory;
 
@@ -15,7 +15,8 @@ fn kind(file_type: FileType) -> u8 {
     (file_type.mode_bits() >> 12) as u8
 }
 
-/// The entries of a chunk, as far as they are whole: place, bytes in use, length.
+/// The valid entries of a chunk: first byte, bytes in use, length. The first damaged entry ends
+/// them.
 fn frames(chunk: &[u8]) -> impl Iterator<Item = FreeSpace> + '_ {
     let whole = entries(WIDTH, chunk).map_while(Result::ok);
     whole.map(|e| FreeSpace { at: e.at, used: used(e.ino, e.name), reclen: e.reclen })

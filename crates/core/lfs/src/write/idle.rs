@@ -1,8 +1,8 @@
-//! Cleaning while nobody uses the file system.
+//! Cleaning while the file system is idle.
 //!
-//! The end of an operation starts a task, unless it runs already. When nothing has happened for the time of
-//! [`Cleaning::idle`](super::Cleaning), it cleans, pass by pass, until there are enough clean segments, nothing more is
-//! gained, or somebody comes. Then it ends, so that an idle file system sets no timers.
+//! The end of an operation starts a task, unless the task runs already. When no operation has come for the time of
+//! [`Cleaning::idle`](super::Cleaning), the task cleans, pass by pass, until there are enough clean segments, cleaning
+//! gains nothing, or an operation comes. Then the task ends, so that an idle file system sets no timers.
 
 use std::rc::Weak;
 
@@ -12,11 +12,11 @@ use ordo_runtime::sync::MutexGuard;
 
 use super::cleaner::{Cleaner, Fruitless};
 
-/// Segments that are fuller are not cleaned while idle, in tenths.
+/// The fullest segment that is cleaned while idle, in tenths of live bytes.
 const LIVE_TENTHS: u64 = 9;
 
 impl Cleaner {
-    /// Starts the task where it is wanted and does not run.
+    /// Starts the task, if idle cleaning is wanted and the task does not run.
     pub(super) fn watch(&self) {
         let Some(idle) = self.cleaning.idle else { return };
         if self.is_resting.get() || self.is_watched.replace(true) {
@@ -26,13 +26,13 @@ impl Cleaner {
         runtime.spawn_daemon("the idle cleaner", watch(self.own.clone(), idle));
     }
 
-    /// Waits until nothing is cleaned, and ends cleaning while idle.
+    /// Waits until no segment is being cleaned, and ends idle cleaning for good.
     pub async fn rest(&self) -> MutexGuard<'_, ()> {
         self.is_resting.set(true);
         self.one.lock().await
     }
 
-    /// Fragments that cleaning while idle should gain, where clean segments are too little of the free space.
+    /// The number of fragments that idle cleaning should gain; `None` if clean segments are enough of the free space.
     fn wanted_when_idle(&self) -> Option<i64> {
         let state = self.store.state.borrow();
         let live = state.used().div_ceil(self.store.shape.fsize.into()).cast_signed();
@@ -46,7 +46,7 @@ impl Cleaner {
         (wanted > 0 && is_worth_trying).then(|| wanted.max(self.store.shape.fsbpseg.into()))
     }
 
-    /// Cleans in one pass. Whether there may be more to clean.
+    /// Cleans in one pass. Returns whether there may be more to clean.
     async fn clean_when_idle(&self) -> Result<bool, BlockError> {
         let _one = self.one.lock().await;
         if self.is_resting.get() || self.wanted_when_idle().is_none() {
@@ -80,7 +80,7 @@ async fn watch(cleaner: Weak<Cleaner>, idle: Duration) {
         runtime.sleep(idle).await;
         let Some(strong) = cleaner.upgrade() else { return };
         while strong.activity() == before {
-            // The cache keeps a failure of the device, and the next sync returns it.
+            // The cache keeps a failure of the device, and the next sync reports it.
             if !strong.clean_when_idle().await.unwrap_or(false) {
                 strong.is_watched.set(false);
                 return;

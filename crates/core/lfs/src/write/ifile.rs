@@ -1,7 +1,7 @@
-//! The IFILE in memory: its bytes, where its blocks are, and which of them have changed.
+//! The IFILE in memory: its bytes, the addresses of its blocks, and the blocks that have changed.
 //!
-//! The IFILE lies beside the cache and not in it: it changes while a write-out is planned, and only a checkpoint
-//! writes it. Entries of damaged images are read as they are; addresses in them are looked at when they are used.
+//! The IFILE is not in the cache: it changes while a write-out is planned, and only a checkpoint writes it.
+//! Entries of damaged images are kept as they are; an address in an entry is checked when it is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,22 +18,22 @@ use crate::error::LogDamage;
 
 /// The IFILE.
 pub struct Ifile {
-    /// Its inode; the pointers in it are brought up to date when it is written.
+    /// The IFILE's inode. Its pointers are updated when it is written.
     pub inode: LfsInode,
     bytes: Vec<u8>,
-    /// The addresses of its blocks, indirect ones included.
+    /// The addresses of the IFILE's blocks, including indirect ones.
     addresses: BTreeMap<i64, i64>,
-    /// Blocks that differ from what is on the device.
+    /// Blocks that differ from those on the device.
     dirty: BTreeSet<i64>,
     /// Free inodes.
     free: BTreeSet<u64>,
 }
 
 impl Ifile {
-    /// Reads all of it.
+    /// Reads the whole IFILE.
     ///
     /// # Errors
-    /// It has a hole, or the device failed.
+    /// The IFILE has a hole, or the device failed.
     pub async fn read(disk: &LogDisk, inode: LfsInode) -> Result<Ifile, LfsError> {
         let sb = &disk.sb;
         let (ino, nindir) = (inode.inumber, u64::from(sb.nindir));
@@ -62,8 +62,18 @@ impl Ifile {
             ifile.bytes.extend_from_slice(&block);
             ifile.addresses.insert(number, addr);
         }
+        ifile.look_for_loops(sb)?;
         ifile.find_free(sb);
         Ok(ifile)
+    }
+
+    /// Each block has a place of its own. Otherwise a write of one would change another.
+    fn look_for_loops(&self, sb: &Superblock) -> Result<(), LfsError> {
+        let mut seen = BTreeSet::from([sb.idaddr]);
+        match self.addresses.iter().find(|(_, addr)| !seen.insert(**addr)) {
+            Some((lbn, addr)) => Err(LfsError::IfileTwice { lbn: *lbn, addr: *addr }),
+            None => Ok(()),
+        }
     }
 
     fn find_free(&mut self, sb: &Superblock) {
@@ -72,12 +82,12 @@ impl Ifile {
         self.free = all.filter(|ino| self.entry(sb, *ino).daddr == NO_ADDRESS).collect();
     }
 
-    /// Inodes that it has entries for, 0 and 1 included.
+    /// The number of inodes for which the IFILE has entries, including 0 and 1.
     pub fn inodes(&self, sb: &Superblock) -> u64 {
         sb.inodes_in(self.bytes.len() as u64)
     }
 
-    /// How many of them are free.
+    /// The number of free inodes.
     pub fn free_inodes(&self) -> usize {
         self.free.len()
     }
@@ -87,25 +97,30 @@ impl Ifile {
         self.free.contains(&ino)
     }
 
-    /// Blocks that it has, indirect ones included.
+    /// The addresses of its blocks, indirect ones included.
+    pub fn places(&self) -> impl Iterator<Item = i64> + '_ {
+        self.addresses.values().copied()
+    }
+
+    /// The number of the IFILE's blocks, including indirect ones.
     pub fn blocks(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Whether it differs from what is on the device.
+    /// Whether the IFILE differs from the one on the device.
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// A changed block that is not among those `placed`, contents before indirect blocks.
+    /// A changed block that is not among those `placed`; contents before indirect blocks.
     pub fn next_dirty(&self, placed: &BTreeSet<i64>) -> Option<i64> {
         let left = || self.dirty.iter().filter(|number| !placed.contains(number));
-        // Indirect blocks of a lower level are named by numbers closer to zero, but not across trees: each may be
-        // placed in any order, since contents are taken when all have a place.
+        // Indirect blocks may be placed in any order, since the bytes of all blocks are taken only when every
+        // block has its place.
         left().find(|number| **number >= 0).or_else(|| left().next_back()).copied()
     }
 
-    /// Every block is on the device now.
+    /// Notes that every block is on the device now.
     pub fn clean(&mut self) {
         self.dirty.clear();
     }
@@ -120,12 +135,12 @@ impl Ifile {
         self.dirty.insert(number);
     }
 
-    /// The address of a block; `None` of a block that it does not have.
+    /// The address of a block; `None` for a block that the IFILE does not have.
     pub fn address(&self, number: i64) -> Option<i64> {
         self.addresses.get(&number).copied()
     }
 
-    /// Gives a block another place. The block above it changes with it.
+    /// Sets the address of a block. The indirect block or inode above it changes too.
     pub fn set_address(&mut self, sb: &Superblock, number: i64, addr: i64) -> Option<i64> {
         let nindir = u64::from(sb.nindir);
         let (_, path) = Node::of(number, nindir).expect("a block of the IFILE");
@@ -136,7 +151,7 @@ impl Ifile {
         self.addresses.insert(number, addr)
     }
 
-    /// The contents of a block, as they are to be written.
+    /// The contents of a block for a write.
     pub fn contents(&self, sb: &Superblock, number: i64) -> Vec<u8> {
         let bsize = sb.bsize as usize;
         if number >= 0 {
@@ -154,12 +169,12 @@ impl Ifile {
         out
     }
 
-    /// How a segment is used.
+    /// The usage of a segment.
     pub fn seguse(&self, sb: &Superblock, segment: u64) -> SegUse {
         SegUse::decode(&self.bytes[sb.seguse_at(segment) as usize..], LE)
     }
 
-    /// Changes how a segment is used.
+    /// Sets the usage of a segment.
     pub fn set_seguse(&mut self, sb: &Superblock, segment: u64, seguse: &SegUse) {
         let at = sb.seguse_at(segment);
         seguse.encode(&mut self.bytes[at as usize..], LE);
@@ -171,14 +186,14 @@ impl Ifile {
         &self.bytes[sb.group_tables_at() as usize..sb.entry_at(0) as usize]
     }
 
-    /// Changes a part of the group tables, in which `at` is a byte.
+    /// Replaces bytes of the group tables, from byte `at` on.
     pub fn set_table(&mut self, sb: &Superblock, at: usize, bytes: &[u8]) {
         let (start, bsize) = (sb.group_tables_at() as usize + at, sb.bsize as usize);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         self.dirty.extend((start / bsize..(start + bytes.len()).div_ceil(bsize)).map(|n| n as i64));
     }
 
-    /// An inode's entry; the inode must have one.
+    /// An inode's entry. The IFILE must have one.
     pub fn entry(&self, sb: &Superblock, ino: u64) -> IfileEntry {
         IfileEntry::read(sb.width, &self.bytes[sb.entry_at(ino) as usize..])
     }
@@ -201,7 +216,7 @@ impl Ifile {
         self.set_entry(sb, ino, &entry);
     }
 
-    /// Stores what the cleaner is told.
+    /// Changes the part of the IFILE that informs the cleaner.
     pub fn set_cleaner_info(&mut self, sb: &Superblock, change: impl FnOnce(&mut CleanerInfo)) {
         let mut info = CleanerInfo::read(sb.width, &self.bytes);
         change(&mut info);
@@ -209,13 +224,13 @@ impl Ifile {
         self.touch(sb, 0);
     }
 
-    /// The ends of the list of free inodes; 0: it is empty.
+    /// The first and the last inode in the list of free ones; 0 and 0 if the list is empty.
     pub fn free_ends(&self) -> (u64, u64) {
         let end = |ino: Option<&u64>| ino.copied().unwrap_or(0);
         (end(self.free.first()), end(self.free.last()))
     }
 
-    /// Takes the first free inode: its number and its version.
+    /// Takes the first free inode from the list. Returns its number and its version.
     pub fn take_free(&mut self, sb: &Superblock) -> Option<(u64, u32)> {
         let ino = self.free.pop_first()?;
         let mut version = 0;
@@ -227,7 +242,7 @@ impl Ifile {
         Some((ino, version))
     }
 
-    /// Gives a free inode a place and takes it from the list, as the log says.
+    /// Takes a given free inode from the list, because it is in use in the log.
     pub fn take_this(&mut self, sb: &Superblock, ino: u64) {
         if self.free.remove(&ino) {
             let next = self.free.range(ino..).next().copied().unwrap_or(0);
@@ -237,7 +252,7 @@ impl Ifile {
         }
     }
 
-    /// Frees an inode: its entry goes into the list, which is in order, with the version that comes next.
+    /// Frees an inode: inserts it in the list of free ones, which is sorted, with its next version.
     pub fn free_inode(&mut self, sb: &Superblock, ino: u64, version: u32) {
         let next = self.free.range(ino..).next().copied().unwrap_or(0);
         if let Some(before) = self.free.range(..ino).next_back().copied() {
@@ -250,7 +265,7 @@ impl Ifile {
         });
     }
 
-    /// Links all free inodes again, in order. For lists that another system left in another order.
+    /// Links all free inodes anew, sorted by number. Another system may have left the list in another order.
     pub fn relist(&mut self, sb: &Superblock) {
         let free: Vec<u64> = self.free.iter().copied().collect();
         for (i, ino) in free.iter().enumerate() {
@@ -261,7 +276,8 @@ impl Ifile {
         }
     }
 
-    /// Adds a block of free inodes at its end, with the indirect blocks that it takes. How many blocks that were.
+    /// Adds a block of free inodes at the end, with the indirect blocks that it needs. Returns the number of
+    /// added blocks.
     pub fn grow(&mut self, sb: &Superblock) -> u64 {
         let (bsize, nindir) = (u64::from(sb.bsize), u64::from(sb.nindir));
         let (first, number) = (self.inodes(sb), (self.bytes.len() as u64 / bsize) as i64);
@@ -288,7 +304,7 @@ impl Ifile {
         added
     }
 
-    /// Inodes that had no name when the checkpoint was made.
+    /// The inodes that had no name when the checkpoint was made.
     pub fn orphans(&self, sb: &Superblock) -> Vec<u64> {
         let is_orphan = |ino: &u64| {
             let entry = self.entry(sb, *ino);
@@ -297,7 +313,7 @@ impl Ifile {
         (ROOT_INO + 1..self.inodes(sb)).filter(is_orphan).collect()
     }
 
-    /// Brings the pointers to indirect blocks in the inode up to date.
+    /// Sets the pointers to indirect blocks in the IFILE's inode.
     pub fn finish_inode(&mut self, sb: &Superblock) {
         for (tree, first) in lbn::trees(sb.nindir.into()).into_iter().take(3).enumerate() {
             if let Some(addr) = self.address(lbn::indirect(tree + 1, first)) {

@@ -1,4 +1,4 @@
-//! The layout of `ufs` on a log.
+//! The layout of `ufs` for a log.
 
 use std::rc::Rc;
 
@@ -26,22 +26,22 @@ pub(super) type LogInode = Inode<LogPointers>;
 /// An operation.
 pub(super) type LogOp<'a> = LayoutOp<'a, LogLayout>;
 
-/// The part of an inode in memory that its record lacks. Pointers are in its buffer only.
+/// The layout's own fields of an inode in memory. Pointers are only in the inode's buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPointers {
-    /// A short link's target.
+    /// The target of a short symbolic link.
     link: Vec<u8>,
-    /// Blocks that it has, indirect ones included, on the device or not.
+    /// The number of the inode's blocks, including indirect ones, whether they are on the device or not.
     pub(super) mapped: u64,
-    /// The group of the data device for its contents, where there is one.
+    /// The group of the data device for the inode's contents, if there is a data device.
     group: u32,
 }
 
-/// A log, as `ufs` sees it.
+/// A mounted log as a layout of `ufs`.
 pub struct LogLayout {
     pub(super) store: Shared,
     pub(super) writer: Rc<SegmentWriter>,
-    /// Owned here; the ordering only knows it.
+    /// The cleaner. The layout owns it; the ordering has only a weak reference.
     pub(super) cleaner: Rc<Cleaner>,
 }
 
@@ -86,13 +86,13 @@ fn put_record(d: &mut LfsInode, record: &InodeRecord) {
 }
 
 impl LogLayout {
-    /// Whether a file of this mode and size has pointers where they are.
+    /// Whether a file of this mode and size has pointers in the pointer fields of its inode.
     pub(super) fn has_pointers(&self, mode: u16, size: u64) -> bool {
         has_pointers(&self.store.shape, mode, size)
     }
 
-    /// Changes an inode's buffer: its record is that in memory, its pointers are what `change` makes of them, and its
-    /// count of blocks follows from these.
+    /// Changes an inode's buffer. The fields of its record come from memory, `change` may edit its pointers, and its
+    /// count of blocks is computed from them.
     pub(super) fn put(
         &self,
         op: &mut LogOp<'_>,
@@ -108,7 +108,7 @@ impl LogLayout {
             change(&mut d);
             d.inumber = ip.ino();
             if self.store.data.is_some() {
-                // An inode that is freed counts for its group until it is free.
+                // An inode that is being freed counts for its group until it is free.
                 d.blksize = if ip.record().mode == 0 { group } else { ip.pointers().group };
             }
             let mode = ip.record().mode;
@@ -137,8 +137,8 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Cleans every segment of which no more than `percent` is live, as far as there is space for what is moved. What was
-    /// done by it.
+    /// Cleans every segment of which at most `percent` is live, as far as there is space for the live blocks. Returns
+    /// the work that was done.
     ///
     /// # Errors
     /// The device failed.
@@ -151,7 +151,7 @@ impl LogLayout {
         self.cleaner.counts()
     }
 
-    /// The percentage of the space in which nothing lives that clean segments have.
+    /// The percentage of the space without live blocks that is in clean segments.
     pub fn clean_percent(&self) -> u8 {
         let state = self.store.state.borrow();
         let live = state.used().div_ceil(self.store.shape.fsize.into()).cast_signed();
@@ -159,22 +159,27 @@ impl LogLayout {
         (state.space().max(0) * 100 / free).min(100) as u8
     }
 
-    /// Blocks of metadata that were rewritten because they were read, since the mount.
+    /// The number of metadata blocks that were rewritten because they were read, since the mount.
     pub fn relocated(&self) -> u64 {
         self.store.relocated()
     }
 
-    /// Checkpoints since the mount.
+    /// Inodes that were rewritten because their files were read, since the mount.
+    pub fn relocated_inodes(&self) -> u64 {
+        self.store.relocated_inodes()
+    }
+
+    /// The number of checkpoints since the mount.
     pub fn checkpoints(&self) -> u64 {
         self.writer.checkpoints.get()
     }
 
-    /// Whether so many blocks can be rewritten.
+    /// Whether there is space for rewriting `blocks` blocks.
     pub(super) fn may_rewrite(&self, blocks: u64) -> bool {
         !self.store.lacks(SpacePurpose::Change, 0, blocks, 0)
     }
 
-    /// Finds space before something is made durable: a checkpoint takes some even where nothing is new.
+    /// Makes sure that there is space for a sync: a checkpoint takes some even if nothing has changed.
     pub(super) async fn make_space(&self) -> FsResult<()> {
         match self.cleaner.is_short(OpKind::Remove) {
             true => self.cleaner.provide(OpKind::Remove).await.map_err(io_error),
@@ -194,7 +199,7 @@ impl LogLayout {
         }
     }
 
-    /// Whether so many more blocks can be taken.
+    /// Whether there is space for `blocks` more blocks.
     pub(super) fn has_space(&self, blocks: u64) -> bool {
         let bytes = blocks * u64::from(self.store.shape.bsize);
         self.store.state.borrow().used() + bytes <= self.store.limit
@@ -241,7 +246,7 @@ impl Layout for LogLayout {
         let sb = &self.store.shape;
         let size_max = match FileType::from_mode(d.mode) {
             None => None,
-            // A directory has no holes, and so is never larger than the device.
+            // A directory has no holes, so it is never larger than the device.
             Some(FileType::Directory) => Some(sb.size * u64::from(sb.fsize)),
             Some(_) => Some(sb.right_maxfilesize()),
         };
@@ -399,7 +404,8 @@ impl Layout for LogLayout {
             blocks,
             blocks_free,
             blocks_available: blocks_free,
-            // The IFILE grows: each inode takes as much as a block of inodes has for it.
+            // The IFILE grows as needed, so free space counts as free inodes: each takes its part of a block of
+            // inodes.
             inodes: state.ifile.inodes(sb) + free * fsize / LfsInode::SIZE as u64,
             inodes_free: inodes_free + free * fsize / LfsInode::SIZE as u64,
             name_max: 255,

@@ -1,10 +1,13 @@
-//! Metadata that is read with its neighbours, and rewritten to have them as neighbours ([`Locality`](crate::data::Locality)).
+//! Metadata that is read together with its neighbours in the log, and rewritten so that blocks used together become
+//! neighbours ([`Locality`](crate::data::Locality)).
 //!
-//! Blocks as they are on the device are buffers of their own, by address and by how often their segment was begun: a block that is
-//! read ahead belongs to a file that nobody knows yet. A file's block is filled from there when it is asked for.
+//! A block of the log that is read ahead has a buffer of its own, keyed by its address and by how often its segment
+//! was begun, because the file to which it belongs is not known yet. When a file's block is asked for, it is copied
+//! from such a buffer.
 //!
-//! A block at an address never changes until its segment is begun again, but it is only there once it has been written: the
-//! neighbours end at the log's end, and none are read from segments into which a write-out is under way.
+//! A block at an address never changes until its segment is begun again, but it is valid only once it has been
+//! written. So read-ahead ends at the end of the log, and reads nothing from segments into which a write-out is
+//! under way.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,43 +24,48 @@ use super::state::LogState;
 use super::store::{Store, is_set};
 use super::tree::{Node, ancestors};
 
-/// The cache's name for blocks of the log as they are on the device.
+/// The cache's file number for blocks of the log, by their addresses.
 const LOG_BLOCKS: u64 = u64::MAX - 1;
-/// The first bit of a block's number there that tells how often its segment was begun.
+/// The first bit, in such a block's number, of the count of how often its segment was begun.
 const EPOCH_SHIFT: u32 = 40;
-/// Of four blocks that are read, so many lie before the wanted one: what was written with it, and is read after it.
+/// The number of blocks before the wanted one, of every four that are read. They were written in the same
+/// write-out, and are usually read after it.
 const BEFORE_OF_FOUR: i64 = 3;
-/// Blocks that are written for one block at most: those above it are too.
+/// The most blocks that are written when one block is rewritten: the blocks above it are written too.
 const RELOCATED_WITH: u64 = 4;
-/// One in so many segments stays clean beside what is kept anyhow, for metadata that was read to be rewritten.
+/// The share of segments that stay clean, in addition to those kept for other purposes, before metadata is
+/// rewritten because it was read: one in this number.
 const SPARE_SHARE: u32 = 8;
 
-/// How many blocks were rewritten in the second that is under way.
+/// How much was rewritten in the second that is under way.
 #[derive(Default)]
 pub struct Relocated {
     second: Cell<u64>,
     blocks: Cell<u32>,
+    inodes: Cell<u32>,
     all: Cell<u64>,
+    all_inodes: Cell<u64>,
 }
 
 impl Relocated {
-    /// Whether one more may be; it is counted.
-    fn take(&self, now: Time, most: u32) -> bool {
+    /// Whether one more of a kind may be, of which there may be so many in a second; it is counted.
+    fn take(&self, now: Time, (this, all): (&Cell<u32>, &Cell<u64>), most: u32) -> bool {
         let second = now.since(Time::ZERO).as_secs();
         if self.second.replace(second) != second {
             self.blocks.set(0);
+            self.inodes.set(0);
         }
-        let may = self.blocks.get() < most;
+        let may = this.get() < most;
         if may {
-            self.blocks.set(self.blocks.get() + 1);
-            self.all.set(self.all.get() + 1);
+            this.set(this.get() + 1);
+            all.set(all.get() + 1);
         }
         may
     }
 }
 
 impl LogState {
-    /// The addresses around one in which everything that the log says is on the device.
+    /// The range of addresses around one in which all blocks of the log are on the device.
     fn written_around(&self, addr: i64) -> Range<i64> {
         let Some(segment) = self.sb.segment_of(addr) else { return addr..addr + 1 };
         if self.in_flight.contains(&segment) {
@@ -82,7 +90,7 @@ impl Store {
         self.locality.prefetch > 1
     }
 
-    /// A block of inodes or, where neighbours are read too, any block of the log as it is on the device.
+    /// Reads a block of inodes or, if neighbours are read too, any block of the log.
     ///
     /// # Errors
     /// The device failed.
@@ -102,21 +110,24 @@ impl Store {
         self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
-    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here.
+    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here. Where
+    /// some on one side are in memory, there are more on the other: a reader goes one way, and has what is behind it.
     fn neighbours(&self, addr: i64) -> Range<i64> {
         let most = self.device.geometry().max_request / self.shape.bsize as usize;
-        let count = (self.locality.prefetch as usize).min(most) as i64;
-        let before = ((count - 1).max(0) * BEFORE_OF_FOUR + 3) / 4;
+        let others = ((self.locality.prefetch as usize).min(most) as i64 - 1).max(0);
         let written = self.state.borrow().written_around(addr);
         let is_missing = |addr: &i64| self.cache.peek(self.log_key(*addr)).is_none();
-        let low = (addr - before).max(written.start);
-        let start = addr - (low..addr).rev().take_while(is_missing).count() as i64;
-        let high = (start + count).min(written.end);
-        let end = addr + 1 + (addr + 1..high).take_while(is_missing).count() as i64;
-        start..end
+        let low = (addr - others).max(written.start);
+        let before = (low..addr).rev().take_while(is_missing).count() as i64;
+        let high = (addr + 1 + others).min(written.end);
+        let behind = (addr + 1..high).take_while(is_missing).count() as i64;
+        let wanted = (others * BEFORE_OF_FOUR + 3) / 4;
+        let behind = behind.min(others - before.min(wanted));
+        addr - before.min(others - behind)..addr + 1 + behind
     }
 
-    /// A file's block of metadata that is on the device at `addr`, from a block as it is there. `None`: it has moved meanwhile.
+    /// Fills a file's block of metadata, which is on the device at `addr`, from a buffer of the log. `None`: the
+    /// block has moved meanwhile.
     ///
     /// # Errors
     /// The device failed.
@@ -143,7 +154,7 @@ impl Store {
         }
         if is_new {
             buf.set_address(Some(self.shape.byte_of(addr)));
-            // It is in memory once.
+            // Only one copy of the block stays in memory.
             let key = raw.key();
             drop(raw);
             self.cache.forget(key).await;
@@ -151,11 +162,11 @@ impl Store {
         Ok(Some(buf))
     }
 
-    /// Whether a block of metadata may be rewritten for nothing but its place: there is far more space than anything else
-    /// needs, it is neither new there nor about to be, and no write-out is being gathered.
+    /// Whether a block of metadata may be rewritten only for a better place: there is far more space than all other
+    /// purposes need, the block is neither new at that place nor about to be written, and no write-out is being
+    /// gathered.
     fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
-        let most = self.locality.relocate;
-        if most == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
+        if self.locality.relocate == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
             return false;
         }
         let is_near = {
@@ -171,18 +182,45 @@ impl Store {
                 RELOCATED_WITH,
                 spare,
             )
-            && self.relocated.take(self.cache.runtime().now(), most)
     }
 
-    /// Blocks of metadata that were rewritten because they were read.
+    /// Rewrites a block of metadata, if it may be.
+    fn relocate(&self, buf: &BufRef, pointer: i64) {
+        let (done, most) = (&self.relocated, self.locality.relocate);
+        let now = self.cache.runtime().now();
+        if self.may_relocate(buf, pointer) && done.take(now, (&done.blocks, &done.all), most) {
+            self.cache.mark_dirty(buf);
+        }
+    }
+
+    /// Rewrites the inode of a file that was read, as the paper's does for its time of access, which is in the IFILE here. In
+    /// a second as many as fill the blocks that may be rewritten.
+    fn relocate_inode(&self, ino: u64) {
+        let Some(pin) = self.peek_inode(ino) else { return };
+        let (done, most) =
+            (&self.relocated, self.locality.relocate.saturating_mul(self.shape.inopb));
+        let now = self.cache.runtime().now();
+        if self.may_relocate(&pin, self.place_of(ino))
+            && done.take(now, (&done.inodes, &done.all_inodes), most)
+        {
+            self.cache.mark_dirty(&pin);
+        }
+    }
+
+    /// The number of metadata blocks that were rewritten because they were read.
     pub fn relocated(&self) -> u64 {
         self.relocated.all.get()
+    }
+
+    /// Inodes that were rewritten because their files were read.
+    pub fn relocated_inodes(&self) -> u64 {
+        self.relocated.all_inodes.get()
     }
 }
 
 impl LogLayout {
-    /// Takes note that a block of a file was read: the metadata that was read for it is rewritten, with other metadata that is
-    /// read or changed now. `buf`: the block, where it is metadata itself.
+    /// Notes that a block of a file was read. The metadata that was read for it is rewritten, together with other
+    /// metadata that is read or changed at this time. `buf` is the block, if it is metadata itself.
     pub(super) fn note_read(&self, ip: &LogInode, number: u64, buf: Option<&BufRef>) {
         let store = &self.store;
         if store.locality.relocate == 0 {
@@ -192,10 +230,11 @@ impl LogLayout {
         let Some((_, path)) = Node::of(number, store.nindir()) else { return };
         let relocate = |number: i64, buf: &BufRef| {
             let pointer = store.peek_pointer(ip.ino(), number).filter(|pointer| is_set(*pointer));
-            if pointer.is_some_and(|pointer| store.may_relocate(buf, pointer)) {
-                store.cache.mark_dirty(buf);
+            if let Some(pointer) = pointer {
+                store.relocate(buf, pointer);
             }
         };
+        store.relocate_inode(ip.ino());
         if let Some(buf) = buf {
             relocate(number, buf);
         }

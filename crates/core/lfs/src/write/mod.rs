@@ -1,9 +1,10 @@
-//! Writing: everything between the names of `ufs` and the log on the device.
+//! The file system mounted for writing: a layout of `ufs` that writes a log.
 
 mod blocks;
 mod budget;
 mod cleaner;
 mod contents;
+mod copy;
 mod cut;
 mod directory;
 mod idle;
@@ -26,11 +27,12 @@ use std::rc::Rc;
 use ordo_ufs::Ufs;
 
 pub use cleaner::CleanerCounts;
+pub use copy::CopyIndex;
 pub use layout::LogLayout;
 pub use mount::{MountOptions, mount, mount_with};
 pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
 
-/// A file system on a log.
+/// A mounted log as a file system.
 pub type LogFs = Ufs<LogLayout>;
 
 /// The state that the parts of a mounted file system share.

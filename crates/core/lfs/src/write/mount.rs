@@ -1,4 +1,4 @@
-//! Mounting a log to be written.
+//! Mounting a log for writing.
 
 use std::rc::Rc;
 
@@ -18,28 +18,28 @@ use super::order::{LogOrder, SpaceProvider};
 use super::recover::{Alone, RecoveredLog, recover};
 use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
-use super::writer::{SegmentWriter, write_superblock};
+use super::writer::{LogForm, SegmentWriter, write_superblock};
 use crate::data::{DataSide, DualRules, Locality, kind_of};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::{LfsError, superblock};
 
-/// Serial numbers that are left out after a crash: partial segments that did not count may lie behind the end of the
-/// log, and must not count later.
+/// The number of serial numbers that are skipped after a crash. Partial segments that did not count may lie behind
+/// the end of the log, and they must not become a continuation later.
 const SERIAL_GAP: u64 = 1 << 20;
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// Options of names and files.
     pub ufs: UfsConfig,
-    /// The cache.
+    /// Options of the cache.
     pub cache: CacheConfig,
-    /// The rules by which the log survives crashes: all of them, but for experiments.
+    /// The rules by which the log survives crashes. All are on, except in experiments.
     pub rules: LfsRules,
-    /// The cleaner: the segments that it chooses, and when it works.
+    /// The cleaner's policy and when it works.
     pub cleaning: Cleaning,
-    /// Time between two checkpoints while something is written.
+    /// The time between two checkpoints while something is written.
     pub checkpoint_every: Duration,
 }
 
@@ -55,10 +55,10 @@ impl Default for MountOptions {
     }
 }
 
-/// Mounts the LFS64 on a device to be read and written: at the newest checkpoint, after rolling forward.
+/// Mounts the LFS64 on a device for reading and writing: from the newest checkpoint, with the log behind it.
 ///
 /// # Errors
-/// There is no LFS, it is of a kind that is only read, or what is there cannot be right; the device failed.
+/// There is no LFS, or one that can only be read; its contents cannot be right; the device failed.
 pub async fn mount(
     runtime: &Runtime,
     device: impl BlockDevice,
@@ -67,10 +67,10 @@ pub async fn mount(
     mount_on(runtime, device.erase(), None, options).await
 }
 
-/// The same for a metadata log, with the data device that goes with it.
+/// As [`mount`], for a metadata log and the data device that belongs to it.
 ///
 /// # Errors
-/// As for [`mount`]; the data device and the log do not fit each other.
+/// As for [`mount`]; or the data device and the log do not belong together.
 pub async fn mount_with(
     runtime: &Runtime,
     device: impl BlockDevice,
@@ -94,13 +94,19 @@ async fn mount_on(
     refuse(&device, &found.sb)?;
     let rules = data.as_ref().map_or(DualRules::all(), |data| data.rules);
     let locality = locality_of(data.as_ref(), options);
+    let copy = data.as_ref().and_then(|data| {
+        let device = data.device.device.clone();
+        data.copy.map(|side| (device, side, rules))
+    });
     let (data, places) = data.map(|data| (data.device, data.places)).unzip();
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
     let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let RecoveredLog { mut state, alone, rolled } = recover(&disk, places).await?;
+    let RecoveredLog { mut state, alone, rolled, sealed } = recover(&disk, places, copy).await?;
+    // What the last complete copy has must not be used before there is a newer one.
+    let lacks_copy = state.copy.as_ref().is_some_and(|copy| !copy.is_of(disk.sb.serial));
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
     }
@@ -108,16 +114,15 @@ async fn mount_on(
     let orphans = state.ifile.orphans(&disk.sb);
     let blocks_max = (u64::from(disk.sb.ssize / disk.sb.bsize) / 4).clamp(16, 64);
     let order = LogOrder::new(blocks_max);
-    let mut devices = vec![device.clone()];
-    devices.extend(data.iter().map(|data| data.device.clone()));
+    let devices =
+        [device.clone()].into_iter().chain(data.iter().map(|data| data.device.clone())).collect();
     let cache = Cache::over(runtime, devices, order.clone(), options.cache.clone());
     let data = data.map(|device| DataPart { device, base: cache.first_address(1) });
     let store = Rc::new(Store::new(cache, device, state, data, locality));
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
     let contents_first = rules.contains(DualRules::CONTENTS);
-    let every = options.checkpoint_every;
-    let writer = SegmentWriter::new(store.clone(), options.rules, next, contents_first, every);
-    let writer = Rc::new(writer);
+    let form = LogForm { rules: options.rules, sealed, contents_first };
+    let writer = Rc::new(SegmentWriter::new(store.clone(), form, next, options.checkpoint_every));
     let as_writer: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&as_writer));
     let cleaner = Cleaner::new(store.clone(), writer.clone(), options.cleaning);
@@ -129,7 +134,7 @@ async fn mount_on(
         return Err(LfsError::InodeMode { ino: ROOT_INO, mode: root.mode });
     }
     if was_clean && !rolled {
-        // Before anything is written, both superblocks say that it is in use.
+        // Before the first other write, both superblocks are marked as in use.
         for which in 0..1 + usize::from(store.shape.sboffs[1] != 0) {
             let sb = store.state.borrow().sb.clone();
             write_superblock(&store, &sb, which).await?;
@@ -141,16 +146,16 @@ async fn mount_on(
     }
     for ino in orphans {
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
-        fs.reclaim_unnamed(ino, &record).await.map_err(failed)?;
+        fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
     }
-    if !was_clean {
+    if !was_clean || lacks_copy {
         fs.layout().make_space().await.map_err(failed)?;
         writer.force_checkpoint().await?;
     }
     Ok(fs)
 }
 
-/// How metadata is kept together: a mount that takes no changes rewrites nothing.
+/// The mechanisms that keep metadata together. A read-only mount rewrites nothing.
 fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
     let mut locality = data.map_or(Locality::NONE, |data| data.locality);
     if options.ufs.read_only {
@@ -159,7 +164,7 @@ fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
     locality
 }
 
-/// Refuses what is not written.
+/// Refuses images that cannot be written.
 fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     let why = match () {
         () if sb.width != Width::Lfs64 => "it is LFS32, which is only read",
@@ -173,8 +178,8 @@ fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     Err(LfsError::NotWritable(why))
 }
 
-/// Puts a block that was written without its inode into the file, where the file is that version and long enough. The
-/// file keeps its time of change.
+/// Puts a block that was written without its inode into its file, if the file still has that version and is long
+/// enough. The file's time of change stays as it is.
 async fn put_back(fs: &LogFs, disk: &LogDisk, block: &Alone) -> FsResult<()> {
     let ino = Ino(block.ino);
     let attr = match fs.getattr(ino).await {

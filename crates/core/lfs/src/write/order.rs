@@ -1,4 +1,5 @@
-//! The log's ordering: operations reach the device whole, because nothing is gathered while one is under way.
+//! The log's ordering: an operation reaches the device as a whole, because no write-out is gathered while an
+//! operation is under way.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -11,16 +12,17 @@ use ordo_vfs::LocalFuture;
 
 /// Finds space for operations before they begin.
 pub trait SpaceProvider {
-    /// Whether the log may lack the space for an operation of this kind.
+    /// Whether the log may lack space for an operation of this kind.
     fn is_short(&self, kind: OpKind) -> bool;
 
-    /// Makes space, as far as there is any. No operation of the caller is under way.
+    /// Makes as much space as possible. The caller has no operation under way.
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>>;
 
-    /// Whether an operation of this kind must not begin: after it, there might be no space for what is kept.
+    /// Whether an operation of this kind must not begin, because it could use space that is kept for other
+    /// purposes.
     fn refuses(&self, kind: OpKind) -> bool;
 
-    /// An operation has ended.
+    /// Notes that an operation has ended.
     fn operation_ended(&self);
 }
 
@@ -30,7 +32,7 @@ struct Turnstile {
     changed: Notify,
     space_provider: RefCell<Option<Weak<dyn SpaceProvider>>>,
     blocks_max: u64,
-    /// Grows with each operation and with each block that is read.
+    /// A number that grows with each operation and with each block that is read.
     activity: Cell<u64>,
 }
 
@@ -39,7 +41,7 @@ struct Turnstile {
 pub struct LogOrder(Rc<Turnstile>);
 
 impl LogOrder {
-    /// An ordering whose operations take or give back `blocks_max` blocks at most.
+    /// An ordering whose operations allocate or free at most `blocks_max` blocks.
     pub fn new(blocks_max: u64) -> LogOrder {
         let changed = Notify::new("operations on the log", 0);
         LogOrder(Rc::new(Turnstile {
@@ -52,32 +54,32 @@ impl LogOrder {
         }))
     }
 
-    /// Sets who finds space for operations.
+    /// Sets the object that finds space for operations.
     pub fn set_space_provider(&self, space_provider: Weak<dyn SpaceProvider>) {
         *self.0.space_provider.borrow_mut() = Some(space_provider);
     }
 
-    /// Blocks that one operation takes at most.
+    /// The most blocks that one operation allocates.
     pub fn blocks_of_an_operation(&self) -> u64 {
         self.0.blocks_max
     }
 
-    /// Operations under way.
+    /// The number of operations under way.
     pub fn operations(&self) -> u64 {
         self.0.under_way.get().into()
     }
 
-    /// A number that has grown whenever somebody used the file system.
+    /// A number that grows whenever the file system is used.
     pub fn activity(&self) -> u64 {
         self.0.activity.get()
     }
 
-    /// Takes note that somebody uses the file system.
+    /// Notes that the file system is used.
     pub fn note_activity(&self) {
         self.0.activity.set(self.0.activity.get().wrapping_add(1));
     }
 
-    /// Whether no operation is under way, and none is kept waiting.
+    /// Whether no operation is under way, and none waits to begin.
     pub fn is_quiet(&self) -> bool {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }
@@ -87,7 +89,7 @@ impl LogOrder {
         !self.0.closed.get()
     }
 
-    /// Waits until no operation is under way. None begins while the answer lives.
+    /// Waits until no operation is under way. No operation begins while the returned value lives.
     pub async fn close(&self) -> Closed {
         while self.0.closed.get() {
             self.0.changed.notified().await;
@@ -105,7 +107,7 @@ impl LogOrder {
     }
 }
 
-/// No operation is under way.
+/// A value that keeps operations from beginning while it lives; none is under way.
 pub struct Closed(Rc<Turnstile>);
 
 impl Drop for Closed {
@@ -115,7 +117,7 @@ impl Drop for Closed {
     }
 }
 
-/// An operation, until it is dropped.
+/// An operation under way; it ends when this is dropped.
 pub struct UnderWay(Rc<Turnstile>);
 
 impl Drop for UnderWay {
@@ -149,7 +151,7 @@ impl OrderingPolicy for LogOrder {
             {
                 space_provider.provide(kind).await?;
             }
-            // Others may have begun while this one waited, so that it is looked at again.
+            // Other operations may have begun while this one waited, so the conditions are checked again.
             if !gate.0.closed.get() {
                 if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
                     return Err(super::writer::full());

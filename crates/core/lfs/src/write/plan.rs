@@ -1,8 +1,9 @@
-//! A write-out in the making: which block goes where, in which partial segment.
+//! The plan of a write-out: the place of each block, and its partial segment.
 //!
-//! Everything gets its place first, and bytes are taken when all have one: where the IFILE is written, giving places
-//! changes it. Typical sequence: [`SegmentPlan::new`]; [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes) and
-//! [`ifile`](SegmentPlan::ifile); [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each.
+//! First every block gets its place; then the bytes of all blocks are taken. The order matters because giving places
+//! changes the IFILE, which may be part of the write-out. Typical sequence: [`SegmentPlan::new`];
+//! [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes) and [`ifile`](SegmentPlan::ifile);
+//! [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each partial segment.
 
 use std::collections::BTreeSet;
 
@@ -18,81 +19,81 @@ use super::state::LogState;
 use super::store::put_written_size;
 use super::work::Content;
 
-/// Bytes of a block number, and of an inode block's address, in a summary.
+/// The size of a block number, and of an inode block's address, in a summary.
 const NUMBER: usize = Width::Lfs64.pointer_size();
 
-/// There is no segment left to go on in.
+/// The error when no segment is left in which the log could continue.
 #[derive(Debug)]
 pub struct Full;
 
-/// A block that lies at an address.
+/// A block of a partial segment.
 enum Item {
     /// A block of a file.
     Block(Content),
-    /// Inodes, with the IFILE's behind them or not.
+    /// A block of inodes; with `ifile`, the IFILE's inode is the last of them.
     Inodes { bufs: Vec<BufRef>, ifile: bool },
     /// A block of the IFILE.
     Ifile(i64),
 }
 
-/// A partial segment in the making.
+/// A partial segment that is being planned.
 pub struct Pseg {
-    /// Its address.
+    /// The partial segment's address.
     pub at: i64,
-    /// The address at which it ends.
+    /// The address behind the partial segment.
     pub end: i64,
-    /// Its serial number.
+    /// The partial segment's serial number.
     serial: u64,
     limit: i64,
     next: i64,
     files: Vec<FileInfo>,
     inode_blocks: Vec<i64>,
     ninos: u16,
-    /// Whether it has what the cleaner moves, and nothing else.
+    /// Whether all its blocks are moved by the cleaner.
     by_cleaner: bool,
     items: Vec<(i64, Item)>,
-    /// Bytes that its summary takes.
+    /// The number of bytes that the summary takes.
     summary: usize,
-    /// Whether the next block needs a FINFO of its own: only the last block of one may be short, and blocks of
-    /// inodes lie between two.
+    /// Whether the next block needs a new FINFO. Only the last block of a FINFO may be short, and a block of inodes
+    /// ends one.
     broken: bool,
 }
 
-/// A write-out in the making.
+/// The plan of a write-out.
 pub struct SegmentPlan<'s> {
     pub state: &'s mut LogState,
     psegs: Vec<Pseg>,
-    /// In nanoseconds since 1970.
+    /// The time of the write-out, in nanoseconds since 1970.
     now: u64,
     by_cleaner: bool,
-    /// When the next blocks were new, where they keep their age.
+    /// The time when the next blocks were new, if they keep their age.
     was_new: Option<u64>,
 }
 
 impl<'s> SegmentPlan<'s> {
-    /// Nothing yet. `now` is in nanoseconds since 1970.
+    /// Starts a plan without blocks. `now` is in nanoseconds since 1970.
     pub fn new(state: &'s mut LogState, now: u64) -> SegmentPlan<'s> {
         SegmentPlan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
     }
 
-    /// Sets the time at which the blocks added next were new, in nanoseconds since 1970. `None`: now.
+    /// Sets the time at which the blocks that are added next were new, in nanoseconds since 1970. `None`: now.
     pub fn set_was_new(&mut self, time: Option<u64>) {
         self.was_new = time;
     }
 
-    /// Whole blocks for which the current segment has room, about.
+    /// The approximate number of whole blocks for which the current segment has space.
     pub fn blocks_left(&self) -> usize {
         let sb = &self.state.sb;
         let frags = sb.segment_start(self.state.current() + 1) - sb.offset;
         (frags / sb.block_frags()).max(0) as usize
     }
 
-    /// Sets whether the cleaner moves the blocks added next. Those go into partial segments of their own.
+    /// Sets whether the cleaner moves the blocks that are added next. Moved blocks have partial segments of their own.
     pub fn set_by_cleaner(&mut self, by_cleaner: bool) {
         self.by_cleaner = by_cleaner;
     }
 
-    /// The partial segment in which `frags` fragments more have room, and `summary` bytes more in its summary.
+    /// The partial segment that has space for `frags` more fragments, and for `summary` more bytes in its summary.
     fn with_room(
         &mut self,
         frags: i64,
@@ -180,7 +181,7 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// The place of a block of a file, of `bytes` bytes.
+    /// Gives a block of a file, of `bytes` bytes, its place.
     pub fn block(
         &mut self,
         file: (u64, u32),
@@ -210,15 +211,15 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// The place of a block of inodes.
+    /// Gives a block of inodes its place.
     pub fn inodes(&mut self, bufs: &[BufRef]) -> Result<i64, Full> {
         let addr = self.inode_block(bufs.len() as u16)?;
         self.add(addr, Item::Inodes { bufs: bufs.to_vec(), ifile: false });
         Ok(addr)
     }
 
-    /// The place of the IFILE's inode: in the last block of inodes of the partial segment, if that has room. A summary
-    /// has the number of inodes alone, so that every block of inodes but the last must be full.
+    /// Gives the IFILE's inode its place: in the last block of inodes of the partial segment, if that has space. A
+    /// summary has only the number of inodes, so every block of inodes except the last must be full.
     fn ifile_inode(&mut self) -> Result<i64, Full> {
         let per_block = self.state.sb.inopb as usize;
         let pseg = self.psegs.last_mut();
@@ -240,11 +241,11 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// Gives every changed block of the IFILE a place, and its inode. Giving a place changes the IFILE, so this goes
-    /// on until nothing new has changed; each block gets one place.
+    /// Gives every changed block of the IFILE, and its inode, a place. Giving a place changes the IFILE, so this is
+    /// repeated until no further block has changed. Each block gets one place.
     pub fn ifile(&mut self) -> Result<(), Full> {
         let (mut placed, bsize) = (BTreeSet::new(), self.state.sb.bsize);
-        // What the cleaner is told changes in the end.
+        // The cleaner's information changes at the end, so its block is counted as changed now.
         self.state.ifile.mark(0);
         let version = self.state.ifile.entry(&self.state.sb, IFILE_INO).version.max(1);
         let mut has_inode = false;
@@ -273,25 +274,25 @@ impl<'s> SegmentPlan<'s> {
         }
     }
 
-    /// The partial segments. Nothing gets a place any more.
+    /// Ends the plan. Returns its partial segments.
     pub fn finish(self) -> Vec<Pseg> {
         self.psegs
     }
 }
 
-/// How partial segments are written.
+/// Options for encoding partial segments.
 #[derive(Clone, Copy)]
 pub struct Style {
-    /// Whether each has a seal.
+    /// Whether each partial segment has a seal.
     pub sealed: bool,
-    /// Whether those of one write-out count only together.
+    /// Whether the partial segments of one write-out count only together.
     pub chained: bool,
-    /// When, in seconds.
+    /// The time of the write, in seconds.
     pub now: u64,
 }
 
 impl Pseg {
-    /// Its bytes. `is_last`: none follows in the same write-out.
+    /// Encodes the partial segment. `is_last`: no other one follows in the same write-out.
     pub fn bytes(&self, sb: &Superblock, ifile: &Ifile, style: Style, is_last: bool) -> IoBuf {
         let fsize = u64::from(sb.fsize);
         let mut bytes = IoBuf::zeroed(((self.end - self.at) as u64 * fsize) as usize);
@@ -315,7 +316,7 @@ impl Pseg {
         bytes
     }
 
-    /// The buffers in it: blocks of files with their addresses, and inodes.
+    /// The buffers in the partial segment: blocks of files with their addresses, and inodes.
     pub fn buffers(&self) -> impl Iterator<Item = (Option<i64>, &BufRef)> {
         self.items.iter().flat_map(|(addr, item)| {
             let (one, many): (Option<&BufRef>, &[BufRef]) = match item {

@@ -1,25 +1,27 @@
-//! Rolling forward for a mount that writes: what the log behind the checkpoint says becomes the state in memory.
+//! Rolling forward for a mount that writes: applies the log behind the checkpoint to the state in memory.
 //!
-//! Inodes in the log replace those of the checkpoint. Live bytes change by the difference of the two trees of blocks:
-//! blocks never change in place, so that equal pointers lead to equal trees, and only what differs is read.
+//! Inodes in the log replace those of the checkpoint. The number of live bytes changes by the difference between the
+//! two trees of blocks. Blocks never change in place, so equal pointers lead to equal trees, and only unequal
+//! pointers are followed.
 
 use std::collections::BTreeMap;
 
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
 
+use super::copy::MetadataCopy;
 use super::ifile::{Ifile, next_of};
 use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
-use crate::data::DataPlaces;
+use crate::data::{CopySide, DataPlaces, DualRules};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::log::{self, LogScan};
 use crate::map;
 
-/// A block that was written without its inode after it.
+/// A block that was written after the last copy of its inode in the log.
 #[derive(Clone, Debug)]
 pub struct Alone {
     pub ino: u64,
@@ -34,17 +36,20 @@ pub struct RecoveredLog {
     pub state: LogState,
     /// Blocks that still have to be put into their files.
     pub alone: Vec<Alone>,
-    /// Whether there was any log behind the checkpoint, or an end of one that does not count.
+    /// Whether the log continued behind the checkpoint, even with partial segments that do not count.
     pub rolled: bool,
+    /// Whether its partial segments have seals, and those to come get them.
+    pub sealed: bool,
 }
 
-/// Reads checkpoint and log.
+/// Reads the checkpoint and the log behind it.
 ///
 /// # Errors
 /// The IFILE or an inode in the log cannot be right, or the device failed.
 pub async fn recover(
     disk: &LogDisk,
     places: Option<Box<dyn DataPlaces>>,
+    copy: Option<(Device, CopySide, DualRules)>,
 ) -> Result<RecoveredLog, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
@@ -52,6 +57,9 @@ pub async fn recover(
     if let Some(mut places) = places {
         places.load(state.ifile.tables(&disk.sb)).map_err(LfsError::Groups)?;
         state.data = Some(places);
+    }
+    if let Some(copy) = copy {
+        state.copy = Some(MetadataCopy::load(disk, &state.ifile, copy).await?);
     }
     let log = log::read(disk).await?;
     for pseg in &log.psegs {
@@ -62,6 +70,10 @@ pub async fn recover(
         let head = &last.summary.head;
         state.set_end(segment, last.end, head.next, head.serial);
     }
+    let sealed = match log.psegs.last() {
+        Some(last) => last.summary.is_sealed(),
+        None => log::is_sealed(disk).await?,
+    };
     let (moved, alone) = read_inodes(disk, &log).await?;
     let mut contents = Contents::default();
     for (ino, (addr, inode)) in moved {
@@ -73,10 +85,10 @@ pub async fn recover(
     let sb = state.sb.clone();
     state.ifile.relist(&sb);
     let rolled = !log.psegs.is_empty() || log.incomplete > 0;
-    Ok(RecoveredLog { state, alone, rolled })
+    Ok(RecoveredLog { state, alone, rolled, sealed })
 }
 
-/// Counts a partial segment in its segment.
+/// Counts a partial segment in the usage of its segment.
 fn count(state: &mut LogState, pseg: &log::PartialSegment) {
     let Some(segment) = state.sb.segment_of(pseg.at) else { return };
     let current = state.current();
@@ -96,10 +108,10 @@ fn count(state: &mut LogState, pseg: &log::PartialSegment) {
     state.note_new(segment, time);
 }
 
-/// Inodes by number, each with its block.
+/// Inodes by number, each with the address of its block.
 type Moved = BTreeMap<u64, (i64, LfsInode)>;
 
-/// The last state of each inode in the log, and the blocks behind the last one of their file.
+/// Reads the last state of each inode in the log, and the blocks behind the last inode of their file.
 async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>), LfsError> {
     let sb = &disk.sb;
     let mut moved = Moved::new();
@@ -117,7 +129,7 @@ async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>
                 }
             }
             PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
-            // Contents that are apart are never in the log; all else comes with its inode.
+            // Contents on a data device are never in the log, and metadata is always written with its inode.
             PsegBlock::File { .. } if disk.data.is_some() => {}
             PsegBlock::File { addr, bytes, ino, version, lbn } => {
                 let number = lbn.cast_unsigned();
@@ -129,7 +141,7 @@ async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>
     Ok((moved, alone.into_values().flat_map(BTreeMap::into_values).collect()))
 }
 
-/// An inode of the log takes the place of the checkpoint's.
+/// Replaces an inode of the checkpoint by the one in the log.
 async fn take_inode(
     disk: &LogDisk,
     state: &mut LogState,
@@ -138,7 +150,7 @@ async fn take_inode(
     inode: &LfsInode,
 ) -> Result<(), LfsError> {
     let sb = state.sb.clone();
-    // No more inodes than the device has bytes for.
+    // An inode number cannot exceed the number of inodes that fit on the device.
     let most = sb.size * u64::from(sb.fsize) / LfsInode::SIZE as u64;
     if ino >= most {
         return Err(LfsError::InodeNumber { ino, count: state.ifile.inodes(&sb) });
@@ -190,8 +202,8 @@ async fn take_inode(
     Ok(())
 }
 
-/// Blocks of the data device that files lost and got. A file may have got what another one lost, so that all of the one come
-/// before all of the other.
+/// Blocks of the data device that files lost and got. One file may have got what another one lost, so all losses are
+/// applied before all gains.
 #[derive(Default)]
 struct Contents {
     lost: Vec<i64>,
@@ -201,13 +213,13 @@ struct Contents {
 /// A block of a file: its address, its length, and whether it is on the data device.
 type Leaf = Option<(i64, u64, bool)>;
 
-/// Counts what differs between two states of a file.
+/// Counts the difference between two states of a file.
 struct Diff<'a> {
     disk: &'a LogDisk,
     state: &'a mut LogState,
     contents: &'a mut Contents,
     ino: u64,
-    /// Blocks that may still be looked at: more than the device has are a loop.
+    /// The number of blocks that may still be visited. More than the device has would be a loop.
     left: u64,
 }
 
@@ -239,7 +251,7 @@ impl Diff<'_> {
         let mut todo: Vec<(i64, i64, usize)> = roots.collect();
         while let Some((old, new, level)) = todo.pop() {
             let apart = if level == 0 { apart } else { (false, false) };
-            // The same number may name a block of each device.
+            // Equal numbers may stand for blocks of different devices.
             if old == new && (apart.0 == apart.1 || old <= 0) {
                 continue;
             }
@@ -270,7 +282,7 @@ impl Diff<'_> {
         Ok(())
     }
 
-    /// A pointer to contents, which must be one of the data device's blocks.
+    /// A pointer to contents. It must be a block of the data device.
     fn held(&self, addr: i64) -> Result<i64, LfsError> {
         let data = self.disk.data.as_ref().expect("contents are apart");
         match data.shape.holds(addr) {
@@ -282,7 +294,7 @@ impl Diff<'_> {
         }
     }
 
-    /// The pointers in an indirect block; none are set where there is no block.
+    /// The pointers in an indirect block; all are unset if there is no block.
     async fn pointers(&self, addr: i64) -> Result<Vec<i64>, LfsError> {
         let sb = &self.disk.sb;
         let count = sb.nindir as usize;

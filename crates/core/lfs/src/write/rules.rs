@@ -3,34 +3,37 @@
 use ordo_runtime::Duration;
 
 bitflags::bitflags! {
-    /// The rules of the log. Each can be switched off, to show what it does.
+    /// The rules of the log. Each can be switched off, to show what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LfsRules: u8 {
-        /// A checksum covers all of a partial segment, so that a torn one is noticed.
+        /// A checksum covers the whole of a partial segment, so that a torn one is recognised.
         const SEAL = 1;
         /// The partial segments of one write-out count only together (`SS_CONT`).
         const CHAIN = 1 << 1;
-        /// A segment is written again only when both checkpoints on the device call it empty.
+        /// A segment is written again only when it is empty in both checkpoints on the device.
         const REUSE = 1 << 2;
-        /// The log is flushed before the superblock that leads to it is written.
+        /// The log is flushed before the superblock with the checkpoint is written.
         const FLUSH = 1 << 3;
+        /// In a log without seals the blocks of a write-out are durable before its summaries are written.
+        const BLOCKS_FIRST = 1 << 4;
     }
 }
 
-/// How segments are chosen to be cleaned, and where their blocks go.
+/// The policy by which the cleaner chooses segments, and by which it places their live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CleanerPolicy {
-    /// Those with the fewest live bytes.
+    /// The segments with the fewest live bytes are chosen.
     Greedy,
-    /// Those that give most for what they cost: free space times age over the cost of moving what lives.
+    /// The segments with the best ratio of benefit to cost are chosen: free space times age, over the cost of moving
+    /// the live blocks.
     ///
     /// Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", section 3.6.
     #[default]
     CostBenefit,
-    /// Chosen like [`CostBenefit`](Self::CostBenefit). Blocks that are moved are sorted by age and keep their age: the old
-    /// ones go to segments of their own, and the youngest share one with new blocks.
+    /// Segments are chosen as under [`CostBenefit`](Self::CostBenefit). Moved blocks are sorted by age and keep their
+    /// age: old blocks go to segments of their own, and the youngest share a segment with new blocks.
     ///
-    /// Source: the same, sections 3.5 and 3.6.
+    /// Source: the same paper, sections 3.5 and 3.6.
     HotCold,
 }
 
@@ -48,7 +51,7 @@ impl CleanerPolicy {
         }
     }
 
-    /// The policy with this name.
+    /// Finds the policy with this name.
     pub fn by_name(name: &str) -> Option<CleanerPolicy> {
         CleanerPolicy::ALL.into_iter().find(|policy| policy.name() == name)
     }
@@ -57,11 +60,11 @@ impl CleanerPolicy {
 /// The cleaner's policy: the segments that it chooses, and when it works although no operation lacks space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
-    /// How segments are chosen.
+    /// The policy for choosing segments.
     pub policy: CleanerPolicy,
     /// The time without any operation after which the cleaner works. `None`: it never works while idle.
     pub idle: Option<Duration>,
-    /// Idle cleaning goes on until so many percent of the space that nothing lives in are clean segments.
+    /// The percentage of the space without live blocks that must be in clean segments before idle cleaning stops.
     pub clean_low: u8,
 }
 
@@ -69,7 +72,7 @@ impl Cleaning {
     /// The keys of [`set`](Self::set).
     pub const KEYS: [&'static str; 3] = ["cleaner", "idle", "clean-low"];
 
-    /// Sets an option, as `cleaner=greedy`, `idle=0.5`, `idle=off` or `clean-low=30` have it.
+    /// Sets an option, in the form `cleaner=greedy`, `idle=0.5`, `idle=off` or `clean-low=30`.
     ///
     /// # Errors
     /// There is no such option, or it does not take this value.
@@ -96,13 +99,13 @@ impl Cleaning {
         Ok(())
     }
 
-    /// This policy, and the usual times.
+    /// This policy, with the default times.
     pub fn by(policy: CleanerPolicy) -> Cleaning {
         Cleaning { policy, ..Cleaning::default() }
     }
 }
 
-/// Why an option of the cleaner cannot be set.
+/// The reason why an option of the cleaner cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CleaningError {
     /// There is no such option.

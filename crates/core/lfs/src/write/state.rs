@@ -1,54 +1,58 @@
 //! The state of the log: segments, their live bytes, the place of the next write, the free space.
 //!
-//! Live bytes are counted as everything in memory has them, so they are exact when everything is written: at each
-//! checkpoint.
+//! Live bytes are counted for the state in memory. They are exact when everything is written, which is the case at
+//! each checkpoint.
 
 use std::collections::BTreeSet;
 
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Superblock};
 
+use super::copy::MetadataCopy;
 use super::ifile::Ifile;
 use crate::data::DataPlaces;
 
-/// Nanoseconds of a second.
+/// The number of nanoseconds in a second.
 pub const NANOS: u64 = 1_000_000_000;
 
-/// The log.
+/// The state of the log.
 pub struct LogState {
-    /// The superblock, as the next checkpoint writes it.
+    /// The superblock that the next checkpoint writes.
     pub sb: Superblock,
     pub ifile: Ifile,
-    /// Whether a segment can be written: the last checkpoint on the device calls it clean.
+    /// Whether a segment can be written: it is clean in the last checkpoint on the device.
     usable: Vec<bool>,
-    /// Whether a segment had nothing live at the last checkpoint.
+    /// Whether a segment had no live bytes at the last checkpoint.
     was_empty: Vec<bool>,
-    /// How often a segment was begun since the mount.
+    /// The number of times that a segment was begun since the mount.
     epochs: Vec<u32>,
-    /// When a segment was written last, in nanoseconds since 1970. The device has it in seconds.
+    /// The time at which a segment was last written, in nanoseconds since 1970. The device has it in seconds.
     written: Vec<u64>,
-    /// When the youngest block of a segment was new: blocks that the cleaner moves may keep their age. Only memory has it.
+    /// The time at which the youngest block of a segment was new, in nanoseconds since 1970. Blocks that the cleaner
+    /// moves may keep their age. The device does not have these times.
     youngest: Vec<u64>,
-    /// Live bytes of all segments.
+    /// The live bytes of all segments.
     live: u64,
-    /// Bytes of blocks that have no place yet.
+    /// The bytes of blocks that have no place yet.
     pub pending: u64,
-    /// Space in segments that can be written, in fragments, without the current one.
+    /// The space in segments that can be written, in fragments, without the current segment.
     clean_frags: i64,
-    /// Segments begun since the last checkpoint.
+    /// The number of segments begun since the last checkpoint.
     pub begun: u32,
-    /// Free inodes that the device may still have as files: the next write-out says that they are gone.
+    /// Free inodes that may still be files on the device. The next write-out records their removal.
     pub tombstones: BTreeSet<u64>,
     /// Segments into which a write-out is under way.
     pub in_flight: BTreeSet<u64>,
-    /// Bytes that one request to the device has at most.
+    /// The most bytes of one request to the device.
     pub bytes_max: usize,
     /// The allocator of the data device, if there is one.
     pub data: Option<Box<dyn DataPlaces>>,
+    /// The copy of the metadata on the data device, if there is one.
+    pub copy: Option<MetadataCopy>,
 }
 
 impl LogState {
-    /// The log as a checkpoint has it, on a device that takes requests of `bytes_max` bytes.
+    /// The state of a log at a checkpoint, on a device that takes requests of `bytes_max` bytes.
     pub fn new(sb: Superblock, ifile: Ifile, bytes_max: usize) -> LogState {
         let count = sb.nseg as usize;
         let mut state = LogState {
@@ -67,6 +71,7 @@ impl LogState {
             in_flight: BTreeSet::new(),
             bytes_max,
             data: None,
+            copy: None,
         };
         for segment in 0..count as u64 {
             let seguse = state.seguse(segment);
@@ -81,54 +86,56 @@ impl LogState {
         state
     }
 
-    /// How a segment is used.
+    /// The usage of a segment.
     pub fn seguse(&self, segment: u64) -> SegUse {
         self.ifile.seguse(&self.sb, segment)
     }
 
-    /// Changes how a segment is used.
+    /// Changes the usage of a segment.
     pub fn change_seguse(&mut self, segment: u64, change: impl FnOnce(&mut SegUse)) {
         let mut seguse = self.seguse(segment);
         change(&mut seguse);
         self.ifile.set_seguse(&self.sb, segment, &seguse);
     }
 
-    /// When a segment was written last, in nanoseconds since 1970.
+    /// The time at which a segment was last written, in nanoseconds since 1970.
     pub fn written(&self, segment: u64) -> u64 {
         self.written[segment as usize]
     }
 
-    /// When the youngest block of a segment was new, in nanoseconds since 1970.
+    /// The time at which the youngest block of a segment was new, in nanoseconds since 1970.
     pub fn youngest(&self, segment: u64) -> u64 {
         self.youngest[segment as usize]
     }
 
-    /// A segment is written at `time`, in nanoseconds since 1970.
+    /// Notes that a segment is written at `time`, in nanoseconds since 1970.
     pub fn note_written(&mut self, segment: u64, time: u64) {
         self.written[segment as usize] = time;
         self.change_seguse(segment, |s| s.lastmod = time / NANOS);
     }
 
-    /// A segment has a block that was new at `time`, in nanoseconds since 1970.
+    /// Notes that a segment has a block that was new at `time`, in nanoseconds since 1970.
     pub fn note_new(&mut self, segment: u64, time: u64) {
         let youngest = &mut self.youngest[segment as usize];
         *youngest = time.max(*youngest);
     }
 
-    /// Bytes at `addr` are live from now on.
+    /// Notes that bytes at `addr` have become live.
     pub fn add_live(&mut self, addr: i64, bytes: u64) {
         if let Some(segment) = self.sb.segment_of(addr) {
             self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_add(bytes as u32));
             self.live += bytes;
+            self.copy.iter_mut().for_each(|copy| copy.add(addr, bytes));
         }
     }
 
-    /// Bytes at `addr` are not live any more.
+    /// Notes that bytes at `addr` are no longer live.
     pub fn sub_live(&mut self, addr: i64, bytes: u64) {
         if let Some(segment) = self.sb.segment_of(addr) {
-            // A damaged image may count too few.
+            // The count on a damaged image may be too low.
             self.change_seguse(segment, |s| s.nbytes = s.nbytes.saturating_sub(bytes as u32));
             self.live = self.live.saturating_sub(bytes);
+            self.copy.iter_mut().for_each(|copy| copy.sub(addr, bytes));
         }
     }
 
@@ -141,23 +148,24 @@ impl LogState {
         self.sb.segment_of(self.sb.nextseg).expect("checked when it was read")
     }
 
-    /// How often a segment was begun since the mount: tells contents at one address from others there.
+    /// The number of times that the segment of an address was begun since the mount. It tells old contents of the
+    /// address from new ones.
     pub fn epoch_of(&self, addr: i64) -> u32 {
         self.sb.segment_of(addr).map_or(0, |segment| self.epochs[segment as usize])
     }
 
-    /// Fragments that a partial segment and the rest of its segment can waste.
+    /// The most fragments of a segment that partial segments may waste, with the unused end of the segment.
     fn waste(&self) -> i64 {
         self.sb.block_frags() + 2 * i64::from(self.sb.sumsize / self.sb.fsize)
     }
 
-    /// Fragments of a segment that can be counted on.
+    /// The number of fragments of a segment that can certainly be used.
     pub fn capacity(&self, segment: u64) -> i64 {
         let used = self.sb.segment_data(segment) - self.sb.segment_start(segment);
         (i64::from(self.sb.fsbpseg) - used - self.waste()).max(0)
     }
 
-    /// Finds the segments that can be written: what a checkpoint on the device calls clean.
+    /// Finds the segments that can be written: those that are clean in a checkpoint on the device.
     fn find_usable(&mut self) {
         let (current, mut sum) = (self.current(), 0);
         for segment in 0..u64::from(self.sb.nseg) {
@@ -172,25 +180,26 @@ impl LogState {
         self.clean_frags = sum;
     }
 
-    /// Fragments that can be written for certain, with one segment to spare: there must always be a next one.
+    /// The number of fragments that can certainly be written. One segment is spared, because the log must always have
+    /// a next one.
     pub fn space(&self) -> i64 {
         let rest = self.sb.segment_start(self.current() + 1) - self.sb.offset - self.waste();
         self.clean_frags + rest.max(0) - i64::from(self.sb.fsbpseg)
     }
 
-    /// Bytes in use, those without a place included.
+    /// The bytes in use, including those of blocks without a place.
     pub fn used(&self) -> u64 {
         self.live + self.pending
     }
 
-    /// The lowest segment after the current one that can be written and is not the next one anyway.
+    /// The lowest segment after the current one that can be written and is not chosen as the next one already.
     fn choose_next(&self) -> Option<u64> {
         let (count, next) = (u64::from(self.sb.nseg), self.next());
         let all = (1..count).map(|i| (next + i) % count);
         all.into_iter().find(|segment| self.usable[*segment as usize])
     }
 
-    /// Goes on in the next segment. False where there is none to come after it.
+    /// Continues in the next segment. Returns false if no segment could follow that one.
     #[must_use]
     pub fn advance(&mut self) -> bool {
         let (old, new) = (self.current(), self.next());
@@ -203,7 +212,7 @@ impl LogState {
         true
     }
 
-    /// Takes note that the log goes on in another segment.
+    /// Notes that the log continues in another segment.
     pub fn begin_segment(&mut self, old: u64, new: u64) {
         self.change_seguse(old, |s| s.flags &= !seg_flag::ACTIVE);
         let mut left = 0;
@@ -221,7 +230,7 @@ impl LogState {
         }
     }
 
-    /// Moves the end of the log, as rolling forward finds it.
+    /// Sets the end of the log that rolling forward has found.
     pub fn set_end(&mut self, curseg: u64, offset: i64, next: i64, serial: u64) {
         self.sb.curseg = self.sb.segment_start(curseg);
         (self.sb.offset, self.sb.lastpseg, self.sb.serial) = (offset, offset, serial);
@@ -233,14 +242,14 @@ impl LogState {
         }
     }
 
-    /// Whether another partial segment fits into the current segment.
+    /// Whether the current segment has space for another partial segment.
     pub fn has_free_space(&self) -> bool {
         let end = self.sb.segment_start(self.current() + 1);
         let least = self.sb.block_frags() + i64::from(self.sb.sumsize / self.sb.fsize);
         end - self.sb.offset > least
     }
 
-    /// Marks those segments clean that are empty now and, with `twice`, were at the checkpoint before too.
+    /// Marks as clean the segments that are empty now and, with `twice`, were also empty at the last checkpoint.
     pub fn retire(&mut self, twice: bool) {
         let current = self.current();
         for segment in 0..u64::from(self.sb.nseg) {
@@ -258,7 +267,7 @@ impl LogState {
         }
     }
 
-    /// Whether a segment has nothing live and only waits for checkpoints.
+    /// Whether a segment has no live bytes and needs only checkpoints before it can be used.
     pub fn has_empty(&self) -> bool {
         let current = self.current();
         let mut all = 0..u64::from(self.sb.nseg);
@@ -268,7 +277,7 @@ impl LogState {
         })
     }
 
-    /// The checkpoint is on the device.
+    /// Notes that the checkpoint is on the device.
     pub fn checkpoint_done(&mut self) {
         for segment in 0..self.sb.nseg as usize {
             let seguse = self.seguse(segment as u64);
@@ -278,7 +287,7 @@ impl LogState {
         self.find_usable();
     }
 
-    /// Works out the totals that a checkpoint has, as fsck_lfs does, and stores them in superblock and IFILE.
+    /// Computes the totals of a checkpoint as fsck_lfs does, and stores them in the superblock and in the IFILE.
     pub fn total(&mut self) {
         let sb = &self.sb;
         let frags = |bytes: u64| (bytes / u64::from(sb.fsize)) as i64;
@@ -319,8 +328,7 @@ impl LogState {
         });
     }
 
-    /// Fragments that the last direct block of an inode lacks to be whole, where it has one: what its count of blocks
-    /// is less than that of whole blocks.
+    /// The number of fragments by which an inode's last direct block is shorter than a whole block; 0 if it is whole.
     pub fn slack(&self, inode: &LfsInode) -> u64 {
         let (bsize, fsize) = (u64::from(self.sb.bsize), u64::from(self.sb.fsize));
         let Some(last) = inode.size.checked_sub(1).map(|byte| byte / bsize) else { return 0 };
@@ -330,7 +338,7 @@ impl LogState {
         u64::from(self.sb.frag) - self.sb.block_bytes(last, inode.size) / fsize
     }
 
-    /// Brings the group tables in the IFILE up to date.
+    /// Copies the changed group tables into the IFILE.
     pub fn store_tables(&mut self) {
         let Some(data) = &mut self.data else { return };
         for (at, bytes) in data.changed() {
@@ -338,7 +346,7 @@ impl LogState {
         }
     }
 
-    /// Victims for the cleaner: dirty segments with something live, not the current one.
+    /// The segments that the cleaner may choose: dirty, with live bytes, and not the current one.
     pub fn victims(&self) -> impl Iterator<Item = (u64, SegUse)> + '_ {
         let current = self.current();
         (0..u64::from(self.sb.nseg)).filter(move |s| *s != current).filter_map(|segment| {

@@ -1,8 +1,8 @@
-//! The addresses of inodes and blocks: of inodes through the IFILE, of blocks through the pointers in inodes' buffers.
+//! The addresses of inodes and blocks. An inode's address is in the IFILE, a block's in a pointer.
 //!
-//! An inode's buffer has the 256 bytes of the inode and no place on the device; the writer copies it into a block of
-//! inodes. The pointers in it are the only ones. Its `spare` field, which is zero on the device, has the file's size
-//! there: by it the length of the last block on the device is known.
+//! An inode's buffer has the 256 bytes of the inode, and no place on the device; the writer copies it into a block of
+//! inodes. The buffer has the only copy of the inode's pointers. Its `spare` field, which is zero on the device, has
+//! the file's size on the device, from which the length of the file's last block there is known.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ use super::state::{LogState, NANOS};
 use super::tree::{Node, ancestors};
 use crate::data::Locality;
 
-/// The cache's name for inodes' buffers: block n is inode n.
+/// The cache's file number for inodes' buffers: block n is inode n.
 pub const INODES: u64 = u64::MAX;
 /// The byte of an inode's first pointer.
 const POINTERS_AT: usize = 112;
@@ -33,21 +33,21 @@ pub struct Store {
     pub cache: Cache<LogOrder>,
     pub device: Device,
     pub state: RefCell<LogState>,
-    /// The fields of the superblock that no checkpoint changes.
+    /// The fields of the superblock that never change.
     pub shape: Superblock,
-    /// Bytes that files can have.
+    /// The most bytes that files may have.
     pub limit: u64,
-    /// Fragments of all segments.
+    /// The number of fragments of all segments.
     pub capacity: i64,
-    /// The data device, where the log does not have the contents of regular files.
+    /// The data device; `None` if the log has the contents of regular files.
     pub data: Option<DataPart>,
-    /// How metadata is kept together and read.
+    /// The mechanisms that keep metadata together.
     pub locality: Locality,
-    /// Blocks that were rewritten because they were read.
+    /// The number of blocks that were rewritten because they were read.
     pub relocated: Relocated,
 }
 
-/// The inode in a buffer.
+/// Decodes the inode in a buffer.
 pub fn decode(buf: &BufRef) -> LfsInode {
     LfsInode::decode(&buf.read(), LE)
 }
@@ -62,17 +62,17 @@ pub fn put_slot(bytes: &mut [u8], slot: usize, value: i64) {
     LE.put_i64(bytes, POINTERS_AT + slot * 8, value);
 }
 
-/// Stores the file's size on the device.
+/// Stores the file's size on the device in an inode's buffer.
 pub fn put_written_size(bytes: &mut [u8], size: u64) {
     LE.put_u64(bytes, SPARE_AT, size);
 }
 
-/// Whether a pointer leads to a block, on the device or in memory only.
+/// Whether a pointer leads to a block, on the device or in memory.
 pub fn is_set(pointer: i64) -> bool {
     pointer == UNWRITTEN || pointer > 0
 }
 
-/// Whether a file of this mode and size has pointers where they are.
+/// Whether a file of this mode and size has pointers in the pointer fields of its inode.
 pub fn has_pointers(sb: &Superblock, mode: u16, size: u64) -> bool {
     match FileType::from_mode(mode) {
         Some(FileType::Regular | FileType::Directory) => true,
@@ -101,17 +101,17 @@ impl Store {
         seconds.max(0).cast_unsigned().saturating_mul(NANOS).saturating_add(nanos.into())
     }
 
-    /// Pointers in a block.
+    /// The number of pointers in a block.
     pub fn nindir(&self) -> u64 {
         self.shape.nindir.into()
     }
 
-    /// Bytes of a block.
+    /// The number of bytes in a block.
     pub fn bsize(&self) -> usize {
         self.shape.bsize as usize
     }
 
-    /// The address of an inode; [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it never was on the device.
+    /// The address of an inode; [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never written.
     pub fn place_of(&self, ino: u64) -> i64 {
         let state = self.state.borrow();
         match ino > IFILE_INO && ino < state.ifile.inodes(&self.shape) {
@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// An inode's buffer, where it is in memory.
+    /// An inode's buffer, if it is in memory.
     pub fn peek_inode(&self, ino: u64) -> Option<BufRef> {
         self.cache.peek(BufKey::file(INODES, ino.cast_signed()))
     }
@@ -138,7 +138,7 @@ impl Store {
             if addr <= 0 {
                 return Ok(self.fresh_inode(ino).await);
             }
-            // No lock is held here: to read, the cache may have to write, and that needs inodes.
+            // No lock is held here: the read may have to evict, which writes blocks, and that needs inodes.
             let raw = self.read_inode(ino, addr).await;
             if let Some(buf) = self.peek_inode(ino) {
                 return Ok(buf);
@@ -157,12 +157,12 @@ impl Store {
             if !is_stale {
                 return Ok(buf);
             }
-            // The inode moved while there was no room for it in memory.
+            // The inode moved while this task waited for memory.
             self.cache.forget(key).await;
         }
     }
 
-    /// The bytes of an inode in the block at `addr`, its size on the device stored in them.
+    /// Reads the bytes of an inode from the block at `addr`. Its size on the device is stored in them.
     async fn read_inode(&self, ino: u64, addr: i64) -> FsResult<Vec<u8>> {
         let frags = self.shape.ibsize / self.shape.fsize;
         if !self.shape.is_log(addr, frags) {
@@ -178,7 +178,7 @@ impl Store {
         Ok(raw)
     }
 
-    /// The buffer of an inode that is not on the device.
+    /// Makes the buffer of an inode that is not on the device.
     pub async fn fresh_inode(&self, ino: u64) -> BufRef {
         let key = BufKey::file(INODES, ino.cast_signed());
         self.cache.get_filled(key, LfsInode::SIZE, BufferClass::Metadata, |_| {}).await
@@ -189,7 +189,7 @@ impl Store {
         FsError::corrupt(format_args!("inode {ino}: {what}; run a check (ordo fsck)"))
     }
 
-    /// The byte at which a block of a file is on the device.
+    /// The first byte of a file's block on the device.
     pub fn byte_of(&self, ino: u64, number: i64, addr: i64, bytes: usize) -> FsResult<u64> {
         let frags = bytes as u32 / self.shape.fsize;
         match self.shape.is_log(addr, frags) {
@@ -198,7 +198,7 @@ impl Store {
         }
     }
 
-    /// An indirect block of a file, to which `pointer` leads.
+    /// Reads an indirect block of a file, to which `pointer` leads.
     pub async fn indirect(&self, ino: u64, number: i64, pointer: i64) -> FsResult<BufRef> {
         let key = BufKey::file(ino, number);
         if let Some(buf) = self.cache.peek(key) {
@@ -222,7 +222,7 @@ impl Store {
         LE.get_i64(&buf.read(), index * 8)
     }
 
-    /// The pointer to a block of a file, indirect blocks included, and the last indirect block on the way to it.
+    /// The pointer to a block of a file, indirect blocks included, and the last indirect block on the path to it.
     ///
     /// # Errors
     /// `TooBig` for a block that no file has; `Corrupt`; the device failed.
@@ -242,7 +242,7 @@ impl Store {
         Ok((pointer, parent))
     }
 
-    /// The same, where everything on the way is in memory.
+    /// As [`pointer`](Self::pointer), if all blocks on the path are in memory.
     pub fn peek_pointer(&self, ino: u64, number: i64) -> Option<i64> {
         let (_, path) = Node::of(number, self.nindir())?;
         let mut pointer = slot(&self.peek_inode(ino)?, path.slot);
@@ -253,7 +253,7 @@ impl Store {
         Some(pointer)
     }
 
-    /// The length of a block of a file on the device: the inode's buffer tells the file's size there.
+    /// The length of a file's block on the device, from the file's size there, which is in the inode's buffer.
     pub fn written_bytes(&self, inode: &LfsInode, number: i64) -> usize {
         match (0..NDADDR as i64).contains(&number) {
             true => (self.shape.block_bytes(number.cast_unsigned(), inode.spare) as usize)

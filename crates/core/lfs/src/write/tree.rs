@@ -1,4 +1,4 @@
-//! Places in a file's tree of blocks: an indirect block by its level and its first data block.
+//! Positions in a file's tree of blocks: a block by its level and its first data block.
 
 use ordo_format::lfs::{IndirectPath, NDADDR, lbn};
 
@@ -6,17 +6,17 @@ use ordo_format::lfs::{IndirectPath, NDADDR, lbn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     pub level: usize,
-    /// The first data block below it.
+    /// The first data block below the block.
     pub first: u64,
 }
 
-/// Data blocks below a block of `level`.
+/// The number of data blocks below a block of `level`.
 pub fn span(level: usize, nindir: u64) -> u64 {
     nindir.saturating_pow(level as u32)
 }
 
 impl Node {
-    /// The node of a logical block number, with its path from the inode. `None` where no file can have it.
+    /// The node of a logical block number, with its path from the inode. `None` if no file can have such a block.
     pub fn of(number: i64, nindir: u64) -> Option<(Node, IndirectPath)> {
         let path = lbn::path(number, nindir)?;
         if path.slot < NDADDR {
@@ -26,7 +26,7 @@ impl Node {
         Some((Node::above(&path, path.depth, nindir), path)).filter(|(n, _)| n.level <= tree + 1)
     }
 
-    /// The block that a path reaches after `steps` steps: 0 for the one to which the inode points.
+    /// The block that a path reaches after `steps` steps: 0 for the block to which the inode points.
     pub fn above(path: &IndirectPath, steps: usize, nindir: u64) -> Node {
         let tree = path.slot - NDADDR;
         let start = lbn::trees(nindir)[tree];
@@ -35,19 +35,19 @@ impl Node {
         Node { level: tree + 1 - steps, first: start + rest }
     }
 
-    /// Its logical block number.
+    /// The block's logical number.
     pub fn number(self) -> i64 {
         if self.level == 0 { self.first as i64 } else { lbn::indirect(self.level, self.first) }
     }
 
-    /// The block to which its pointer `index` leads.
+    /// The block to which pointer `index` of this block leads.
     pub fn child(self, index: usize, nindir: u64) -> Node {
         let level = self.level - 1;
         Node { level, first: self.first + index as u64 * span(level, nindir) }
     }
 }
 
-/// The indirect blocks on the way to a block, the uppermost first.
+/// The indirect blocks on the path to a block, the uppermost first.
 pub fn ancestors(path: &IndirectPath, nindir: u64) -> impl Iterator<Item = Node> + '_ {
     (0..path.depth).map(move |steps| Node::above(path, steps, nindir))
 }
@@ -56,8 +56,8 @@ pub fn ancestors(path: &IndirectPath, nindir: u64) -> impl Iterator<Item = Node>
 mod tests {
     use super::*;
 
-    /// Every block of a small tree is the child of the last block on its way, at the offset that the way says. Would
-    /// catch a node that is taken for its neighbour or for another level's.
+    /// In a small tree, every block is the child of the last block on its path, at the index that the path gives.
+    /// Would catch a node that is taken for its neighbour, or for a node of another level.
     #[test]
     fn a_block_is_the_child_of_its_parent() {
         let nindir = 8;

@@ -1,9 +1,10 @@
-//! The blocks of a write-out: everything dirty, and the live blocks of the segments that are cleaned.
+//! The blocks of a write-out: everything dirty, and the live blocks of the segments that are being cleaned.
 //!
-//! The blocks of a file go with its inode and with the indirect blocks above them, which change when the blocks get their
-//! places. All of these are held here, so that giving places waits for nothing.
+//! With a file's blocks go its inode and the indirect blocks above them, which change when the blocks get
+//! their places. All of them are pinned here, so that giving places never waits.
 //!
-//! The live blocks of a segment that is cleaned stay in the segment's own bytes: the cleaner needs no room in the cache.
+//! The live blocks of a segment that is being cleaned stay in the segment's bytes, outside of the cache:
+//! cleaning takes no memory of the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,11 +23,11 @@ use super::tree::{Node, ancestors};
 pub enum Content {
     /// A buffer of the cache.
     Buffer(BufRef),
-    /// A part of a segment that is cleaned.
+    /// A part of a segment that is being cleaned.
     Moved {
         /// The segment's bytes.
         segment: Rc<IoBuf>,
-        /// The first byte of the block in them.
+        /// The first byte of the block in the segment's bytes.
         at: usize,
         /// The length of the block.
         len: usize,
@@ -48,7 +49,7 @@ impl Content {
     }
 }
 
-/// Blocks of one file that are written, by level: data first.
+/// The blocks of one file that are written, by level, data first.
 #[derive(Default)]
 pub struct FileWork {
     pub levels: [BTreeMap<i64, Content>; 4],
@@ -59,23 +60,25 @@ pub struct FileWork {
 pub struct Work {
     pub files: BTreeMap<u64, FileWork>,
     pub inodes: BTreeMap<u64, BufRef>,
-    /// Indirect blocks above the others.
+    /// The indirect blocks above the others, pinned.
     pub held: BTreeMap<BufKey, BufRef>,
     /// Blocks of the IFILE.
     pub ifile: Vec<i64>,
-    /// When a file was changed last: the number of its last buffer, the oldest being 0.
+    /// The order of the files' last changes: the number of each file's last changed buffer, the oldest being
+    /// 0.
     changed: BTreeMap<u64, usize>,
 }
 
 impl Work {
-    /// Takes a block of a file with its inode and the indirect blocks above it. A block that is there stays.
+    /// Adds a block of a file with its inode and the indirect blocks above it. A block that was added before
+    /// stays.
     fn take(&mut self, ino: u64, number: i64, level: usize, content: Content) {
         let file = self.files.entry(ino).or_default();
         file.levels[level].entry(number).or_insert(content);
     }
 
-    /// Files and inodes in the order in which they are written: of their numbers or, `inverse`, the one that was changed last
-    /// first. What is only moved comes after these.
+    /// The files in the order in which they and their inodes are written: by number or, if `inverse`, by
+    /// last change, the latest first. Files with only moved blocks come last.
     pub fn order(&self, inverse: bool) -> Vec<u64> {
         let mut all: Vec<u64> = self.inodes.keys().copied().collect();
         if inverse {
@@ -84,7 +87,7 @@ impl Work {
         all
     }
 
-    /// Takes over what another one has. What both have stays as it is here.
+    /// Adds the blocks of another write-out. Of blocks that both have, this one's stay.
     pub fn absorb(&mut self, other: Work) {
         for (ino, file) in other.files {
             for (level, blocks) in file.levels.into_iter().enumerate() {
@@ -98,7 +101,7 @@ impl Work {
         self.ifile.extend(other.ifile);
     }
 
-    /// The extent of this and another one together.
+    /// The extent of this write-out and another one together.
     pub fn extent_with(&self, other: &Work, store: &Store) -> ReservedExtent {
         let sb = &store.shape;
         let (mut frags, mut blocks) = (0, 0);
@@ -131,7 +134,7 @@ impl Work {
         contents.and(ReservedExtent::of(&store.state.borrow(), 0, inodes))
     }
 
-    /// Whether a block is on the data device, and takes nothing of the log.
+    /// Whether a block is on the data device, and so takes no space of the log.
     fn is_apart(&self, store: &Store, ino: u64, number: i64) -> bool {
         self.inodes.get(&ino).is_some_and(|pin| store.is_apart_in(pin, number))
     }
@@ -143,18 +146,19 @@ impl Work {
     }
 }
 
-/// A segment that is to be cleaned.
+/// A segment that is being cleaned.
 pub struct Victim {
-    /// Its number.
+    /// The segment's number.
     pub segment: u64,
-    /// Its bytes.
+    /// The segment's bytes.
     bytes: Rc<IoBuf>,
-    /// The blocks that its summaries list.
+    /// The blocks that the segment's summaries list.
     blocks: Vec<PsegBlock>,
 }
 
 impl Store {
-    /// Finds everything dirty, and reads what giving it places needs. No operation is under way.
+    /// Finds everything dirty, and reads the blocks that are needed for giving places. No operation is under
+    /// way.
     pub async fn hold_dirty(&self) -> Result<Work, BlockError> {
         let mut work = Work::default();
         for (n, buf) in self.cache.all_dirty().into_iter().enumerate() {
@@ -179,7 +183,8 @@ impl Store {
         Ok(())
     }
 
-    /// Holds a block's inode and the indirect blocks above it. The block's level, and the pointer to it.
+    /// Pins a block's inode and the indirect blocks above the block. Returns the block's level, and the
+    /// pointer to it.
     async fn hold_above(&self, work: &mut Work, ino: u64, number: i64) -> FsResult<(usize, i64)> {
         let pin = self.pin(ino).await?;
         pin.written().await;
@@ -198,7 +203,7 @@ impl Store {
         Ok((node.level, pointer))
     }
 
-    /// Adds a file's last block if the file's size changes how long that block is on the device.
+    /// Adds a file's last block, if its length on the device changes with the file's size.
     async fn hold_ends(&self, work: &mut Work) -> FsResult<()> {
         let mut ends = Vec::new();
         for ino in work.inodes.keys() {
@@ -218,8 +223,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads a segment that is to be cleaned. Sums of partial segments are not looked at: a check's repairs change blocks
-    /// in place, and pointers decide anyway.
+    /// Reads a segment to be cleaned. The checksums of its partial segments are not verified: a check's
+    /// repairs change blocks in place, and only pointers decide whether a block is live.
     ///
     /// # Errors
     /// The device failed.
@@ -248,12 +253,13 @@ impl Store {
         Ok(Victim { segment, bytes: Rc::new(bytes), blocks })
     }
 
-    /// The byte of an address in the bytes of a segment.
+    /// The index of an address in the bytes of a segment.
     fn offset(&self, segment: u64, addr: i64) -> usize {
         (addr - self.shape.segment_data(segment)) as usize * self.shape.fsize as usize
     }
 
-    /// The live blocks of a segment, with the inodes and indirect blocks that must be written with them. No operation is under way.
+    /// Adds the live blocks of a segment, with the inodes and indirect blocks that must be written with
+    /// them. No operation is under way.
     ///
     /// # Errors
     /// `Corrupt`; the device failed.
@@ -290,7 +296,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a block of a segment that is cleaned, where a pointer leads to it.
+    /// Adds a block of a segment that is being cleaned, if a pointer leads to it.
     async fn hold_moved(
         &self,
         work: &mut Work,
@@ -300,7 +306,7 @@ impl Store {
     ) -> FsResult<()> {
         let inode = decode(&self.pin(ino).await?);
         let has_none = !has_pointers(&self.shape, inode.mode, inode.size);
-        // A pointer to contents that are apart counts other blocks than the log's.
+        // A pointer to contents on the data device does not count blocks of the log.
         if has_none || self.is_apart(&inode, number) {
             return Ok(());
         }

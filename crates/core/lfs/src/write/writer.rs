@@ -1,8 +1,9 @@
-//! The writer: everything that is dirty goes to the end of the log, and at times a checkpoint says so.
+//! The writer: appends everything dirty to the log and, at times, writes a checkpoint.
 //!
-//! A write-out waits until no operation is under way, reads all that giving places needs, and then gives every dirty
-//! block a place with no await in between: blocks of files, indirect blocks above them, inodes. A checkpoint writes
-//! the IFILE behind these, flushes, and writes a superblock. Without a checkpoint the log itself tells what is new.
+//! A write-out waits until no operation is under way, and reads everything that is needed for giving places. Then it
+//! gives every dirty block a place, without an await in between: blocks of files, the indirect blocks above them,
+//! inodes. A checkpoint adds the IFILE, flushes, and writes a superblock. Without a checkpoint, recovery finds the
+//! write-out by rolling forward.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use ordo_vfs::{Errno, FsError};
 
 use super::Shared;
 use super::budget::{ReservedExtent, SpacePurpose};
+use super::copy::CopyPlan;
 use super::ifile::next_of;
 use super::plan::{Full, Pseg, SegmentPlan, Style};
 use super::rules::LfsRules;
@@ -25,31 +27,40 @@ use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
 use super::work::{Content, FileWork, Victim, Work};
 
-/// Segments that are begun between two checkpoints at most, for a mount after a crash to be short.
+/// The most segments that are begun between two checkpoints, so that a mount after a crash is short.
 const SEGMENTS_MAX: u32 = 8;
-/// Free inodes that the IFILE has room for after a checkpoint.
+/// The least number of free inodes in the IFILE after a checkpoint.
 const FREE_INODES: usize = 64;
-/// Time after which a log that was full is tried again.
+/// The time after which a full log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Requests under way at most.
+/// The most requests under way.
 const REQUESTS: usize = 16;
 
 /// Writes the log.
 pub struct SegmentWriter {
     store: Shared,
-    rules: LfsRules,
+    form: LogForm,
     one: Mutex<()>,
-    /// The superblock that is written next: 0 or 1.
+    /// The superblock that the next checkpoint writes: 0 or 1.
     next_superblock: Cell<usize>,
     last_checkpoint: Cell<Time>,
-    /// Checkpoints made.
+    /// The number of checkpoints so far.
     pub checkpoints: Cell<u64>,
-    /// Whether the device may lose some of the log.
+    /// Whether the end of the log may still be in the device's volatile cache.
     unflushed: Cell<bool>,
-    /// Whether contents are durable before the pointers to them are written.
-    contents_first: bool,
-    /// Time between two checkpoints while something is written.
+    /// The time between two checkpoints while something is written.
     interval: Duration,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy)]
+pub struct LogForm {
+    /// The rules that are kept.
+    pub rules: LfsRules,
+    /// Whether the log has seals. Without them nothing tells a torn partial segment, so that its summary comes last.
+    pub sealed: bool,
+    /// Whether contents must be durable before the pointers to them are written.
+    pub contents_first: bool,
 }
 
 /// The kind of a write-out.
@@ -57,9 +68,9 @@ pub struct SegmentWriter {
 enum Kind {
     /// The dirty blocks are written to the log.
     Log,
-    /// With a checkpoint.
+    /// The dirty blocks are written to the log, with a checkpoint.
     Checkpoint {
-        /// The file system is unmounted.
+        /// Whether the file system is being unmounted.
         clean: bool,
     },
 }
@@ -67,20 +78,24 @@ enum Kind {
 /// The result of cleaning a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Nothing lives in it any more.
+    /// All live blocks of the segment were moved.
     Moved,
-    /// There is no space for what lives in it.
+    /// There is no space for its live blocks.
     NoSpace,
-    /// Something in it is damaged.
+    /// A block in the segment is damaged.
     Damaged,
 }
 
-/// A write-out that has its places.
+/// A write-out in which every block has its place.
 struct Batch {
-    /// Contents on the data device.
+    /// The requests for contents on the data device.
     contents: Vec<Gathered>,
     requests: Vec<Gathered>,
+    /// Summaries that are written after their blocks, in a log without seals.
+    summaries: Vec<Gathered>,
     superblock: Option<Superblock>,
+    /// The copy of the metadata that goes with it.
+    copy: Option<CopyPlan>,
 }
 
 pub fn as_block_error(error: FsError) -> BlockError {
@@ -95,9 +110,8 @@ pub fn full() -> BlockError {
 impl SegmentWriter {
     pub fn new(
         store: Shared,
-        rules: LfsRules,
+        form: LogForm,
         next_superblock: usize,
-        contents_first: bool,
         interval: Duration,
     ) -> SegmentWriter {
         let last_checkpoint = Cell::new(store.cache.runtime().now());
@@ -106,18 +120,17 @@ impl SegmentWriter {
         let unflushed = Cell::new(false);
         SegmentWriter {
             store,
-            rules,
+            form,
             one,
             next_superblock,
             last_checkpoint,
             checkpoints,
             unflushed,
-            contents_first,
             interval,
         }
     }
 
-    /// The state that the writer shares with others.
+    /// The state that the writer shares with the other parts.
     pub(super) fn store(&self) -> &Shared {
         &self.store
     }
@@ -149,7 +162,7 @@ impl SegmentWriter {
         self.store.cache.failure().map_or(Ok(()), Err)
     }
 
-    /// Makes everything durable, with a checkpoint. Does nothing where the last one has everything.
+    /// Makes everything durable, with a checkpoint. Does nothing if the last checkpoint has everything.
     ///
     /// # Errors
     /// The device failed.
@@ -166,7 +179,7 @@ impl SegmentWriter {
         self.store.cache.failure().map_or(Ok(()), Err)
     }
 
-    /// Makes a checkpoint, whether there is anything new or not.
+    /// Makes a checkpoint, even if nothing has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -194,8 +207,8 @@ impl SegmentWriter {
         self.write_batch(batch, kind).await
     }
 
-    /// Moves what lives in these segments, as far as there is space for it, together with all that is dirty, and makes a
-    /// checkpoint. `by_age`: what is moved is sorted by its age. What came of each segment; where nothing is moved,
+    /// Moves the live blocks of these segments, as far as there is space, together with everything dirty, and makes a
+    /// checkpoint. `by_age`: moved blocks are sorted by age. Returns the result for each segment. If no block is moved,
     /// nothing is written.
     ///
     /// # Errors
@@ -218,7 +231,7 @@ impl SegmentWriter {
                         WriteOutcome::Moved
                     }
                     Ok(_) => WriteOutcome::NoSpace,
-                    // What is damaged stays where it is.
+                    // Damaged blocks stay where they are.
                     Err(error) if error.errno == Errno::Corrupt => WriteOutcome::Damaged,
                     Err(error) => return Err(as_block_error(error)),
                 };
@@ -233,7 +246,7 @@ impl SegmentWriter {
         Ok(outcomes)
     }
 
-    /// Whether a checkpoint of both has space, and leaves enough for the next one.
+    /// Whether there is space for a checkpoint with the blocks of both, and enough left for the next checkpoint.
     fn has_space_for(&self, work: &Work, more: &Work) -> bool {
         let extent = work.extent_with(more, &self.store);
         let state = self.store.state.borrow();
@@ -244,19 +257,23 @@ impl SegmentWriter {
         let store = &self.store;
         self.unflushed.set(true);
         self.note_in_flight(&batch.requests);
+        self.note_in_flight(&batch.summaries);
         let mut requests = batch.contents;
-        if self.contents_first && !requests.is_empty() {
-            let contents = std::mem::take(&mut requests).into_iter();
-            let writes = contents.map(|r| store.cache.write_gathered(r, false));
-            buffer_unordered(REQUESTS, writes, |_, result| result).await?;
+        if self.form.contents_first && !requests.is_empty() {
+            self.write_all(std::mem::take(&mut requests)).await?;
             store.cache.barrier().await?;
         }
         requests.extend(batch.requests);
-        let writes = requests.into_iter().map(|r| store.cache.write_gathered(r, false));
-        buffer_unordered(REQUESTS, writes, |_, result| result).await?;
+        self.write_all(requests).await?;
+        if !batch.summaries.is_empty() {
+            if self.form.rules.contains(LfsRules::BLOCKS_FIRST) {
+                store.cache.barrier().await?;
+            }
+            self.write_all(batch.summaries).await?;
+        }
         store.state.borrow_mut().in_flight.clear();
         let Some(sb) = batch.superblock else { return Ok(()) };
-        if self.rules.contains(LfsRules::FLUSH) {
+        if self.form.rules.contains(LfsRules::FLUSH) {
             self.flush_if_needed().await?;
         }
         let other = if sb.sboffs[1] == 0 { 0 } else { 1 - self.next_superblock.get() };
@@ -268,10 +285,30 @@ impl SegmentWriter {
         self.last_checkpoint.set(store.cache.runtime().now());
         self.checkpoints.set(self.checkpoints.get() + 1);
         store.state.borrow_mut().checkpoint_done();
+        match batch.copy {
+            Some(plan) => self.write_copy(&plan).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Copies the metadata of the checkpoint that was just made to the data device. What files gave back before it can be
+    /// used then.
+    async fn write_copy(&self, plan: &CopyPlan) -> Result<(), BlockError> {
+        let entries = plan.write(&self.store.device).await?;
+        let mut state = self.store.state.borrow_mut();
+        let state = &mut *state;
+        let copy = state.copy.as_mut().expect("it was planned");
+        copy.done(entries.as_deref(), plan.serial());
+        state.data.iter_mut().for_each(|data| data.frees_copied());
         Ok(())
     }
 
-    /// Takes note of the segments into which a write-out is under way.
+    async fn write_all(&self, requests: Vec<Gathered>) -> Result<(), BlockError> {
+        let writes = requests.into_iter().map(|r| self.store.cache.write_gathered(r, false));
+        buffer_unordered(REQUESTS, writes, |_, result| result).await
+    }
+
+    /// Notes the segments into which a write-out is under way.
     fn note_in_flight(&self, requests: &[Gathered]) {
         let mut state = self.store.state.borrow_mut();
         let fsize = u64::from(state.sb.fsize);
@@ -288,7 +325,7 @@ impl SegmentWriter {
         state.in_flight.extend(segments);
     }
 
-    /// Gives everything its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
+    /// Gives every block its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
     fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
@@ -307,7 +344,7 @@ impl SegmentWriter {
             if may_grow {
                 self.grow_ifile(&mut state, extent);
             }
-            state.retire(self.rules.contains(LfsRules::REUSE));
+            state.retire(self.form.rules.contains(LfsRules::REUSE));
         }
         if let Some(data) = &mut state.data {
             data.frees_gathered();
@@ -322,7 +359,7 @@ impl SegmentWriter {
             let sb = state.sb.clone();
             state.ifile.finish_inode(&sb);
         }
-        let requests = self.take_bytes(&state, &psegs, now);
+        let (requests, summaries) = self.take_bytes(&state, &psegs, now);
         let superblock = is_checkpoint.then(|| {
             state.ifile.clean();
             state.sb.tstamp = now;
@@ -330,12 +367,14 @@ impl SegmentWriter {
             state.sb.pflags = if clean { PF_CLEAN } else { 0 };
             state.sb.clone()
         });
+        let copy = superblock.as_ref().and_then(|sb| Some(state.copy.as_mut()?.plan(sb)));
         drop(state);
         let contents = self.content_requests(contents);
-        Ok(Batch { contents, requests, superblock })
+        Ok(Batch { contents, requests, summaries, superblock, copy })
     }
 
-    /// Free inodes come with a checkpoint: the log alone cannot tell of an inode that the IFILE has no entry for.
+    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
+    /// IFILE has no entry.
     fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
         let sb = state.sb.clone();
         let has_space = |state: &LogState| {
@@ -359,8 +398,9 @@ impl SegmentWriter {
         let order = work.order(inverse);
         let Work { mut files, inodes, held, .. } = work;
         let pin_of = |ino: u64| inodes.get(&ino).expect("held with the blocks");
-        // What changed now and what has not changed for long go apart: the one will soon be dead, the other will not. A file's
-        // indirect blocks come after its data; where they come right after it, what is moved is placed before.
+        // New blocks and moved blocks are kept apart: new ones are likely to die soon, moved ones are not. A file's
+        // indirect blocks come after its data; in inverse order they come right after it, so moved blocks are placed
+        // first.
         for by_cleaner in [inverse, !inverse] {
             plan.set_by_cleaner(by_cleaner);
             if by_cleaner && by_age {
@@ -400,7 +440,7 @@ impl SegmentWriter {
         plan.ifile()
     }
 
-    /// Gives the contents of a file their places: those that the cleaner moves, or the others.
+    /// Gives the data blocks of a file their places: either the moved ones, or the others.
     fn place_data(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -427,8 +467,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives the contents that the cleaner moves their places, sorted by age. The youngest fill the segment that has new
-    /// blocks; the others go to the next ones, the oldest first, so that the youngest again lie beside what is written next.
+    /// Gives moved data blocks their places, sorted by age. The youngest fill the segment that has new blocks. The
+    /// others go to the next segments, the oldest first, so that the youngest of them again lie beside the blocks that
+    /// are written next.
     fn place_by_age(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -457,7 +498,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives the indirect blocks of a file their places, those above contents first.
+    /// Gives the indirect blocks of a file their places, the lowest level first.
     fn place_indirect(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -473,7 +514,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives a block its place. What leads to it changes, and gets a place after it.
+    /// Gives a block its place. The block with the pointer to it changes, and gets its own place later.
     fn place_block(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -503,8 +544,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes what leads to a block lead to its new place; where that is an indirect block, it is written too. The place
-    /// before.
+    /// Sets the pointer to a block to its new place. If an indirect block has the pointer, that block is written too.
+    /// Returns the old place.
     pub(super) fn point_at(
         &self,
         (ino, pin): (u64, &BufRef),
@@ -535,7 +576,7 @@ impl SegmentWriter {
         old
     }
 
-    /// An inode has a place now.
+    /// Notes that an inode has got its place.
     fn inode_placed(&self, state: &mut LogState, ino: u64, buf: &BufRef, addr: i64) {
         let d = decode(buf);
         state.tombstones.remove(&ino);
@@ -557,18 +598,25 @@ impl SegmentWriter {
         buf.write(|bytes| put_written_size(bytes, d.size));
     }
 
-    /// The requests of a write-out: partial segments that lie one after another go together.
-    fn take_bytes(&self, state: &LogState, psegs: &[Pseg], now: u64) -> Vec<Gathered> {
+    /// The requests of a write-out: partial segments that lie one after another go together. In a log without seals the
+    /// summaries are requests of their own, the second ones.
+    fn take_bytes(
+        &self,
+        state: &LogState,
+        psegs: &[Pseg],
+        now: u64,
+    ) -> (Vec<Gathered>, Vec<Gathered>) {
         let (cache, sb) = (&self.store.cache, &self.store.shape);
         let most = self.store.device.geometry().max_request;
         let style = Style {
-            sealed: self.rules.contains(LfsRules::SEAL),
-            chained: self.rules.contains(LfsRules::CHAIN),
+            sealed: self.form.sealed && self.form.rules.contains(LfsRules::SEAL),
+            chained: self.form.rules.contains(LfsRules::CHAIN),
             now,
         };
         let mut requests: Vec<Gathered> = Vec::new();
+        let mut summaries = Vec::new();
         for (i, pseg) in psegs.iter().enumerate() {
-            let bytes: IoBuf = pseg.bytes(sb, &state.ifile, style, i + 1 == psegs.len());
+            let mut bytes: IoBuf = pseg.bytes(sb, &state.ifile, style, i + 1 == psegs.len());
             let mut covered = Vec::new();
             for (addr, buf) in pseg.buffers() {
                 if let Some(addr) = addr {
@@ -576,14 +624,21 @@ impl SegmentWriter {
                 }
                 covered.push(buf.clone());
             }
-            let at = sb.byte_of(pseg.at);
+            let mut at = sb.byte_of(pseg.at);
+            if !self.form.sealed {
+                let summary = IoBuf::from_slice(&bytes[..sb.sumsize as usize]);
+                bytes = IoBuf::from_slice(&bytes[sb.sumsize as usize..]);
+                summaries.push(Gathered::at(at));
+                cache.gather_bytes(summaries.last_mut().expect("there"), summary, &[]);
+                at += u64::from(sb.sumsize);
+            }
             let fits = |r: &Gathered| r.end() == at && r.len() + bytes.len() <= most;
             if !requests.last().is_some_and(fits) {
                 requests.push(Gathered::at(at));
             }
             cache.gather_bytes(requests.last_mut().expect("there"), bytes, &covered);
         }
-        requests
+        (requests, summaries)
     }
 }
 
@@ -616,7 +671,7 @@ impl Writer for SegmentWriter {
             };
             let written = self.write_log(kind).await;
             if written == Err(full()) && occasion != Occasion::Demand {
-                // Whoever deletes something makes space; until then it is no use to try again at once.
+                // The log is full until something is deleted, so trying again at once is useless.
                 self.store.cache.runtime().sleep(RETRY).await;
             }
             written

@@ -19,7 +19,8 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
         let state = &cache.gate().state;
         let mut last = state.runtime.now();
         while !state.closed.get() {
-            // An operation that waits for space has announced it while nobody listened, perhaps.
+            // An operation that waits for log space sets `short`; its notification is lost while this task is
+            // not waiting for one.
             if state.is_settled() && !state.short.get() {
                 state.idle.set(true);
                 state.work.notified().await;
@@ -34,7 +35,8 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
             state.space.notify_all();
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
-                // An operation under way may be the only one that keeps the log's start where it is.
+                // The log's start may be kept back by a single operation under way, so its end is worth waking
+                // for.
                 select(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
             }
         }
@@ -47,7 +49,8 @@ async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), Block
     state.end_behind();
     // The log is written whether operations are complete or not, so the checkpointer waits for none.
     state.force(state.log.end()).await?;
-    // A log skips sectors for speed as long as a quarter of it is free, so space is made before that.
+    // A log skips sectors for speed only while a quarter of it is free, so space is made before it falls to
+    // that.
     let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
     if short {
         force_out(cache).await?;
@@ -57,7 +60,7 @@ async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), Block
         *last = now;
         state.checkpoint().await?;
     }
-    // This record need not be durable soon. Without it a recovery only has more to do.
+    // The record of placed blocks need not be durable soon: if it is lost, a recovery only has more to do.
     state.append_placed();
     Ok(())
 }
@@ -78,7 +81,7 @@ async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// Closes the log, when everything is in its place and the image is marked clean: no record is needed any more.
+/// Closes the log, once everything is in its place and the image is marked clean. No record is needed any more.
 pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     state.closed.set(true);
@@ -88,7 +91,7 @@ pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError>
 }
 
 impl State {
-    /// Whether no record has to be kept.
+    /// Whether no record in the log is needed any more.
     fn is_settled(&self) -> bool {
         self.dirty_pages.borrow().is_empty() && self.log.durable() == self.log.end()
     }
@@ -101,7 +104,8 @@ impl State {
 
     /// Records the log's new start on the log's device.
     async fn checkpoint(&self) -> Result<(), BlockError> {
-        // Facts in old records that must not be lost are logged again, and must be certain there first.
+        // Facts in the old records that must survive (orphans, revocations) are logged again. The new records
+        // must be certain before the start moves past the old ones.
         let said: Vec<u64> = {
             let orphans = self.orphans.borrow();
             let half = self.log.start() + (self.log.end() - self.log.start()) / 2;

@@ -11,22 +11,23 @@
 //! | hold | a freed block is written by its new owner only when the free is certain | [`HOLD`](JournalRules::HOLD) |
 //! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
 //!
-//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring
-//! bits. To undo one of them is to undo each that changed the same bytes after it, and each that began after
-//! such an operation had ended (`ops`). A caller that needs an operation to be durable waits for those under
-//! way on which it depends, and for no others; no operation waits to begin. The end record of an operation
-//! lists those on which it depends, so recovery comes to the same result whatever operations share. The
-//! operations that survive are a prefix of those that were done. Where no operation is under way the log is
-//! *quiet*, and recovery looks at single operations only behind the last such place.
+//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring bits.
+//! Rolling back one operation therefore rolls back each later one that changed the same bytes, and each one that
+//! began after such an operation had ended (`ops`). A caller that needs an operation to be durable waits for the
+//! operations under way on which that one depends, and for no others. No operation waits to begin. The end record of
+//! an operation lists the operations on which it depends, so recovery comes to the same decision as the running
+//! journal would have. The operations that survive are a prefix of those that were done. A place in the log where no
+//! operation is under way is a *quiescent point*. Recovery looks at single operations only behind the last quiescent
+//! point.
 //!
-//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records
-//! are durable; other operations do not. An asynchronous log is written in clusters, when a block must be
+//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records are
+//! durable; other operations return at once. An asynchronous log is written in clusters, when a block must be
 //! written, and once a second.
 //!
 //! **Inodes that have lost their last name** and are not freed yet are recorded in the log. Recovery hands them
 //! to the core, which frees them, so nothing leaks.
 //!
-//! `docs/journal.md` lists where this differs from the paper, and why.
+//! `docs/journal.md` lists the differences from the paper, with their reasons.
 
 mod checkpointer;
 mod ops;
@@ -55,11 +56,12 @@ bitflags::bitflags! {
         const WRITE_AHEAD = 1;
         /// Recovery undoes operations that did not complete.
         const UNDO = 2;
-        /// Recovery redoes no record about a block that was freed later.
+        /// Recovery redoes no record about a block that was freed after it.
         const REVOKE = 4;
-        /// A freed block is not written by its new owner before the free is certain.
+        /// A freed block is not written by its new owner before the free is certain. The write is held back until
+        /// then.
         const HOLD = 8;
-        /// Log space is reused only when no block and no undo needs it.
+        /// Log space is reused only when no block, and no rollback, needs the records in it.
         const KEEP = 16;
         /// The summary area is logged as the groups are, so recovery need not read the groups.
         const SUMMARY = 32;
@@ -114,7 +116,7 @@ impl JournalOrder {
 
     /// The size of the smallest log with which every operation on blocks of `block` bytes has space, in bytes.
     pub fn log_bytes_min(block: u64) -> u64 {
-        // A sector's head takes a twelfth of it at most, and the superblock's copies two sectors.
+        // Heads of sectors take a twelfth of the log at most, and the two copies of its superblock two sectors.
         let bytes = state::least_capacity(block) * 12 / 11 + 4096;
         bytes.next_multiple_of(4096)
     }
@@ -157,7 +159,7 @@ impl WriteGate for JournalOrder {
     }
 
     async fn wait_for_progress(&self) {
-        // A failure is kept, and the next caller gets it.
+        // A failure is kept in the state, and the next caller gets it.
         if self.state.commit_more().await.is_err() {
             self.state.runtime.sleep(self.state.options.tick).await;
         }

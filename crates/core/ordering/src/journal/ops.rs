@@ -1,32 +1,32 @@
-//! Operations that may still be rolled back, and the others on which each one's fate depends.
+//! Operations that may still be rolled back, and for each of them the operations on which its fate depends.
 //!
-//! An operation is *certain* when neither it nor any operation on which it depends can be rolled back any more. It
-//! depends on another one that is under way
+//! An operation is *certain* when neither it nor any operation on which it depends can be rolled back any more.
+//! Operation B depends on operation A, which is still under way,
 //!
-//! - if it has changed bytes that the other one had changed: a rollback of the other would undo it too;
-//! - if it began after the end of an operation that depends on the other: so the operations that survive a
-//!   crash are a prefix of those that were done.
+//! - if B has changed bytes that A had changed: a rollback of A would undo B's bytes too;
+//! - if B began after the end of an operation that depends on A: so the operations that survive a crash are a
+//!   prefix of those that were done.
 //!
-//! Undoing works on bytes. When an operation is rolled back, all later changes of the same bytes are rolled back with it.
-//! So for each byte, the changes that are rolled back are the last ones. Operations that share nothing do not wait
-//! for one another, and a new operation waits for none that is under way.
+//! Rollback works on bytes. When an operation is rolled back, all later changes of the same bytes are rolled back
+//! with it. So the changes of a byte that are rolled back are always its last ones. Operations that share no bytes
+//! do not wait for each other, and a new operation waits for no other one.
 //!
-//! The log is *quiet* (at a quiescent point) where no operation that has changed anything is under way:
-//! everything before is certain. Operations are renumbered from there.
+//! The log is at a *quiescent point* when no operation that has changed anything is under way: all records before
+//! that point are certain. Operations are numbered anew from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The number of ranges at which those of operations that are certain are removed.
+/// The number of ranges in `Ops::writers` at which the ranges of certain operations are removed.
 const WRITERS_MAX: usize = 4096;
 
-/// An operation's number since the log was last quiet.
+/// An operation's number since the last quiescent point.
 pub(super) type Number = u32;
 
-/// An operation's own record.
+/// The caller's handle of one operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticket {
-    /// The number of times that the log had been quiet when the operation began.
+    /// The number of quiescent points that the log had passed when the operation began.
     generation: u64,
     /// The operations on which it depended when it began.
     needs: Vec<Number>,
@@ -36,13 +36,13 @@ pub(super) struct Ticket {
 
 #[derive(Debug)]
 struct Known {
-    /// The LSN behind which all its records lie.
+    /// The LSN from which on all records of the operation lie.
     first: u64,
     has_ended: bool,
     needs: BTreeSet<Number>,
 }
 
-/// The operations that have changed something since the log was quiet, and are not certain.
+/// The operations that have changed something since the last quiescent point, and are not certain.
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     generation: u64,
@@ -55,12 +55,12 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    /// Begins an operation.
+    /// Begins an operation, which has no number before it changes something.
     pub(super) fn begin(&self) -> Ticket {
         Ticket { generation: self.generation, needs: self.held_by.clone(), number: None }
     }
 
-    /// Gives an operation that will change something, with records from `lsn` on, its number.
+    /// Gives an operation its number, when it is about to change something. Its records lie from `lsn` on.
     pub(super) fn enter(&mut self, ticket: &mut Ticket, lsn: u64) -> Number {
         if let Some(number) = ticket.number {
             return number;
@@ -107,13 +107,13 @@ impl Ops {
         }
     }
 
-    /// The operations on which one that ends depends. The log keeps them with its end.
+    /// The operations on which an ending operation depends. The log keeps their numbers with its end.
     pub(super) fn needs(&self, number: Number) -> Vec<Number> {
         let needs = self.known.get(&number).into_iter().flat_map(|known| &known.needs);
         needs.copied().filter(|need| self.known.contains_key(need)).collect()
     }
 
-    /// Whether the log is quiet once this operation has ended.
+    /// Whether the log is at a quiescent point once this operation has ended.
     pub(super) fn is_last(&self, number: Number) -> bool {
         self.known.iter().all(|(other, known)| known.has_ended || *other == number)
     }
@@ -162,7 +162,7 @@ impl Ops {
         self.known.len() < before
     }
 
-    /// The LSN before which all records are certain; `None` if all records are.
+    /// The LSN before which all records are certain; `None` if every record is.
     pub(super) fn horizon(&self) -> Option<u64> {
         self.known.values().map(|known| known.first).min()
     }
@@ -173,7 +173,7 @@ impl Ops {
         ticket.generation != self.generation || !self.known.contains_key(&number)
     }
 
-    /// The operations that are not certain: those that have ended, and on request those under way.
+    /// The operations that are not certain: the ended ones, and on request those under way too.
     pub(super) fn uncertain(&self, those_under_way: bool) -> Vec<Ticket> {
         let known = self.known.iter().filter(|(_, known)| known.has_ended || those_under_way);
         let generation = self.generation;
@@ -193,8 +193,8 @@ mod tests {
         (ticket, number)
     }
 
-    /// An operation that shares nothing with those under way is certain when it ends. One that changes bytes
-    /// after another is certain when the other has ended too.
+    /// An operation that shares no bytes with those under way is certain when it ends. One that changes bytes
+    /// after another operation is certain when that one has ended too.
     #[test]
     fn only_who_comes_after_waits() {
         let mut ops = Ops::default();
@@ -213,10 +213,10 @@ mod tests {
         assert!(ops.is_certain(&after) && ops.is_certain(&long) && ops.horizon().is_none());
     }
 
-    /// An operation that begins after an end that is not certain becomes certain no earlier than that end. So
-    /// none survives without those that were done before it.
+    /// An operation that begins after an end that is not certain becomes certain no earlier than that end. So no
+    /// operation survives a crash without those that were done before it.
     #[test]
-    fn what_survives_is_a_prefix() {
+    fn surviving_operations_are_a_prefix() {
         let mut ops = Ops::default();
         let (_, a) = began(&mut ops, 10);
         ops.touch(a, 0..8);
@@ -237,8 +237,8 @@ mod tests {
         assert!(ops.is_certain(&later));
     }
 
-    /// Two operations that each changed the other's bytes become certain together. Numbers begin again where the
-    /// log is quiet.
+    /// Two operations that each changed the other's bytes become certain together. Numbers begin anew at a
+    /// quiescent point.
     #[test]
     fn circles_end() {
         let mut ops = Ops::default();

@@ -17,18 +17,19 @@ use crate::{
 /// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
 const BLOCK_RECORDS: u64 = 256;
 
-/// An operation under way. One that is dropped without an end has rolled back its own changes, and counts as ended.
+/// An operation under way. If it is dropped without an end, it has rolled back its own changes, and counts as
+/// ended.
 pub struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
     ticket: Ticket,
-    /// Bytes of log that are reserved for it.
+    /// Bytes of log that are reserved for the operation.
     reserved: u64,
-    /// Bytes of log that it has taken.
+    /// Bytes of log that the operation has taken.
     taken: u64,
     wrote: bool,
     ended: bool,
-    /// Blocks whose first contents are in the log, with their addresses at that time.
+    /// Blocks whose first contents the operation has logged, with their addresses at that time.
     fresh: Vec<(BufKey, u64)>,
 }
 
@@ -47,13 +48,13 @@ impl Drop for JournalOp {
     }
 }
 
-/// Whether the paper's synchronous log is forced for such an operation before it returns.
+/// Whether the paper's synchronous log makes an operation of this kind durable before it returns.
 fn is_forced(kind: OpKind) -> bool {
     matches!(kind, OpKind::Make | OpKind::Link | OpKind::Remove | OpKind::Rename)
 }
 
 impl JournalOrder {
-    /// Logs the contents of a block that a pointer is set to, where they are metadata.
+    /// Logs the contents of a block that a pointer is set to, if they are metadata.
     fn log_target(&self, op: &mut JournalOp, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
         // The target of a long symbolic link lies in a block of data, and is part of creating the link.
@@ -85,7 +86,7 @@ impl JournalOrder {
             // The superblock is not logged: its sums are recomputed at mount.
             What::Summary => return,
             What::GroupCounts { .. } if !state.is_on(JournalRules::SUMMARY) => return,
-            // The device may hold other old bytes than memory did, so the whole block is logged.
+            // The device may hold other old bytes than memory had, so the whole block is logged.
             What::InitDirectory { .. } | What::InitInodeBlock { .. } => {
                 op.wrote = true;
                 let whole = std::slice::from_ref(&(0..change.buf.len())) == change.ranges;
@@ -178,7 +179,7 @@ impl OrderingPolicy for JournalOrder {
     }
 
     async fn fsync(cache: &Cache<Self>, ino: u64, _inode: &BufRef) -> Result<(), BlockError> {
-        // The log comes first, since blocks that it holds back can be written then.
+        // The log is committed first: afterwards the blocks that the journal holds back can be written.
         cache.gate().state.commit_all().await?;
         cache.flush_file(ino).await?;
         cache.barrier().await

@@ -1,6 +1,6 @@
 //! The records of a journal of byte ranges.
 //!
-//! A record is a byte for its kind, then numbers of seven bits a byte, lowest first. Places are on the file system's
+//! A record is a byte for its kind, then numbers in seven bits a byte, lowest first. Places are on the file system's
 //! device, in sectors of 512 bytes.
 //!
 //! | kind | then | meaning |
@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use ordo_block::differ;
 
-/// Equal bytes between two changed ones that are not worth a run of their own.
+/// The least number of equal bytes between two changed ones that is worth a run of its own for each.
 const GAP_MIN: usize = 3;
 
 /// A record, decoded.
@@ -52,8 +52,8 @@ pub enum LogEntry<'a> {
     Orphan(u64),
     /// An inode that need not be freed any more.
     Kept(u64),
-    /// Recovery has written everything before this to its fixed location. It counts once a quiescent [`LogEntry::End`]
-    /// follows.
+    /// Recovery has written all records before this one to their fixed locations. This record counts once a quiescent
+    /// [`LogEntry::End`] follows it.
     Restart,
     /// Blocks that are durable at their fixed locations, with all changes in records before some LSN.
     Placed(Blocks<'a>),
@@ -61,9 +61,9 @@ pub enum LogEntry<'a> {
     End {
         /// Whether no other operation that changed anything was under way (a quiescent point).
         quiescent: bool,
-        /// Its kind.
+        /// The operation's kind.
         kind: u8,
-        /// The operations on which it depends: it is rolled back if one of them is.
+        /// The operations on which this one depends: it is rolled back if one of them is.
         needs: Needs<'a>,
     },
 }
@@ -99,7 +99,7 @@ impl Iterator for Blocks<'_> {
     }
 }
 
-/// Numbers of operations: an iterator.
+/// The numbers of operations: an iterator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs<'a>(&'a [u8]);
 
@@ -125,7 +125,7 @@ pub struct ByteRun<'a> {
     pub at: u64,
     /// The new bytes.
     pub new: &'a [u8],
-    /// The old bytes; `None` where they were zeros.
+    /// The old bytes; `None` if all of them were zeros.
     pub old: Option<&'a [u8]>,
 }
 
@@ -191,7 +191,7 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
 }
 
 /// Appends a patch to `out`: the difference in `ranges` of the block at `address`, whose present contents are `new`.
-/// `old` holds the old bytes, range after range. Returns false where nothing differs.
+/// `old` holds the old bytes, range after range. Returns false if no byte differs.
 pub fn patch(
     address: u64,
     new: &[u8],
@@ -249,13 +249,13 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
         if start == bytes.len() {
             break;
         }
-        // A few zeros in a row are not worth a run of their own.
-        let (mut stop, mut quiescent) = (start, 0);
-        while stop < bytes.len() && quiescent <= GAP_MIN {
-            quiescent = if bytes[stop] == 0 { quiescent + 1 } else { 0 };
+        // A few zeros in a row are not worth a new run.
+        let (mut stop, mut zeros_in_a_row) = (start, 0);
+        while stop < bytes.len() && zeros_in_a_row <= GAP_MIN {
+            zeros_in_a_row = if bytes[stop] == 0 { zeros_in_a_row + 1 } else { 0 };
             stop += 1;
         }
-        stop -= quiescent;
+        stop -= zeros_in_a_row;
         put(zeros as u64, out);
         put((stop - start) as u64, out);
         out.extend_from_slice(&bytes[start..stop]);
@@ -335,7 +335,7 @@ pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Decodes a record; `None` where the bytes are not one. The runs of a patch end where they make no sense.
+/// Decodes a record; `None` if the bytes are no record. The runs of a patch end where one makes no sense.
 pub fn decode(bytes: &[u8]) -> Option<LogEntry<'_>> {
     let (_, bytes) = owner(bytes);
     let (kind, mut rest) = bytes.split_first()?;
@@ -371,7 +371,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A patch redoes the change of the old bytes, and rolls it back, for any ranges that cover the change.
+        /// A patch redoes the change, and rolls it back, for any ranges that cover the change.
         #[test]
         fn patches_redo_and_undo(
             old in prop::collection::vec(0u8..3, 200),

@@ -27,7 +27,7 @@ pub struct JournalStats {
     pub operations: u64,
     /// Times a block had to wait for the log.
     pub write_ahead: u64,
-    /// Times that an operation waited for another one whose rollback would have undone it too.
+    /// Times that an operation waited for another one whose rollback would have rolled it back too.
     pub waits: u64,
     /// Checkpoints that were forced because space was short.
     pub forced_checkpoints: u64,
@@ -54,7 +54,7 @@ struct Written {
     len: u64,
 }
 
-/// The journal's data about the file system's image that the log keeps.
+/// The *log owner*: the file system whose log this is, as the journal keeps it in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogOwner {
     pub id: u64,
@@ -82,18 +82,18 @@ pub(super) struct State {
     pub log: Wafs,
     pub options: JournalOptions,
     pub dirty_pages: RefCell<BTreeMap<BufKey, DirtyPage>>,
-    /// Records that are still needed although their block is gone: the first of them, and the LSN up to which
-    /// the log must be quiet and durable before the block's end is certain.
+    /// Records that are still needed although their block is gone. Each pair has the first such record, and the LSN up
+    /// to which the log must be certain and durable before the block's end is certain.
     pinned_ranges: RefCell<Vec<(u64, u64)>>,
     /// Freed fragments, each with the log's end when it was freed.
     freed: RefCell<BTreeMap<u64, u64>>,
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
     /// Blocks of files with records in the log: by byte address, the length and the end of the last record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// Blocks that are durable in their places, but not in the log's list of such blocks yet: by address, the
-    /// length, and the LSN before which all records about the block have reached it.
+    /// Blocks that are durable in their places, but not recorded in the log as such: by address, the length, and the
+    /// LSN before which all records about the block are on the device.
     pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// Inodes without a name that are not freed yet, each with the place of the record that says so.
+    /// Inodes without a name that are not freed yet, each with the LSN of the record about it.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub owner: Cell<LogOwner>,
     pub fragment: Cell<u64>,
@@ -107,7 +107,7 @@ pub(super) struct State {
     pub short: Cell<bool>,
     /// Pairs of LSNs: when the log is durable up to the first, all records before the second are certain.
     certain: RefCell<VecDeque<(u64, u64)>>,
-    /// The LSN before which everything is certain, and durable with all on which that depends.
+    /// The LSN before which every record is certain and durable, with all records on which it depends.
     pub safe: Cell<u64>,
     /// Signals that an operation has become certain.
     pub settled: Notify,
@@ -127,7 +127,7 @@ const NEARLY_ZERO: u64 = 8 << 10;
 
 /// The capacity from which on a log has space for every operation on blocks of this size, in bytes.
 pub(super) fn least_capacity(block: u64) -> u64 {
-    // An eighth is spare, and a sixteenth is what one operation's allocations may take.
+    // An eighth of the log is spare, and one operation's allocations may take a sixteenth.
     (2 * block + NEARLY_ZERO) * 16 / 13
 }
 
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// Gives up the whole log, which has been recovered; it ends at a quiet place.
+    /// Empties the log after a recovery. It ends at a quiescent point.
     pub fn start_over(&self) {
         self.certain.borrow_mut().clear();
         self.safe.set(self.log.end());
@@ -196,7 +196,7 @@ impl State {
         match self.log.append(bytes) {
             Ok(at) => (at.lsn, at.end),
             Err(error) => {
-                // Nothing can be written any more, because the log lacks changes that memory has. State::begin
+                // No block can be written any more, because the log lacks changes that memory has. State::begin
                 // reserves space, so that the log is never full here.
                 self.failure.set(Some(error.into()));
                 self.settled.notify_all();
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// The number of an operation that will log something.
+    /// Gives an operation that will log something its number.
     pub fn enter(&self, ticket: &mut Ticket) -> Number {
         self.ops.borrow_mut().enter(ticket, self.log.end())
     }
@@ -219,7 +219,7 @@ impl State {
         at
     }
 
-    /// Notes that an inode without a name has been freed, or has a name again.
+    /// Notes that an inode without a name has been freed, or has got a name again.
     pub fn keep(&self, number: Number, ino: u64) {
         if self.orphans.borrow_mut().remove(&ino).is_some() {
             self.append_short(number, &LogEntry::Kept(ino));
@@ -343,7 +343,7 @@ impl State {
         let image = page.images.iter().find(|image| image.version == version);
         if let Some(Written { end, at, len, .. }) = image {
             self.placed.borrow_mut().insert(*at, (*len, *end));
-            // The image lacks everything that was logged after it was made.
+            // The image lacks every record that was logged after the image was made.
             page.low = page.low.max(*end);
         }
         if block.version() == version {
@@ -353,8 +353,8 @@ impl State {
         page.images.retain(|image| image.version > version);
     }
 
-    /// Logs the blocks that have become durable in their places, as far as the log has records about them, and
-    /// while at least half of the log is free. A recovery then leaves these blocks alone.
+    /// Logs which blocks have become durable in their places, as far as the log has records about them, and while at
+    /// least half of the log is free. A recovery then leaves these blocks alone.
     pub fn append_placed(&self) {
         let placed = self.placed.take().into_iter();
         if self.closed.get() {
@@ -403,11 +403,11 @@ impl State {
 
     // Operations.
 
-    /// The most bytes that an operation of this kind may log: for the blocks that one operation may allocate or
-    /// free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and for new blocks that are full: the moved end of a
-    /// directory, two blocks of attributes. Other new blocks (of inodes, pointers, a short directory) are nearly all
-    /// zeros, which are not logged. A log that is smaller than [`least_capacity`] reserves a quarter at most, and may be
-    /// full before.
+    /// The most bytes that an operation of this kind may log. The bound counts the blocks that one operation may
+    /// allocate or free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and new blocks that are full: the moved
+    /// end of a directory, two blocks of attributes. Other new blocks (of inodes, pointers, a short directory) are
+    /// nearly all zeros, and zeros are not logged. In a log that is smaller than [`least_capacity`] an operation
+    /// reserves a quarter at most, so the log may become full.
     fn most(&self, kind: OpKind) -> u64 {
         let (capacity, block) = (self.log.capacity(), self.block.get());
         if capacity < least_capacity(block) {
@@ -420,8 +420,8 @@ impl State {
         }
     }
 
-    /// Waits until the log has space for this operation beside all that are under way. Returns the bytes
-    /// reserved for it.
+    /// Waits until the log has space for this operation beside all that are under way. Returns the operation's ticket
+    /// and the bytes reserved for it.
     pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
         let most = self.most(kind);
         loop {
@@ -480,8 +480,8 @@ impl State {
         places
     }
 
-    /// Makes a quiet place behind the last end, where no operation is under way but a freed block waits for
-    /// such a place.
+    /// Makes a quiescent point behind the last end, where no operation is under way but a freed block waits for such a
+    /// point.
     pub fn end_behind(&self) {
         if self.ops.borrow().horizon().is_none() && !self.pinned_ranges.borrow().is_empty() {
             self.append_aside([]);

@@ -27,10 +27,10 @@ fn run<T>(work: impl AsyncFnOnce(&Runtime, State) -> T) -> T {
 }
 
 /// One operation stays under way for ever. A thousand others begin, end and become durable all the same. An
-/// operation that has freed blocks which the first had changed does not become durable. Would catch a commit
-/// that waits until no operation is under way, and one that keeps others from beginning.
+/// operation that shares changed bytes with the first one does not become durable. Would catch a commit that
+/// waits until no operation is under way, and one that keeps others from beginning.
 #[test]
-fn a_commit_waits_for_nobody_that_it_does_not_hang_on() {
+fn a_commit_waits_only_for_operations_on_which_it_depends() {
     run(async |rt, state| {
         let (mut long, _) = state.begin(OpKind::Write).await.unwrap();
         let number = state.enter(&mut long);

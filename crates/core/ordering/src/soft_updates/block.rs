@@ -78,9 +78,9 @@ pub(super) struct BlockDeps {
     /// The block-written dependency that the next image meets.
     pub written: Option<Id>,
     lists: Option<Box<BlockLists>>,
-    /// The number of changes that wait for something.
+    /// The number of the block's changes that wait for something.
     pub held: u32,
-    /// Whether an image made now would show anything that the last one did not.
+    /// Whether an image made now would show any change that the last one did not.
     pub news: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The `..` entries on disk that may lead to a directory which is itself removed.
+//! The `..` entries on disk that may still lead to a directory that was itself removed.
 //!
-//! A removed directory stays on disk until its inode is cleared, and its `..` with it. If the parent's inode
-//! were reused as a file's before that, the entry would lead to a file, and FreeBSD's fsck stops there when it
-//! preens. FreeBSD lowers the parent's link count only when the child is cleared (the second `dirrem` of a
-//! removed directory). Here the parent's inode is freed only then.
+//! A removed directory stays on disk until its inode is cleared, and its `..` with it. If a file got the
+//! parent's inode before that, the `..` would lead to a file, and `fsck -p` of FreeBSD stops there. FreeBSD
+//! lowers the parent's link count only when the child is cleared (the second `dirrem` of a removed directory).
+//! Here the parent's inode is freed only then.
 
 use ordo_cache::BufKey;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,7 +13,7 @@ use super::graph::Graph;
 use super::memory::in_map;
 use super::node::{Id, Ids};
 
-/// The number of nodes before the first search for those that have ended.
+/// The number of nodes at which the first search for ended ones is made.
 const KEPT: usize = 256;
 
 /// A directory that was removed and is not cleared yet.
@@ -27,9 +27,9 @@ struct Removed {
 /// The pending ends of `..` entries.
 #[derive(Default)]
 pub(super) struct DotDots {
-    /// By directory, the nodes with whose end a `..` no longer leads there.
+    /// By directory, the nodes with whose end a `..` no longer leads to the directory.
     ends: FxHashMap<u64, SmallVec<[Id; 1]>>,
-    /// By directory, the parents to which its `..` led, each with the pending change that takes it away.
+    /// By directory, the parents to which its `..` led, each with the pending change that ends this.
     moved: FxHashMap<u64, SmallVec<[(u64, Id); 1]>>,
     /// The directories that were removed and are not cleared yet.
     removed: FxHashMap<u64, Removed>,
@@ -53,7 +53,7 @@ impl DotDots {
             + self.removed.len() * in_map(size_of::<(u64, Removed)>())
     }
 
-    /// The nodes that end with the clearing of a directory, if no change has begun to clear it.
+    /// The nodes that would end with the clearing of directories whose clearing has not begun.
     fn not_begun(&self) -> FxHashSet<Id> {
         self.removed.values().map(|removed| removed.cleared).collect()
     }
@@ -71,7 +71,7 @@ impl Graph {
     /// Notes that a directory, whose `..` leads to `parent`, has lost its last name.
     pub(super) fn note_removed_directory(&mut self, dir: u64, parent: u64) {
         self.forget_ended();
-        let cleared = self.add_mark(BufKey::file(dir, 0));
+        let cleared = self.add_unwritten(BufKey::file(dir, 0));
         let mut parents = SmallVec::from_slice(&[parent]);
         let moved = self.dotdots.moved.remove(&dir).unwrap_or_default();
         self.dotdots.noted -= moved.len();
@@ -84,7 +84,8 @@ impl Graph {
         debug_assert!(before.is_none(), "directory {dir} was removed twice");
     }
 
-    /// Notes that the change `by` clears an inode. Without one, the inode never was on disk and never will be.
+    /// Notes that the change `by` clears an inode; `None` for an inode that never was and never will be on
+    /// disk.
     pub(super) fn note_cleared(&mut self, ino: u64, by: Option<Id>) {
         let Some(removed) = self.dotdots.removed.remove(&ino) else { return };
         for (parent, by) in removed.parents.iter().filter_map(|parent| Some((*parent, by?))) {
@@ -108,7 +109,7 @@ impl Graph {
         frees.filter(|needs| self.edges.iter(*needs).any(|id| not_begun.contains(&id))).count()
     }
 
-    /// Removes nodes that have ended, now and then: the work for each node is bounded.
+    /// Removes ended nodes, once they may be half of all: so the work for each node is bounded.
     fn forget_ended(&mut self) {
         if self.dotdots.noted < self.dotdots.noted_max.max(KEPT) {
             return;

@@ -9,17 +9,18 @@ use super::SoftUpdates;
 use super::graph::Graph;
 use super::node::Id;
 
-/// The rounds of writing without a gain after which the search for space ends.
+/// The number of rounds of writing, none with a gain, after which the search for space ends.
 const RECLAIM_ROUNDS: u32 = 8;
 
-/// The rounds of an fsync without a gain after which a defect is assumed.
+/// The number of rounds of an fsync, none with a gain, after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
-/// The blocks that are written at once for want of memory, besides those on which they depend.
+/// The number of blocks that are written at a time to free memory, besides those on which they depend.
 const RELIEF_BLOCKS: usize = 1024;
 
-/// The share (one over this) of the memory for dependencies that is free when held-back operations continue.
-const ROOM: usize = 8;
+/// The part of the memory for dependencies that must be free before held-back operations continue: one over
+/// this number.
+const FREE_PART: usize = 8;
 
 /// The blocks that must be written before a file is durable.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Graph {
         wanted
     }
 
-    /// The blocks that must be written before the first `changes` nodes on these blocks are met.
+    /// The blocks that must be written before the first `changes` nodes on these blocks have ended.
     pub(super) fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         let mut wanted = Wanted::default();
         self.collect_blocks(blocks, changes, &mut wanted);
@@ -75,7 +76,7 @@ impl Graph {
         blocks.into_iter().map(|(_, key)| key)
     }
 
-    /// Adds those of the first `changes` nodes that lie on these blocks, and all for which they wait.
+    /// Adds those of the first `changes` nodes that lie on these blocks, and all nodes for which they wait.
     fn collect_blocks(&self, blocks: &[BufRef], changes: u64, wanted: &mut Wanted) {
         for block in blocks.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
             for (_, id) in block.changes() {
@@ -86,7 +87,7 @@ impl Graph {
         }
     }
 
-    /// Adds a node, and all for which it waits.
+    /// Adds a node, and all nodes for which it waits.
     fn collect(&self, id: Id, wanted: &mut Wanted) {
         let mut stack = vec![id];
         while let Some(id) = stack.pop() {
@@ -94,7 +95,8 @@ impl Graph {
             if wanted.seen.insert(id) {
                 wanted.blocks.insert(block);
                 stack.extend(self.needs(id));
-                // Earlier changes of its cell reach the disk before it, and perhaps together with later ones.
+                // Earlier changes of the same cell reach the disk before this one, and may be merged with later
+                // ones.
                 if let Some(change) = self.change(id) {
                     stack.extend(self.cell(block, change.cell));
                 }
@@ -144,9 +146,9 @@ pub(super) async fn fsync(
     }
 }
 
-/// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile, so that
-/// dependencies are made at the rate at which they are met. It continues until some memory is free again, so
-/// that one write and one flush serve many operations.
+/// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile, so that no
+/// more dependencies are made than are met. The operation continues when an eighth of the memory is free again,
+/// so that one write and one flush serve many operations.
 pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
@@ -154,7 +156,7 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     if memory() <= most {
         return Ok(());
     }
-    while memory() > most - most / ROOM {
+    while memory() > most - most / FREE_PART {
         state.held_back.set(state.held_back.get() + 1);
         let Some(wrote) = write_for_memory(cache).await? else { continue };
         if !wrote && !state.wait_for_steps().await {
@@ -168,8 +170,8 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
     Ok(())
 }
 
-/// Writes until there is memory, or writing brings none. The task that does deferred frees calls it, since a
-/// free makes dependencies of its own; so it never waits for a free.
+/// Writes until memory is free, or until writing frees none. The task that does deferred frees calls this,
+/// because a free makes dependencies of its own. So this function never waits for a free.
 pub(super) async fn evict(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
     let state = &cache.gate().state;
     let memory = || state.graph.borrow().memory().0;
@@ -180,9 +182,9 @@ pub(super) async fn evict(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> 
     Ok(())
 }
 
-/// Writes the blocks with the most dependencies, and those for which they wait. Returns whether that brought
-/// memory; `None` where another task has just written. On a disk with a volatile cache each wave costs a flush,
-/// so one wave must meet many dependencies.
+/// Writes the blocks with the most dependencies, and those for which they wait. Returns whether that freed
+/// memory; `None` if another task has just written. On a disk with a volatile cache each wave costs a flush, so
+/// one wave must meet many dependencies.
 async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, BlockError> {
     let state = &cache.gate().state;
     if state.writing.replace(true) {

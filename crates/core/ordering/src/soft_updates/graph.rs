@@ -1,7 +1,8 @@
 //! The dependency graph: nodes, and the blocks and inodes that they concern.
 //!
-//! A node ([`node`](super::node)) lists the nodes for which it waits and those that wait for it. It ends when
-//! it is on disk. Then its number finds nothing, which tells others that the dependency is met.
+//! A node ([`node`](super::node)) lists the nodes for which it waits, and the nodes that wait for it. A node
+//! ends when it is on disk. From then on its number finds no node, which shows a holder of the number that the
+//! dependency is met.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -45,7 +46,7 @@ pub(super) struct Graph {
     /// Blocks of inodes that were initialised and are not counted yet, each with its block-written node.
     pub(super) filled: FxHashMap<BufKey, Id>,
     pub(super) dotdots: DotDots,
-    /// Addresses to which no pointer will ever be written.
+    /// Addresses of blocks that will never be written, so no pointer to them will be on disk.
     pub never_written: FxHashSet<u64>,
     /// Deferred frees that are ready.
     pub ready: VecDeque<DeferredFree>,
@@ -55,19 +56,19 @@ pub(super) struct Graph {
     pub given_out: usize,
     /// Fragments and inodes that the deferred frees will free.
     pub promised: (u64, u64),
-    /// Nodes that were made so far.
+    /// The number of nodes that were made so far.
     pub made: u64,
-    /// Nodes that have ended.
+    /// The number of nodes that have ended.
     pub met: u64,
-    /// Rollbacks in images.
+    /// The number of rollbacks in images.
     pub rollbacks: u64,
     /// The stamp of the newest node.
     stamp: u32,
-    /// Memory of rollbacks outside their changes, in bytes.
+    /// Memory of rollbacks that do not fit in their change nodes, in bytes.
     pub(super) spilled: usize,
-    /// Blocks that have lists.
+    /// The number of blocks that have lists.
     pub(super) listed: usize,
-    /// Images that are not durable.
+    /// The number of images whose writes are not durable.
     pub(super) images: usize,
     pub(super) peak: usize,
     /// The value of `made` when memory was last freed.
@@ -106,7 +107,7 @@ impl Graph {
         }
     }
 
-    /// The nodes for which a node waits, met ones included.
+    /// The nodes for which a node waits, including those that have ended.
     pub(super) fn needs(&self, id: Id) -> impl Iterator<Item = Id> + '_ {
         let list = match id.kind() {
             Kind::Change => self.changes.get(id.place()).map(|change| change.needs),
@@ -144,7 +145,7 @@ impl Graph {
         out
     }
 
-    /// Those of `ids` that have not ended, each once.
+    /// The nodes of `ids` that have not ended, each once.
     pub(super) fn live(&self, ids: &[Id]) -> Ids {
         let mut out: Ids = ids.iter().copied().filter(|id| self.is_live(*id)).collect();
         out.sort_unstable();
@@ -185,7 +186,8 @@ impl Graph {
         false
     }
 
-    /// Nodes that reach the disk before a change, or together with it, because they are of one cell.
+    /// The nodes that reach the disk before a change, or together with it, because they belong to the same
+    /// cell.
     fn bound(&self, id: Id) -> Ids {
         let Some(change) = self.change(id) else { return Ids::new() };
         let chain = self.cell(change.block, change.cell);
@@ -204,7 +206,7 @@ impl Graph {
         NonZeroU32::new(self.stamp).expect("stamps begin at 1")
     }
 
-    /// Notes that a node waits for others, which are live. Returns the list for the node.
+    /// Notes that a node waits for others, all of which are live. Returns the node's list of them.
     fn wait_for_all(&mut self, id: Id, needs: &[Id]) {
         let mut list = List::default();
         for need in needs {
@@ -280,7 +282,7 @@ impl Graph {
         if let Some(id) = self.blocks.get(&key).and_then(|b| b.written) {
             return id;
         }
-        let id = self.add_mark(key);
+        let id = self.add_unwritten(key);
         let block = self.blocks.entry(key).or_default();
         block.written = Some(id);
         block.news = true;
@@ -288,14 +290,14 @@ impl Graph {
         id
     }
 
-    /// A node that no image meets. It ends by [`end`](Self::end) or [`replace`](Self::replace).
-    pub(super) fn add_mark(&mut self, block: BufKey) -> Id {
+    /// Adds a node that no image meets. [`end`](Self::end) or [`replace`](Self::replace) ends it.
+    pub(super) fn add_unwritten(&mut self, block: BufKey) -> Id {
         let stamp = self.new_stamp();
         let written = Written { stamp: stamp.get(), waiting: List::default(), block };
         Id::new(Kind::Written, self.written.insert(written), stamp)
     }
 
-    /// Adds a free that becomes ready when `needs` are met, or at once where they are.
+    /// Adds a free that becomes ready when `needs` are met; at once if they all are.
     pub(super) fn add_free(&mut self, what: DeferredFree, needs: Ids) {
         if needs.is_empty() {
             self.ready.push_back(what);
@@ -309,7 +311,7 @@ impl Graph {
         self.note_peak();
     }
 
-    /// Makes a change wait for more nodes.
+    /// Makes a change wait for further nodes.
     pub(super) fn need(&mut self, id: Id, more: &[Id]) {
         for need in more {
             if !self.is_live(id) {
@@ -320,12 +322,12 @@ impl Graph {
             }
             self.add_waiting(*need, id);
             self.add_need(id, *need);
-            self.hold(id);
+            self.add_wait(id);
         }
     }
 
-    /// Makes a live node wait for one thing more, which [`satisfy`](Self::satisfy) announces.
-    fn hold(&mut self, id: Id) {
+    /// Makes a live node wait for one more event, which [`satisfy`](Self::satisfy) announces.
+    fn add_wait(&mut self, id: Id) {
         let (_, unmet) = self.needs_mut(id).expect("it is live");
         *unmet += 1;
         let first = *unmet == 1;
@@ -354,7 +356,7 @@ impl Graph {
         self.change(id).is_some_and(|c| self.placed.iter(c.placed).any(|a| a == address))
     }
 
-    /// Makes sure that no image has the change `id` without those after it in its cell.
+    /// Makes sure that no image has the change `id` without the later changes of its cell.
     pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
         let chain = self.cell(key, cell);
         for later in chain.iter().skip_while(|i| **i != id).skip(1) {
@@ -367,7 +369,7 @@ impl Graph {
 
 /// Ending nodes.
 impl Graph {
-    /// Announces one of the things for which a node waits.
+    /// Announces one of the events for which a node waits.
     pub(super) fn satisfy(&mut self, id: Id) {
         let Some((_, unmet)) = self.needs_mut(id) else { return };
         *unmet -= 1;
@@ -387,15 +389,15 @@ impl Graph {
         }
     }
 
-    /// Ends a node, which is on disk or no longer needed: no node waits for it any more. The caller
-    /// [`tidies`](Self::tidy) its block.
+    /// Ends a node, which is on disk or no longer needed: the nodes that waited for it wait no longer. The
+    /// caller must [`tidy`](Self::tidy) its block.
     pub(super) fn end(&mut self, id: Id) {
         for waiter in self.take(id) {
             self.satisfy(waiter);
         }
     }
 
-    /// Removes a node without telling those that wait for it. Returns them.
+    /// Removes a node without satisfying those that wait for it. Returns them.
     fn take(&mut self, id: Id) -> Ids {
         let (mut waiting, at, subject) = match id.kind() {
             Kind::Free => return Ids::new(),
@@ -456,8 +458,8 @@ impl Graph {
         }
     }
 
-    /// Ends a node that is no longer needed. Nodes that waited for it wait for `by` instead, or no longer where
-    /// it is `None`.
+    /// Ends a node that is no longer needed. The nodes that waited for it wait for `by` instead; if `by` is
+    /// `None`, they wait no longer.
     pub(super) fn replace(&mut self, id: Id, by: Option<Id>) {
         let by = by.filter(|by| *by != id && self.is_live(*by));
         let Some(by) = by else { return self.end(id) };
@@ -553,7 +555,7 @@ impl Graph {
         if self.change(id).is_none_or(|change| change.included) {
             return;
         }
-        self.hold(id);
+        self.add_wait(id);
         if let Some(before) = self.inodes.update(ino, |deps| deps.kept.replace(id)) {
             self.satisfy(before);
         }

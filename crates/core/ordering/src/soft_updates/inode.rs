@@ -7,7 +7,7 @@ use super::node::Id;
 use super::slab::{List, Lists};
 
 /// A name that cannot be found on disk yet: the change that must be on disk first, and the block and cell of
-/// its entry.
+/// the name's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     pub id: Id,
@@ -20,20 +20,20 @@ pub(super) type Chunk = (BufKey, u32);
 /// The pending changes of one inode.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct InodeDeps {
-    /// The latest pending change of its link count.
+    /// The latest pending change of the inode's link count.
     pub links: Option<Id>,
-    /// The latest pending change of everything else in it.
+    /// The latest pending change of the rest of the inode.
     pub body: Option<Id>,
-    /// The change with which its link count became 0.
+    /// The change with which the inode's link count became 0.
     pub dropped: Option<Id>,
     /// The change in `dropped`, if it is kept back until the inode is freed. On disk, a directory without links then has no
     /// contents either.
     pub kept: Option<Id>,
     /// The inode's names that cannot be found on disk yet.
     names: List,
-    /// Directories that cannot be found yet and have names of the inode which are on disk.
+    /// Directories that cannot be found yet, although an entry in them for this inode is on disk.
     hidden_in: List,
-    /// The inodes with names on disk in this one, which is a directory that cannot be found yet.
+    /// For a directory that cannot be found yet: the inodes whose entries in it are on disk.
     hides: List,
 }
 
@@ -51,7 +51,7 @@ impl Inodes {
         self.all.get(&ino).copied().unwrap_or_default()
     }
 
-    /// Changes the record of an inode, and drops it where nothing is pending any more.
+    /// Changes the record of an inode. The record is dropped when nothing is pending any more.
     pub(super) fn update<T>(&mut self, ino: u64, change: impl FnOnce(&mut InodeDeps) -> T) -> T {
         self.edit(ino, |deps, _, _| change(deps))
     }
@@ -74,7 +74,7 @@ impl Inodes {
         self.names.iter(self.get(ino).names)
     }
 
-    /// Adds a name that cannot be found on disk yet. Returns false where the inode had it.
+    /// Adds a name that cannot be found on disk yet. Returns false if the inode had it already.
     pub(super) fn add_name(&mut self, ino: u64, name: Name) -> bool {
         self.edit(ino, |deps, names, _| {
             let new = !names.iter(deps.names).any(|n| n == name);
@@ -85,7 +85,7 @@ impl Inodes {
         })
     }
 
-    /// Keeps some of an inode's names. Returns false where it had none.
+    /// Keeps some of an inode's names. Returns false if it had none.
     pub(super) fn retain_names(&mut self, ino: u64, keep: impl Fn(&Name) -> bool) -> bool {
         if !self.has_names(ino) {
             return false;
@@ -99,13 +99,14 @@ impl Inodes {
         self.get(ino).names != List::default()
     }
 
-    /// Whether an inode has a name that cannot be found yet, either itself or because of its directory.
+    /// Whether some name of an inode cannot be found yet, because of its own entry or because of its
+    /// directory.
     pub(super) fn is_hidden(&self, ino: u64) -> bool {
         let deps = self.get(ino);
         deps.names != List::default() || deps.hidden_in != List::default()
     }
 
-    /// Directories that cannot be found yet and have names of the inode which are on disk.
+    /// Directories that cannot be found yet, although an entry in them for this inode is on disk.
     pub(super) fn hidden_in(&self, ino: u64) -> impl Iterator<Item = u64> + '_ {
         self.numbers.iter(self.get(ino).hidden_in)
     }
@@ -140,7 +141,7 @@ impl Inodes {
             + self.numbers.bytes()
     }
 
-    /// Frees memory where no inode is pending.
+    /// Frees memory while no inode is pending.
     pub(super) fn release(&mut self, kept: usize) {
         if self.all.is_empty() {
             self.names.release();

@@ -61,7 +61,8 @@ impl Graph {
     pub(super) fn release_memory(&mut self) {
         /// Entries of a map that stay allocated.
         const KEPT: usize = 1024;
-        /// The least number of nodes made since the last time: fewer are not worth the work.
+        /// The least number of nodes made since the last release. After fewer, a release is not worth the
+        /// work.
         const WORTH: u64 = 4 * KEPT as u64;
         let nodes = self.changes.len() + self.written.len() + self.frees.len();
         if nodes > 0 || self.made - self.released < WORTH {
@@ -95,9 +96,10 @@ mod tests {
     use super::super::rollback::Rollback;
     use super::*;
 
-    /// Would catch memory that is never freed, and a number that comes to stand for another node.
+    /// Memory is freed when all nodes have ended, and the number of an ended node never stands for another.
+    /// Would catch memory that is never freed, and numbers that are used twice.
     #[test]
-    fn what_has_ended_takes_no_memory_and_never_comes_back() {
+    fn ended_nodes_take_no_memory_and_their_numbers_stay_unused() {
         let mut graph = Graph::default();
         let empty = graph.memory().0;
         let mut old = Vec::new();

@@ -94,11 +94,10 @@
 //!
 //! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on.
 //! - An image shows each cell (an inode, its link count, a pointer, an entry) in a state that the cell had.
-//! - Each node waits for a block that is dirty, or written but not flushed, or for an operation under way. So
-//!   it will be met.
-//! - Bits in bitmaps are set in memory at once, and bitmaps are written without rollbacks. Only deferred frees
-//!   clear bits, when they are due. So bitmaps on disk can be trusted: at worst, they call something used that
-//!   is free.
+//! - Each node waits for a block that is dirty, or written but not flushed, or for an operation under way. So every
+//!   node is met in the end.
+//! - Bits in bitmaps are set in memory at once, and bitmaps are written without rollbacks. Only deferred frees clear
+//!   bits, when they are due. So a bit on disk may say "used" of a free block, but never "free" of a used one.
 
 mod block;
 mod dotdot;
@@ -182,7 +181,7 @@ pub struct SoftOptions {
 impl SoftOptions {
     /// The memory for dependencies beside a cache of `capacity` bytes.
     fn memory_beside(&self, capacity: usize) -> usize {
-        /// The least memory, for a small cache.
+        /// The least memory for dependencies, beside a small cache.
         const LEAST: usize = 1 << 20;
         self.memory_max.unwrap_or((capacity / 8).max(LEAST))
     }
@@ -232,7 +231,7 @@ struct State {
     open_ops: Cell<usize>,
     taken: Cell<u64>,
     held_back: Cell<u64>,
-    /// The nodes, and rollbacks, for which the processor has been charged.
+    /// The number of nodes and rollbacks whose processor time has been charged.
     cpu_cost: Cell<u64>,
 }
 
@@ -244,7 +243,7 @@ impl State {
         }
     }
 
-    /// Waits until a deferred free that is ready, or being done, is done. Returns false where there is none.
+    /// Waits for a deferred free that is ready or being done. Returns false if there is none.
     async fn wait_for_steps(&self) -> bool {
         let waiting = {
             let graph = self.graph.borrow();
@@ -310,7 +309,7 @@ impl SoftUpdates {
     }
 }
 
-/// The identity of a buffer. Another buffer may get its key after it is forgotten.
+/// The identity of a buffer. Another buffer may get its key once it is forgotten.
 fn who(block: &Buffer) -> usize {
     std::ptr::from_ref(block) as usize
 }
@@ -425,8 +424,8 @@ impl OrderingPolicy for SoftUpdates {
     ) -> Result<(), BlockError> {
         match *what {
             What::SetPointer { init, .. } if !cache.is_durable(init) => {
-                // A write that is under way may have older contents, and one that was not flushed may be lost.
-                // Another write will follow, and the node waits for that one.
+                // A write that is under way may have older contents, and a write that was not flushed may be lost.
+                // The block will be written once more, and the node waits for that write.
                 if init.is_writing() || !init.is_dirty() {
                     cache.mark_dirty(init);
                 }

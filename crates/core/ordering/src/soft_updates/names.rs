@@ -1,4 +1,5 @@
-//! Names: the nodes that must be on disk before an inode can be found, and the names that may still be there.
+//! Names: the nodes that must be on disk before an inode can be found, and the removed names that may still be
+//! on disk.
 
 use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
@@ -29,9 +30,9 @@ impl Graph {
         }
     }
 
-    /// The parent links that must be on disk before a change of a directory's block can be found: those of a
-    /// cell, or of the whole block. They are the directory's size, and the pointer to the block if it is not in
-    /// the inode. An entry that is removed in space that cannot be found yet is gone already.
+    /// The parent links that must be on disk before a change of a directory's block can be found: the links of
+    /// one cell, or of the whole block. They are the directory's size, and the pointer to the block if it is
+    /// not in the inode. An entry in space that cannot be found yet is already gone when it is removed.
     pub(super) fn parents_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
         let Some(block) = self.blocks.get(&key).filter(|b| !b.parents().is_empty()) else {
             return Ids::new();
@@ -51,8 +52,8 @@ impl Graph {
             .flat_map(|block| block.parents().iter().map(|(id, _)| *id))
     }
 
-    /// The entries that must be on disk before one in the directory `dir` can be found: the directory's, its
-    /// parent's, and so on.
+    /// The entries that must be on disk before a name in the directory `dir` can be found: the directory's own
+    /// entry, its parent's, and so on up to the root.
     pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
         let mut dirs = vec![dir];
         let mut seen = FxHashSet::default();
@@ -76,22 +77,22 @@ impl Graph {
         self.live(&self.moved)
     }
 
-    /// The directory of the entry that a change makes, or that it gives another inode.
+    /// The directory that contains the entry which a change makes, or which it gives to another inode.
     fn dir_of(&self, id: Id) -> Option<u64> {
         self.change(id).map(|c| if c.block.file == 0 { c.subject } else { c.block.file })
     }
 
-    /// The directories with names of an inode that cannot be found yet.
+    /// The directories in which an inode has names that cannot be found yet.
     pub(super) fn directories_of(&self, ino: u64) -> SmallVec<[u64; 2]> {
         let pending = self.inodes.names(ino).filter_map(|name| self.dir_of(name.id));
         pending.chain(self.inodes.hidden_in(ino)).collect()
     }
 
     /// The nodes that must be on disk before an inode can be found by its names other than the one at `at`,
-    /// which has the changes `own`. They are the other names, among them the `new` ones of this operation, and
-    /// the paths to all.
+    /// which has the changes `own`. The nodes are the entries of the other names, including the `new` ones of
+    /// this operation, and the paths to all of them.
     pub(super) fn other_names(&self, ino: u64, at: (BufKey, u32), own: &[Id], new: &[Id]) -> Ids {
-        // The name at `at` may itself be on disk, and wait for the path to it.
+        // The entry at `at` may itself be on disk, while the path to it is not.
         let names = self.inodes.names(ino).filter(|n| !own.contains(&n.id) && n.at != at);
         let mut needs: Ids = names.map(|n| n.id).chain(new.iter().copied()).collect();
         let hidden_in = self.inodes.hidden_in(ino);
@@ -103,8 +104,8 @@ impl Graph {
         needs
     }
 
-    /// Notes that a name of an inode, in `dir`, is on disk or gone: it is found as soon as `parents` are on
-    /// disk.
+    /// Notes that a name of an inode, in `dir`, is on disk or gone: the name can be found as soon as `parents`
+    /// are on disk.
     pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Name], dir: u64) {
         if !self.inodes.retain_names(ino, |name| name.id != id) {
             return;
@@ -115,7 +116,7 @@ impl Graph {
             }
         }
         if parents.is_empty() {
-            // The name, which was not on disk, is there now.
+            // The name was not on disk before; now it is.
             if self.inodes.is_hidden(dir) {
                 self.inodes.hide(ino, dir);
             }
@@ -130,7 +131,8 @@ impl Graph {
         }
     }
 
-    /// Marks an inode's names as found where all can be, and so the names in it if it is a directory.
+    /// Marks an inode's names as findable if all of them are, and with them the names in the inode if it is a
+    /// directory.
     fn note_found(&mut self, ino: u64) {
         let mut found = vec![ino];
         while let Some(dir) = found.pop() {
@@ -140,7 +142,7 @@ impl Graph {
         }
     }
 
-    /// Notes that an entry was removed which may still be on disk until `id` is.
+    /// Notes the removal of an entry that may be on disk until the node `id` has ended.
     pub(super) fn note_removed(&mut self, dir: u64, name: &[u8], id: Id, chunk: Chunk) {
         let name = name_hash(dir, name);
         self.removed.insert(name, (id, chunk));
@@ -148,7 +150,7 @@ impl Graph {
     }
 
     /// The node that must end before an entry of this name may be on disk in `chunk`: the removal of another
-    /// one, unless both are in one chunk and so change together.
+    /// entry of that name. There is none if both are in one chunk, because they change together.
     pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
         let (id, place) = *self.removed.get(&name_hash(dir, name))?;
         (place != chunk).then_some(id)

@@ -12,7 +12,7 @@ use ordo_cache::BufKey;
 use smallvec::SmallVec;
 
 use super::rollback::Rollback;
-use super::slab::{List, Place, Stamped};
+use super::slab::{List, SlabIndex, Stamped};
 use crate::DeferredFree;
 
 /// A flag in a cell's number, for the second of two cells that start at one byte.
@@ -52,12 +52,12 @@ impl Id {
         }
     }
 
-    pub(super) fn place(self) -> Place {
-        Place { index: self.index & ((1 << 30) - 1), stamp: self.stamp }
+    pub(super) fn place(self) -> SlabIndex {
+        SlabIndex { index: self.index & ((1 << 30) - 1), stamp: self.stamp }
     }
 }
 
-/// A change of a cell. A cell is an inode's link count, all else of an inode, a pointer, or a directory entry.
+/// A change of a cell. A cell is an inode's link count, the rest of an inode, a pointer, or a directory entry.
 /// Changes of one cell build on one another: no image has one without those before it, so an image always shows
 /// a state that the cell had.
 pub(super) struct Change {
@@ -71,15 +71,15 @@ pub(super) struct Change {
     /// The number of nodes that were made before this one.
     pub age: u64,
     pub rollback: Rollback,
-    /// An earlier change of its cell that is never in an image without it.
+    /// An earlier change of the same cell that is never in an image without this one.
     pub with: Option<Id>,
     /// The first byte of the cell in the block.
     pub cell: u32,
-    /// The nodes for which it waits.
+    /// The nodes for which this change waits.
     pub needs: List,
-    /// The nodes that wait for it.
+    /// The nodes that wait for this change.
     pub waiting: List,
-    /// Addresses of blocks that the inode gained in it.
+    /// Addresses of blocks that the inode gained in this change.
     pub placed: List,
     /// Whether the change has been in an image, and so is on disk unless that write is lost.
     pub included: bool,
@@ -87,10 +87,10 @@ pub(super) struct Change {
     pub first: bool,
 }
 
-/// A node that is met when a block is on disk as it is now.
+/// A node that ends when a block is on disk with its present contents.
 pub(super) struct Written {
     pub stamp: u32,
-    /// The nodes that wait for it.
+    /// The nodes that wait for this one.
     pub waiting: List,
     pub block: BufKey,
 }
@@ -147,6 +147,7 @@ impl Stamped for Free {
     }
 }
 
-// Memory for dependencies bounds how far the disk may be behind, so a node's size is part of its design.
+// The bound on memory for dependencies limits how far the disk may be behind, so a node's size is part of the
+// design.
 const _: () = assert!(size_of::<Change>() <= 88 && size_of::<Written>() <= 24);
 const _: () = assert!(size_of::<Free>() <= 40 && size_of::<Option<Id>>() == 8);

@@ -15,7 +15,7 @@ use crate::{Change, DeferredFree, PointerTo, What};
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
 
-/// The cell of a group's header. Only the number of inodes that it counts can be rolled back in it.
+/// The cell of a group's header. Only the header's number of initialised inodes can be rolled back.
 const GROUP: u32 = 0;
 
 /// The steps of an operation so far for which its later steps wait.
@@ -31,15 +31,15 @@ pub struct SoftOp {
     entries: Ids,
     /// Link counts that were raised.
     counts: Ids,
-    /// The count of blocks that a file will have.
+    /// The change of the inode that counts a file's blocks in advance.
     block_count: Option<Id>,
-    /// A directory's space that was initialised.
+    /// Blocks by which a directory grew, and which were initialised.
     grown: Ids,
-    /// Entries that no longer stand for the inode that they had.
+    /// Entries that the operation removed, or gave to another inode.
     gone: Ids,
     /// Whether the entry that was removed last may be on disk.
     removed: bool,
-    /// The directory for which that entry stood, and the directory that had the entry.
+    /// The directory that the last removed entry named, and the directory that had the entry.
     removed_directory: Option<(u64, u64)>,
     /// Pointers that were reset.
     resets: Ids,
@@ -72,7 +72,7 @@ impl SoftOp {
         self.state.options.rules.contains(rule)
     }
 
-    /// Those of `ids` that are not on disk, or none where the rule is off.
+    /// The nodes of `ids` that are not on disk; none if the rule is off.
     fn under(&self, rule: SoftRules, graph: &Graph, ids: &[Id]) -> Ids {
         if self.has(rule) { graph.live(ids) } else { Ids::new() }
     }
@@ -102,7 +102,7 @@ fn start(change: &Change<'_>) -> u32 {
     change.ranges[0].start as u32
 }
 
-/// The rollback of a change, in its first range. Nearly every change has only one.
+/// The rollback of a change, for its first range. Nearly every change has only one range.
 fn difference(change: &Change<'_>) -> Rollback {
     let range = change.ranges[0].clone();
     let (old, new) = (&change.old[..range.len()], &change.buf.read()[range.clone()]);
@@ -122,7 +122,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
             let mark = graph.block_written(key);
             add_once(&mut op.bitmaps, mark);
-            // Changes of one cell reach the disk in their order: the last stands for all.
+            // Changes of one cell reach the disk in order, so the last one stands for all of them.
             if let What::AllocateInode { .. } = change.what
                 && let Some(last) = graph.last_of(key, GROUP)
             {
@@ -141,7 +141,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         }
         What::ChangeEntry { dir, name, old, new, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, new, directory);
-            // A directory does not get its name from a `..` that stands for it.
+            // `..` is not a name by which a directory is found.
             if name != b".." {
                 needs.extend(end_needs(graph, op, (key, at), old, directory));
             }
@@ -159,7 +159,7 @@ pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             let needs = end_needs(graph, op, (key, at), child, directory);
             remove_entry(graph, op, change, (at, child), needs);
             op.removed_directory = directory.then_some((child, dir));
-            // The removal has no node where the entry never was on disk.
+            // The removal has no node if the entry never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
                 graph.note_removed(dir, name, *id, (key, at as u32 / CHUNK));
             }
@@ -218,8 +218,8 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 let own = graph.cell(key, start(change));
                 needs.retain(|id| !own.contains(id));
             }
-            // A higher count reaches the disk together with the size that the operation sets. Pointers wait for
-            // both.
+            // A higher count of blocks reaches the disk together with the size that the operation sets.
+            // Pointers wait for both.
             let id = inode_change(graph, op, change, ino, needs, new > old);
             op.block_count = (new > old).then_some(id);
         }
@@ -245,9 +245,9 @@ fn news(graph: &mut Graph, key: BufKey) {
     }
 }
 
-/// Enters a change of an inode's link count. The count is a cell of its own, since names, for which it waits,
-/// may wait for the rest of the inode. The `last` change is never merged into an earlier one, on which other
-/// nodes wait, because it may be kept until the inode is freed.
+/// Enters a change of an inode's link count. The count is a cell of its own: it waits for names, and names may
+/// wait for the rest of the inode. The `last` change, to 0, may be kept back until the inode is freed; so it is
+/// never merged into an earlier one, for which other nodes may wait.
 fn links_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -277,8 +277,8 @@ fn links_change(
     id
 }
 
-/// Enters a change of an inode for which nothing waits. If the change before it may have to be rolled back,
-/// both are rolled back together.
+/// Enters a change of an inode that waits for nothing itself. If the change before it may have to be rolled
+/// back, both are rolled back together.
 fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     let key = change.buf.key();
     match graph.open_tail(key, start(change)) {
@@ -291,7 +291,8 @@ fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
 }
 
 /// Makes a change part of the one before it in its cell, or of the inode's last one. No other change may lie
-/// between the two: bytes that happen to be as they were before the earlier one would no longer be rolled back.
+/// between them. Otherwise bytes that happen to be as they were before the earlier change would no longer be
+/// rolled back.
 fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     debug_assert_eq!(
         graph.open_tail(change.buf.key(), graph.change(tail).map_or(0, |c| c.cell)),
@@ -308,9 +309,9 @@ fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     graph.set_rollback(tail, rollback);
 }
 
-/// Enters a change of an inode. It becomes part of the change before it if it waits for nothing, or, in the
-/// same operation, only for blocks that are written whole anyway. Otherwise it gets a node of its own. An
-/// `open` change is rolled back until the operation is complete.
+/// Enters a change of an inode. The change is merged into the one before it if it waits for nothing, or if it
+/// belongs to the same operation and waits only for blocks that are always written whole. Otherwise it gets a
+/// node of its own. An `open` change is rolled back until the operation is complete.
 fn inode_change(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -348,7 +349,7 @@ fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
 
 /// The nodes for which an entry waits: the inode for which it stands, the counts that were raised for it, and
 /// the entries that the same operation made before it. A renamed `directory` must first be found by its old
-/// name, because its `..` agrees with that one until the new name is there too.
+/// name, because its `..` on disk agrees with the old name until the new one is on disk.
 fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     let mut needs = Ids::new();
     if op.has(SoftRules::ENTRY_AFTER_INODE) {
@@ -367,19 +368,19 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     graph.live(&needs)
 }
 
-/// The cell of a whole chunk: the one with byte `at`.
+/// The cell that stands for the whole chunk with byte `at`.
 fn whole_chunk(at: usize) -> u32 {
     (at as u32 / CHUNK * CHUNK) | FLAG
 }
 
-/// The cell of the chunk with byte `at`, while its entries are joined into one cell.
+/// The cell of the chunk with byte `at`, if its entries have been joined into one cell.
 fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
     let cell = whole_chunk(at);
     let block = graph.blocks.get(&key)?;
     (!block.of(cell).is_empty()).then_some(cell)
 }
 
-/// Enters that an entry stands for an inode: for its first one if the entry is `new`.
+/// Enters an entry that stands for an inode: a `new` entry, or an old one that is given to another inode.
 fn entry_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -395,7 +396,7 @@ fn entry_change(
         None if new => (at as u32, Rollback::Entry(at as u32)),
         None => (at as u32, difference(change)),
     };
-    // An earlier change of one cell never reaches the disk after a later one, so no wait is needed.
+    // An earlier change of the same cell never reaches the disk after a later one, so no wait is needed.
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
     let id = graph.add_change((key, cell), child, rollback, needs, false);
@@ -410,7 +411,7 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let entries = first..first + CHUNK;
     let Some(block) = graph.blocks.get(&key) else { return };
     let mut moved: Ids = block.within(&entries).iter().map(|(_, id)| *id).collect();
-    // A change that was in an image stays there, whatever was made before it.
+    // A change that was in an image stays in later ones, whatever changes were made before it.
     moved.sort_unstable_by_key(|id| graph.change(*id).map(|c| (!c.included, c.age)));
     graph.lists(key).changes.join(&entries, cell, &moved);
     for id in &moved {
@@ -425,9 +426,9 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
 }
 
 /// The nodes for which the removal of an entry waits. First, the inode's other names that are not on disk,
-/// whether this operation made them or an earlier one, and the directories in which they are. Second, for a
-/// directory, the removals of its earlier names: the last name, with which its `..` agrees, must not go while
-/// an older one may still be on disk.
+/// whether this operation made them or an earlier one, and the paths to them. Second, for a directory, the
+/// removals of its earlier names: its `..` agrees with the last name, so that name must not be removed while an
+/// older one may still be on disk.
 fn end_needs(
     graph: &Graph,
     op: &SoftOp,
@@ -440,7 +441,7 @@ fn end_needs(
     }
     let own = graph.cell(key, at as u32);
     let mut needs = graph.other_names(child, (key, at as u32), &own, &op.entries);
-    // An inode that had the entry earlier, and still has it on disk, waits for its other names as before.
+    // An inode whose entry is removed in memory, and still on disk, waits for its other names as before.
     for id in &own {
         let Some(change) = graph.change(*id).filter(|c| !c.included) else { continue };
         if !matches!(change.rollback, Rollback::Entry(_)) {
@@ -454,8 +455,8 @@ fn end_needs(
     graph.live(&needs)
 }
 
-/// Enters the removal of an entry. If it must wait for another name, it can be rolled back, and so can all
-/// later changes of its chunk. Otherwise nodes that waited for the entry no longer wait.
+/// Enters the removal of an entry. If it must wait for another name, the entry can be rolled back, and so can
+/// all later changes of its chunk. If it need not wait, the nodes that waited for the entry wait no longer.
 fn remove_entry(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -478,7 +479,7 @@ fn remove_entry(
         return;
     }
     let chain = graph.cell(key, at as u32);
-    // Whether the entry may be on disk, whatever inode it has there.
+    // Whether the entry may be on disk, for this inode or another.
     let made =
         |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
     let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
@@ -525,8 +526,8 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         let id = inode_change(graph, op, change, ino, needs, true);
         if let Some(stale) = stale {
             graph.fuse_after(key, cell, chain[stale]);
-            // If an older change has placed the block there, and not only made it longer, that change never was
-            // on disk, and no pointer to that address was.
+            // If an older change placed the block at that address, rather than making it longer, and is itself
+            // not on disk, then no pointer to that address ever was on disk.
             let puts = |id: &Id| graph.placed_in(*id, old.0);
             if chain[stale..].iter().any(puts) {
                 graph.never_written.insert(old.0);
@@ -553,7 +554,7 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         id
     };
     if to == PointerTo::Directory {
-        // Contents from before a block grew in place are found as before.
+        // When a block grows in place, the contents that it had before are found by the old parent links.
         let from = if moved { 0 } else { init.len() as u64 * u64::from(old.1) / u64::from(new.1) };
         graph.set_parent(init.key(), id, from as u32);
     }
@@ -582,7 +583,8 @@ fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: 
     op.resets.push(mark);
 }
 
-/// The removals of the names of an inode that has none left. Until they are on disk, the inode must stay there.
+/// The removals of the names of an inode that has none left. Until they are on disk, the inode must stay on
+/// disk too.
 fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     match graph.inodes.get(ino).dropped.is_some() {
         true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
@@ -610,15 +612,15 @@ fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64
     graph.note_cleared(ino, Some(id));
 }
 
-/// The nodes for which the release of an inode waits: the removals of all names that it ever had. Until then a
-/// name may reach the disk, and needs the inode there.
+/// The nodes for which the release of an inode waits: the removals of all names that it ever had. Until they
+/// have ended, a name may reach the disk, and must find the inode there.
 fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     let mut gone = op.gone.clone();
     gone.extend(ends_of_names(graph, ino));
     graph.live(&gone)
 }
 
-/// The removals of an inode's names that are not on disk yet. Its lower counts wait for them.
+/// The removals of an inode's names that are not on disk yet. A lower link count waits for them.
 fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     let mut gone = Ids::new();
     if let Some(last) = graph.inodes.get(ino).links.and_then(|id| graph.change(id)) {
@@ -631,8 +633,8 @@ fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     gone
 }
 
-/// Defers a free until the pointers to the resource have been reset on disk. Returns it if they have been, or
-/// if there never were any on disk.
+/// Defers a free until the pointers to the resource have been reset on disk. Returns the free if that has
+/// happened already, or if no pointer ever was on disk.
 pub(super) fn defer(
     graph: &mut Graph,
     op: &mut SoftOp,

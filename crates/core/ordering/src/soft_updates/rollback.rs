@@ -1,4 +1,4 @@
-//! The rollback of a change in an image: the bytes that were there before it.
+//! The rollback of a change in an image: the bytes from before the change.
 
 use ordo_block::differ;
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ pub(super) enum Rollback {
     Nothing,
     /// A directory entry becomes vacant: its inode number, four bytes, becomes zero.
     Entry(u32),
-    /// Bytes become zero, as all those of a free inode are.
+    /// A range becomes zero, as the bytes of a free inode are.
     Zeroes { at: u32, len: u16 },
     /// A few bytes in one place.
     Few { at: u32, len: u8, bytes: [u8; FEW] },
@@ -30,7 +30,7 @@ pub(super) struct Runs {
     runs: Box<[u8]>,
 }
 
-/// A buffer for runs while they are made. Those of an inode fit.
+/// A buffer for runs while they are made. The runs of an inode fit into it.
 type Buffer = SmallVec<[u8; 256]>;
 
 const ZEROES: u16 = 0x8000;
@@ -61,8 +61,8 @@ impl Rollback {
         }
     }
 
-    /// As [`difference`](Self::difference), for the first contents of what was free before. Where all old bytes
-    /// are zero, the new bytes do not matter, now or later in the operation.
+    /// As [`difference`](Self::difference), for the first contents of something that was free before. If all
+    /// old bytes are zero, the new bytes need not be kept, even if the operation changes them again.
     pub(super) fn first_contents(base: usize, old: &[u8], new: &[u8]) -> Rollback {
         match old.iter().all(|b| *b == 0) {
             true => Rollback::Zeroes { at: base as u32, len: old.len() as u16 },
@@ -70,7 +70,7 @@ impl Rollback {
         }
     }
 
-    /// Whether it restores all of the `len` bytes from `at` on, whatever they become.
+    /// Whether the rollback restores all of the `len` bytes from `at` on, whatever they become later.
     pub(super) fn covers(&self, at: usize, len: usize) -> bool {
         let Rollback::Zeroes { at: first, len: all } = *self else { return false };
         let (first, end) = (first as usize, first as usize + all as usize);
@@ -103,7 +103,7 @@ impl Rollback {
         }
     }
 
-    /// The memory beside the change's own, in bytes.
+    /// The memory of the rollback outside its change node, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Rollback::Runs(runs) => size_of::<Runs>() + runs.runs.len(),

@@ -41,7 +41,7 @@ impl<T> Chunks<T> {
 
 /// The index of a value in a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct SlabIndex {
     pub index: u32,
     /// The stamp of the value. No two values of a graph have the same one, so a stale index finds nothing.
     pub stamp: NonZeroU32,
@@ -91,15 +91,15 @@ impl<T: Stamped> Slab<T> {
         }
     }
 
-    pub(super) fn get(&self, place: Place) -> Option<&T> {
+    pub(super) fn get(&self, place: SlabIndex) -> Option<&T> {
         self.chunks.get(place.index).filter(|value| value.stamp() == place.stamp.get())
     }
 
-    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, place: SlabIndex) -> Option<&mut T> {
         self.chunks.get_mut(place.index).filter(|value| value.stamp() == place.stamp.get())
     }
 
-    pub(super) fn remove(&mut self, place: Place) -> Option<T> {
+    pub(super) fn remove(&mut self, place: SlabIndex) -> Option<T> {
         let value = std::mem::replace(self.get_mut(place)?, T::vacant());
         self.vacant.push(place.index);
         self.len -= 1;

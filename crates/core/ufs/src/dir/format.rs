@@ -1,8 +1,8 @@
 //! The formats of directories: the layout of entries in the bytes of a block.
 //!
 //! Each format is a row of chunks of 512 bytes, which entries fill without gaps. So a torn write of sectors
-//! never tears an entry. The formats differ in the head of an entry. A format says how entries are found, made
-//! and removed. The choice of a chunk for a name, and the index of names, are the same for all ([`super`]).
+//! never tears an entry. The formats differ in the head of an entry. A format defines how entries are found,
+//! made and removed. All formats share the choice of a chunk for a name, and the index of names ([`super`]).
 
 use ordo_vfs::FileType;
 
@@ -40,7 +40,7 @@ pub struct DirDamage<F> {
 pub struct FreeSpace {
     /// The entry's first byte in the chunk.
     pub at: usize,
-    /// The bytes of it that are in use.
+    /// The bytes of the entry that are in use.
     pub used: usize,
     /// The entry's length in bytes.
     pub reclen: usize,
@@ -89,17 +89,17 @@ pub trait DirFormat: Copy + 'static {
         name: &[u8],
     );
 
-    /// Frees the entry at byte `at`. The entry before it takes its space, or it becomes free space if it is the
-    /// first.
+    /// Frees the entry at byte `at`. The entry before it takes over its space; the first entry of a chunk
+    /// becomes free space.
     fn remove(&self, chunk: &mut [u8], at: usize);
 
     /// Gives the entry at byte `at` another inode.
     fn change(&self, chunk: &mut [u8], at: usize, ino: u64, file_type: FileType);
 
-    /// Whether a chunk is free space only.
+    /// Whether a chunk has free space only.
     fn is_free(&self, chunk: &[u8]) -> bool;
 
-    /// Makes a chunk free space only.
+    /// Fills a chunk with free space.
     fn write_free(&self, chunk: &mut [u8]);
 
     /// Writes the first chunk of a new directory: `.` and `..`.

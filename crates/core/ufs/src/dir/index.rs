@@ -13,7 +13,8 @@ use super::format::CHUNK;
 const UNIT: usize = 4;
 const UNITS_MAX: usize = CHUNK / UNIT;
 
-/// The hash by which a name is found. Two names may share it, so an entry that is found must be compared.
+/// The hash by which a name is found. Two names may have the same hash, so the entry's own name must be
+/// compared too.
 pub(crate) fn hash(name: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(name);
@@ -29,7 +30,7 @@ pub struct DirIndex {
     twins: Vec<(u64, u64)>,
     /// The largest free piece in each chunk, in units.
     free_space: Vec<u8>,
-    /// Chunks by their largest free piece. A chunk may be listed whose free space has changed since.
+    /// Chunks by their largest free piece. A list may still have chunks whose free space has changed since.
     by_free_space: Vec<Vec<u32>>,
     /// The sizes for which `by_free_space` has chunks: bit n for n units.
     sizes: [u64; 3],

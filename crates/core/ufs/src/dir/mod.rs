@@ -17,7 +17,7 @@ use index::DirIndex;
 
 /// An entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// The inode for which the entry stands.
     pub ino: u64,
     /// The entry's first byte in the directory.
@@ -63,9 +63,9 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// As [`dir_block`](Self::dir_block), but `None` where the directory ends in a hole. An ordering may have
-    /// written the directory's size, but not the pointer to its last block, which is in an indirect block; then
-    /// no name was ever there. A hole with a block behind it is damage.
+    /// As [`dir_block`](Self::dir_block), but `None` if the directory ends in a hole there. An ordering may
+    /// have written the directory's size before the pointer to its last block, which is in an indirect block;
+    /// then no name was ever in that block. A hole that a block follows is damage.
     async fn dir_block_or_end(
         &self,
         dir: &LayoutInode<L>,
@@ -113,7 +113,7 @@ impl<L: Layout> Ufs<L> {
             at += (end - within) as u64;
         }
         if dir.index.borrow().is_some() {
-            // Another reader may have built it meanwhile.
+            // Another reader may have built the index meanwhile.
             return Ok(());
         }
         let count = index.len();
@@ -140,8 +140,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Counts entries that an index gained. Where all indexes have too many, it drops those of idle
-    /// directories.
+    /// Counts the entries that an index gained. If all indexes together have too many, those of idle
+    /// directories are dropped.
     fn note_indexed(&self, count: usize) {
         let total = &self.shared.indexed_entries;
         total.set(total.get() + count);
@@ -167,7 +167,7 @@ impl<L: Layout> Ufs<L> {
         &self,
         dir: &LayoutInode<L>,
         name: &[u8],
-    ) -> FsResult<Option<Found>> {
+    ) -> FsResult<Option<FoundEntry>> {
         if dir.index.borrow().is_none() {
             self.index(dir).await?;
         }
@@ -184,14 +184,14 @@ impl<L: Layout> Ufs<L> {
             let bytes = buf.read();
             let rest = bytes.get(within..).unwrap_or(&[]);
             if let Some(ino) = self.layout().directory().inode_if_named(rest, name) {
-                return Ok(Some(Found { ino, place }));
+                return Ok(Some(FoundEntry { ino, place }));
             }
             nth += 1;
         }
     }
 
-    /// The place for an entry `name`. The caller holds the directory's lock for writing, and has checked that
-    /// there is no such entry.
+    /// Finds the place for an entry `name`. The caller holds the directory's lock for writing, and has checked
+    /// that there is no such entry.
     pub(crate) async fn find_slot(&self, dir: &LayoutInode<L>, name: &[u8]) -> FsResult<Slot> {
         self.index(dir).await?;
         let need = self.layout().directory().entry_size(name.len());
@@ -203,8 +203,8 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
-    /// Makes an entry in a slot, for which the directory grows if need be, and stores the directory's inode
-    /// with new times. The caller holds the directory's lock for writing.
+    /// Makes an entry in a slot, and stores the directory's inode with new times. The directory grows if the
+    /// slot lies beyond its end. The caller holds the directory's lock for writing.
     pub(crate) async fn add_entry(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -222,8 +222,8 @@ impl<L: Layout> Ufs<L> {
             let need = format.entry_size(name.len());
             format.first_with_space(&buf.read()[range.clone()], need)
         };
-        // The index says that the space is there. On a damaged image the block may belong to another file too,
-        // and have changed since.
+        // According to the index the chunk has the space. On a damaged image the block may belong to another
+        // file too, whose changes the index does not know.
         let Some(space) = space else {
             let what = "another file has changed this directory's block";
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
@@ -258,7 +258,8 @@ impl<L: Layout> Ufs<L> {
         self.directory_changed(op, dir, size).await
     }
 
-    /// The block with a slot's chunk, and the chunk's first byte in it. A directory that grows gets both.
+    /// The block with a slot's chunk, and the chunk's first byte in the block. A directory that grows gets
+    /// both.
     async fn slot_block(
         &self,
         op: &mut LayoutOp<'_, L>,
@@ -311,7 +312,7 @@ impl<L: Layout> Ufs<L> {
         op: &mut LayoutOp<'_, L>,
         dir: &LayoutInode<L>,
         name: &[u8],
-        found: Found,
+        found: FoundEntry,
         directory: bool,
     ) -> FsResult<()> {
         let (buf, within) = self.dir_block(dir, found.place).await?;
@@ -339,7 +340,7 @@ impl<L: Layout> Ufs<L> {
         &self,
         op: &mut LayoutOp<'_, L>,
         dir: &LayoutInode<L>,
-        (name, found): (&[u8], Found),
+        (name, found): (&[u8], FoundEntry),
         child: u64,
         file_type: FileType,
     ) -> FsResult<()> {

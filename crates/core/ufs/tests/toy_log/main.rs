@@ -198,7 +198,7 @@ fn the_whole_of_ufs_runs_on_a_log() {
 
 /// The power fails at any time, and any part of the disk's cache is lost or torn. The recovered tree is, byte
 /// for byte, that of the newest whole checkpoint, and no older than the last sync. Would catch a checkpoint
-/// that is written before what it refers to, half an operation, a block that was overwritten.
+/// that is written before the blocks to which it points, half an operation, and an overwritten block.
 #[test]
 fn a_crash_comes_back_as_the_last_checkpoint() {
     for seed in 0..12 {

@@ -31,7 +31,8 @@ impl HostDir {
         }
         let handle = self.handle(ino)?;
         let owner = set.uid.is_some() || set.gid.is_some();
-        // Changing a file's owner clears its set-id bits. In this trait that is the front end's task.
+        // The kernel clears set-id bits when it changes a file's owner. In this trait that is the
+        // caller's task, so the bits are set again.
         let mode = match set.permissions {
             None if owner && !is_link => Some(stat(&handle)?.stx_mode & 0o7777),
             given => given.map(|p| p & 0o7777),
@@ -146,7 +147,7 @@ impl HostDir {
         removexattr(proc_path(&self.handle(ino)?), name).map_err(host_error)
     }
 
-    /// Gives a new file its owner and mode, whatever the umask and the directory's group would give it.
+    /// Gives a new file its owner and mode, regardless of the umask and of the directory's group.
     pub(super) fn own(&self, attr: &Attr, permissions: u16, owner: (u32, u32)) -> FsResult<Attr> {
         let is_link = attr.file_type == FileType::Symlink;
         let give = self.privileged && (attr.uid, attr.gid) != owner;

@@ -12,12 +12,12 @@ use crate::Extent;
 /// The number of extents that one call asks for.
 const BATCH: usize = 128;
 
-/// `FIEMAP_FLAG_SYNC`: the file is written first, so that all of it has a place.
+/// `FIEMAP_FLAG_SYNC`: the kernel writes the file first, so that all of it has a place.
 const SYNC: u32 = 1;
-/// `FIEMAP_EXTENT_LAST`: nothing follows in the file.
+/// `FIEMAP_EXTENT_LAST`: the last extent of the file.
 const LAST: u32 = 1;
-/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_ENCODED`, `FIEMAP_EXTENT_NOT_ALIGNED` (tails and data in inodes): no blocks of
-/// the file's own.
+/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_ENCODED`, `FIEMAP_EXTENT_NOT_ALIGNED` (tails and data in inodes): the bytes
+/// are in no blocks of the file's own.
 const ELSEWHERE: u32 = 2 | 8 | 0x100;
 
 /// `struct fiemap_extent`.
@@ -32,7 +32,7 @@ struct FiemapExtent {
     fe_reserved: [u32; 3],
 }
 
-/// `struct fiemap`, with room for extents.
+/// `struct fiemap`, followed by an array of extents.
 #[repr(C)]
 struct Fiemap {
     fm_start: u64,
@@ -44,15 +44,15 @@ struct Fiemap {
     fm_extents: [FiemapExtent; BATCH],
 }
 
-/// The bytes of `struct fiemap` without extents: those count in the number of the call.
+/// The size of `struct fiemap` without extents, in bytes. The call's number contains this size.
 const HEAD: usize = 32;
 
 /// `FS_IOC_FIEMAP`.
 const FIEMAP: rustix::ioctl::Opcode = opcode::read_write::<[u8; HEAD]>(b'f', 11);
 
 fn call(file: impl AsFd, map: &mut Fiemap) -> Result<(), Errno> {
-    // SAFETY: `FS_IOC_FIEMAP` reads and writes a `struct fiemap` and `fm_extent_count` extents behind it. `Fiemap` has
-    // that layout, and room for as many as it asks for.
+    // SAFETY: `FS_IOC_FIEMAP` reads and writes a `struct fiemap` and the `fm_extent_count` extents behind it. `Fiemap`
+    // has that layout, and its array has as many extents as `fm_extent_count` says.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(file, Updater::<FIEMAP, Fiemap>::new(map))

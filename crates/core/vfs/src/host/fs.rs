@@ -56,7 +56,7 @@ impl HostDir {
         };
         let result = renameat_with(&from_dir, from.1, &to_dir, to.1, flags).map_err(host_error);
         if let Err(e) = result {
-            // For a directory above the source the kernel's error is that it is not empty.
+            // If the target contains the source, the kernel's error is "directory not empty".
             let onto_directory = target.is_some_and(|t| t.file_type == FileType::Directory);
             let from_file = source.file_type != FileType::Directory;
             let confused = e.errno == Errno::NotEmpty && from_file && onto_directory;
@@ -221,7 +221,7 @@ impl FileSystem for HostDir {
     ) -> FsResult<()> {
         self.live_directory(dir)?;
         if cookie == Cookie::START {
-            // ext4 may list nothing on a descriptor that was read to its end and rewound.
+            // ext4 may list no entries on a descriptor that was read to its end and rewound.
             self.table.borrow_mut().forget_data(dir);
         }
         let fd = self.data(dir, false)?;
@@ -263,7 +263,7 @@ impl FileSystem for HostDir {
             FileType::Regular | FileType::Directory => {
                 fsync(self.data(ino, false)?).map_err(host_error)
             }
-            // Other files cannot be opened to be written by themselves, so everything is written.
+            // A file that cannot be opened cannot be written by itself, so everything is written.
             _ => {
                 self.handle(ino)?;
                 self.sync().await

@@ -1,14 +1,14 @@
 //! A directory of the host, on any file system of the kernel.
 //!
-//! Inode numbers are the host's own. Each inode that was found is kept as the names by which it was found and,
-//! for those used last, a descriptor that pins it (`O_PATH`). When a descriptor has been closed to save space,
-//! the inode is opened again by name, and its number checked. Open inodes keep their descriptor, so they live
-//! on without names.
+//! Inode numbers are the host's own. For each inode that was found, the table keeps the names by which it was
+//! found. The inodes used last also have a descriptor that pins them (`O_PATH`). When a descriptor has been
+//! closed to save space, the inode is opened again by name, and its number is checked. An open inode keeps its
+//! descriptor, so it stays alive without a name.
 //!
-//! Differences from UFS2 that are visible: no BSD file flags and no change of the time of birth
-//! ([`Errno::NotSupported`]); of extended attributes only `user.`, and only where the kernel allows it; without
-//! root's rights, new files belong to the caller; a mount below the directory is not entered
-//! ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be mounted.
+//! Visible differences from UFS2: there are no BSD file flags and no change of the time of birth
+//! ([`Errno::NotSupported`]); the only extended attributes are those in `user.`, and only on inodes for which
+//! the kernel allows them; without root's rights, new files belong to the caller; a mount below the directory
+//! is not entered ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be mounted.
 
 mod attributes;
 mod extents;
@@ -66,7 +66,7 @@ impl HostDir {
 
     /// A descriptor of the inode. If it was closed, it is opened again by name.
     fn handle(&self, ino: Ino) -> FsResult<Handle> {
-        // The loop goes up to the first directory with a descriptor, then down again.
+        // The loop goes up to the first directory that has a descriptor, then down again.
         let mut missing: Vec<Ino> = Vec::new();
         let mut current = ino;
         loop {
@@ -144,8 +144,8 @@ impl HostDir {
         Ok(attr)
     }
 
-    /// Notes that a name of `ino` is gone. If it was the last, and the inode is not open, the inode is gone
-    /// too.
+    /// Notes that a name of `ino` is gone. If it was the last name, and the inode is not open, the inode is
+    /// gone too.
     fn name_removed(&self, ino: Ino, dir: Ino, name: &[u8]) {
         let links = self.handle(ino).and_then(|h| stat(&h)).map_or(0, |st| st.stx_nlink);
         let mut table = self.table.borrow_mut();
@@ -155,7 +155,8 @@ impl HostDir {
         }
     }
 
-    /// A descriptor for reading, and with `write` for writing a regular file or listing a directory.
+    /// A descriptor for reading; with `write`, for writing a regular file too. A directory's descriptor is for
+    /// listing.
     fn data(&self, ino: Ino, write: bool) -> FsResult<Handle> {
         if let Some(fd) = self.table.borrow().data(ino, write) {
             return Ok(fd);
@@ -164,7 +165,7 @@ impl HostDir {
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = proc_path(&handle);
-        // Only the owner may read without a change of the access time.
+        // Only the file's owner may read with `O_NOATIME`, which leaves the access time alone.
         let fd = openat(CWD, &path, flags | OFlags::NOATIME, Mode::empty())
             .or_else(|_| openat(CWD, &path, flags, Mode::empty()))
             .map_err(host_error)?;
@@ -200,7 +201,7 @@ fn attr_of(st: &Statx) -> FsResult<Attr> {
     let rdev = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     Ok(Attr {
         ino: Ino(st.stx_ino),
-        // A reused number has another time of birth.
+        // An inode number that is used again has another time of birth.
         generation: (st.stx_btime.tv_sec as u64) << 30 | u64::from(st.stx_btime.tv_nsec),
         file_type,
         permissions: st.stx_mode & 0o7777,

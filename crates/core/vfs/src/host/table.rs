@@ -1,4 +1,4 @@
-//! The inodes that were found, and the descriptors of some of them.
+//! The table of the inodes that were found, with descriptors of some of them.
 
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Undoes one [`open`](Self::open). `None` where there was none.
+    /// Undoes one [`open`](Self::open). `None` if there was none.
     pub(super) fn close(&mut self, ino: Ino) -> Option<()> {
         let node = self.nodes.get_mut(&ino)?;
         node.opens = node.opens.checked_sub(1)?;

@@ -139,7 +139,7 @@ fn encoded_len(name: &[u8], value: &[u8]) -> usize {
 }
 
 impl Node {
-    /// Sets the attributes that are given. The caller has checked all of them.
+    /// Sets the attributes that `set` gives. The caller has checked all of them.
     fn set(&mut self, set: &SetAttr, now: Timestamp) {
         self.ctime = now;
         if let (Some(size), Kind::Regular(contents)) = (set.size, &mut self.kind) {

@@ -7,7 +7,7 @@ const PAGE: u64 = 4096;
 
 type Page = [u8; PAGE as usize];
 
-/// Sparse contents. Clones share the pages until one of them writes them.
+/// Sparse contents. Clones share the pages, and a page is copied when one of them writes it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     pages: BTreeMap<u64, Rc<Page>>,
@@ -37,7 +37,7 @@ impl Contents {
         n
     }
 
-    /// Writes. `offset + data.len()` fits 64 bits.
+    /// Writes `data` at `offset`. `offset + data.len()` fits in 64 bits.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         for_each_page(offset, data.len(), |page, within, range| {
             let data = &data[range];
@@ -61,7 +61,7 @@ impl Contents {
     }
 }
 
-/// Calls `f(page, offset within it, range of the caller's bytes)` for each page in a range.
+/// Calls `f(page, offset within the page, range of the caller's bytes)` for each page in a range.
 fn for_each_page(offset: u64, len: usize, mut f: impl FnMut(u64, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < len {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_off_reads_as_zero_when_the_file_grows_again() {
+    fn truncated_bytes_read_as_zero_when_the_file_grows_again() {
         let mut c = Contents::default();
         c.write(5000, &[7; 6000]);
         c.resize(6000);

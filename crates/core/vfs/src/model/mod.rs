@@ -1,9 +1,10 @@
-//! The reference model: the answers that a UFS2 file system must give, in memory and as plainly as possible.
+//! The reference model: it gives the answers that a UFS2 file system must give, in memory and as plainly as
+//! possible.
 //!
 //! [`ModelFs`] keeps a file system in maps. For every operation it gives the result and the error code that a
 //! real one must give. It is written for readers: no caches, no blocks, no waiting. It never runs out of space,
-//! unless its size is limited ([`ModelConfig`]). A comparison of a real file system with it leaves out
-//! operations for which the real one had no space.
+//! unless its size is limited ([`ModelConfig`]). A comparison with a real file system leaves out operations for
+//! which the real one had no space.
 //!
 //! If several errors apply, the first of these is returned:
 //! 1. errors in the arguments alone (names, times);
@@ -31,7 +32,8 @@ use data::Contents;
 pub struct ModelConfig {
     /// The preferred unit of I/O, in bytes, as attributes give it.
     pub block_size: u32,
-    /// The largest link count of an inode. A directory can have two subdirectories fewer.
+    /// The largest link count of an inode. Two links of a directory are its name and its `.`, so it can have
+    /// two subdirectories fewer.
     pub link_max: u32,
     /// The longest target of a symbolic link, in bytes.
     pub symlink_max: usize,
@@ -95,7 +97,7 @@ enum Kind {
     Other(FileType),
 }
 
-/// A directory: names, each at a place that never changes.
+/// A directory: its names, each at a place that never changes.
 #[derive(Clone, Debug)]
 struct Directory {
     parent: Ino,
@@ -140,7 +142,7 @@ impl Directory {
     }
 }
 
-/// The whole state. Clones share the pages of files until they are written.
+/// The whole state. Clones share the pages of files, and a page is copied when one of them writes it.
 #[derive(Clone, Debug)]
 struct State {
     config: ModelConfig,
@@ -298,7 +300,7 @@ impl State {
     }
 }
 
-/// Fails with `errno` unless `ok`.
+/// Returns `errno` as an error unless `ok`.
 fn require(ok: bool, errno: Errno) -> FsResult<()> {
     if ok { Ok(()) } else { Err(errno.into()) }
 }

@@ -107,7 +107,7 @@ pub async fn compare<F: FileSystem, G: FileSystem>(
     Ok(c.found)
 }
 
-/// Whether an error concerns an entry that is left out anyway.
+/// Whether an error concerns an entry that is left out of the comparison anyway.
 fn ignored(error: &FsError, options: &CompareOptions) -> bool {
     let path = error.detail.as_deref().map(str::as_bytes);
     concerns_one_entry(error.errno) && path.is_some_and(|p| options.ignore.contains(p))
@@ -143,7 +143,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
         self.names(b"", a, b).await
     }
 
-    /// Compares one entry. Returns its counterpart if that has the same type.
+    /// Compares one entry. Returns its counterpart if both have the same type.
     async fn enter(&mut self, entry: &WalkEntry, other: Ino) -> FsResult<Option<Ino>> {
         if self.options.ignore.contains(&entry.path) {
             return Ok(None);
@@ -208,7 +208,8 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
         }
     }
 
-    /// Reports names that only the second directory has. The walk finds those that only the first has.
+    /// Reports names that only the second directory has. The walk itself finds names that only the first one
+    /// has.
     async fn names(&mut self, path: &[u8], a: Ino, b: Ino) -> FsResult<()> {
         let max = self.options.limits.entries;
         let Some(mine) = names(self.a, a, max).await? else { return Ok(()) };
@@ -261,7 +262,7 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
     }
 }
 
-/// All extended attributes, or none where the file system has none.
+/// All extended attributes, or none if the file system has none.
 async fn xattrs_of<F: FileSystem>(fs: &F, ino: Ino) -> FsResult<BTreeMap<Vec<u8>, Vec<u8>>> {
     let names = match fs.listxattr(ino).await {
         Err(e) if matches!(e.errno, Errno::NotSupported | Errno::NotPermitted) => Vec::new(),

@@ -129,7 +129,7 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
 /// name is replaced, except that a directory is added to an existing directory.
 ///
 /// # Errors
-/// As [`copy`]; [`Errno::IsDir`] and [`Errno::NotDir`] where only one of the two is a directory.
+/// As [`copy`]; [`Errno::IsDir`] and [`Errno::NotDir`] if only one of the two is a directory.
 pub async fn copy_as<F: FileSystem, G: FileSystem>(
     (from, what): (&F, &Attr),
     (to, to_dir, name): (&G, Ino, &[u8]),
@@ -178,7 +178,7 @@ struct Copier<'a, F, G> {
 }
 
 impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
-    /// Copies one entry into `into`. Returns the new directory if it is one.
+    /// Copies one entry into `into`. Returns the new inode if the entry is a directory.
     async fn enter(&mut self, entry: &WalkEntry, into: Ino) -> FsResult<Option<Ino>> {
         let attr = &entry.attr;
         let is_directory = attr.file_type == FileType::Directory;
@@ -192,8 +192,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             FileType::Symlink => self.from.readlink(attr.ino).await?,
             _ => Vec::new(),
         };
-        // The permissions are generous until the attributes are set, since a directory must be writable while
-        // it is filled.
+        // A directory must be writable while it is filled, so it gets its own permissions last.
         let permissions = if is_directory { 0o700 } else { 0o600 };
         let new = NewNode {
             file_type: attr.file_type,
@@ -210,7 +209,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             return Ok(Some(made.ino));
         }
         if let Err(e) = self.fill(attr, made.ino).await {
-            // A file that cannot be read leaves nothing behind.
+            // A file that cannot be read is removed from the copy again.
             self.to.unlink(into, entry.name()).await?;
             return Err(e);
         }
@@ -229,7 +228,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         self.attributes(attr, to).await
     }
 
-    /// Creates an inode. It belongs to the caller where another owner is refused.
+    /// Creates an inode. If its owner is refused, it belongs to the caller.
     async fn create(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
         match self.to.create(into, name, &new).await {
             Err(e) if e.errno == Errno::Exists && new.file_type == FileType::Directory => {
@@ -276,7 +275,8 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         Ok(())
     }
 
-    /// Copies owner, mode, extended attributes, times and flags, in an order in which none undoes another.
+    /// Copies owner, mode, extended attributes, times and flags, in an order in which no step undoes an earlier
+    /// one.
     async fn attributes(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
         if self.options.owners {
             let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
@@ -328,7 +328,7 @@ fn optional(result: FsResult<()>) -> FsResult<()> {
     }
 }
 
-/// Writes all of `data`, in as many calls as that takes.
+/// Writes all of `data`, in as many calls as necessary.
 ///
 /// # Errors
 /// As [`FileSystem::write`].
@@ -349,7 +349,7 @@ pub(super) async fn write_all<F: FileSystem>(
     Ok(())
 }
 
-/// The ranges of `data` that are written: everything, or if `sparse`, everything except whole units of zeros.
+/// The ranges of `data` that are written. If `sparse`, whole units of zeros are left out.
 fn runs(data: &[u8], sparse: bool) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, unit) in data.chunks(HOLE).enumerate() {

@@ -22,7 +22,7 @@ impl Default for WalkLimits {
 pub struct WalkEntry {
     /// The path from the walk's root, without a leading `/`.
     pub path: Vec<u8>,
-    /// The attributes when the walk came to it.
+    /// The attributes at the time when the walk came to the entry.
     pub attr: Attr,
     /// The directory with the entry.
     pub parent: Ino,
@@ -85,9 +85,9 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     /// The next step; `None` after the last.
     ///
     /// # Errors
-    /// The error of reading the file system, with the path; [`Errno::Corrupt`] where a directory lies inside
-    /// itself or the [`WalkLimits`] are exceeded. After an error about one entry the walk can go on; a directory
-    /// that could not be read still comes up as [`Visit::Leave`].
+    /// The error of reading the file system, with the path; [`Errno::Corrupt`] if a directory lies inside itself
+    /// or the [`WalkLimits`] are exceeded. After an error about one entry the walk can continue. A directory
+    /// that could not be read is still left ([`Visit::Leave`]).
     pub async fn next(&mut self) -> FsResult<Option<Visit>> {
         if let Some(entry) = self.pending.take() {
             let path = entry.path.clone();
@@ -113,7 +113,8 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         Ok(Some(Visit::Enter(entry)))
     }
 
-    /// Skips everything below the directory just entered. It does not come up as [`Visit::Leave`] either.
+    /// Skips everything below the directory just entered. The walk does not return [`Visit::Leave`] for it
+    /// either.
     pub fn skip_below(&mut self) {
         self.pending = None;
     }

@@ -147,7 +147,7 @@ impl Acl {
         perm(self.find(USER_OBJ)) << 6 | perm(self.group_class()) << 3 | perm(self.find(OTHER))
     }
 
-    /// Whether the mode alone says everything.
+    /// Whether the mode alone expresses the whole list.
     fn is_minimal(&self) -> bool {
         self.0.len() <= 3
     }
@@ -220,7 +220,7 @@ impl<F: FileSystem> Handler<F> {
         })
     }
 
-    /// Gives a new file what it inherits besides its permissions.
+    /// Gives a new file the access lists that it inherits from its directory.
     pub(super) async fn inherit(&self, dir: Ino, made: &Attr, acl: Option<Acl>) -> Handled {
         let Some(acl) = acl else { return Ok(()) };
         if made.file_type == FileType::Symlink {
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(Acl::from_linux(&[1, 0, 0, 0]), None);
     }
 
-    /// The mode's group bits are the mask where there is one: a `chmod` must not change the group's own entry.
+    /// If a list has a mask, the mode's group bits are that mask: a `chmod` must not change the group's own entry.
     #[test]
     fn the_mode_and_the_mask() {
         let mut a = acl();

@@ -33,7 +33,7 @@ fn to_linux(bsd: u32) -> u32 {
     set.fold(0, |all, (linux, ..)| all | linux)
 }
 
-/// BSD's flags after those of Linux were set to `wanted`; `None` where UFS cannot store one of them.
+/// BSD's flags after those of Linux were set to `wanted`; `None` if UFS cannot store one of them.
 fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
     let mut new = old;
     for (linux, _, bsd, other) in FLAGS {
@@ -47,7 +47,7 @@ fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
     (wanted & !known == 0).then_some(new)
 }
 
-/// The Linux flags in a structure; `None` where it asks for anything else.
+/// The Linux flags in a structure; `None` if it asks for anything else.
 fn from_structure(bytes: &[u8]) -> Option<u32> {
     let number = |at| get_u32(bytes, at);
     let set = FLAGS.iter().filter(|(_, x, ..)| number(0) & x != 0);
@@ -198,7 +198,7 @@ impl<F: FileSystem> Handler<F> {
     }
 }
 
-/// Replies with a value, or, where the caller gave no space, with its length.
+/// Replies with a value; if the caller gave no space, with its length.
 fn sized(value: &[u8], capacity: u32, out: &mut Out<'_>) -> Handled {
     if capacity == 0 {
         out.u32(value.len() as u32);

@@ -34,7 +34,7 @@ impl<F: FileSystem> Handler<F> {
         self.drop_bits(&attr, without_set_id(attr.permissions)).await
     }
 
-    /// Removes the set-id bits where the kernel leaves this to the server. Root keeps them. A member of the file's
+    /// Removes the set-id bits if the kernel leaves this to the server. Root keeps them. A member of the file's
     /// group keeps a set-group-id bit that only marks the file. Supplementary groups are not known here.
     async fn drop_set_id_for(&self, r: &Request<'_>, ino: Ino) -> Handled {
         if r.uid == 0 {

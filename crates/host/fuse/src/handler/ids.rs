@@ -49,7 +49,7 @@ impl Ids {
     /// in the mount is M on disk, and the reverse).
     ///
     /// # Errors
-    /// A description of what is wrong with the text.
+    /// A description of the fault in the text.
     pub fn parse(text: &str) -> Result<Ids, String> {
         let number = |n: &str| n.parse::<u32>().map_err(|_| format!("'{n}' is not a number"));
         if text.contains('=') {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// A file that is written with an owner must read back with the same owner, for every kind of mapping. Two owners
-    /// must not become one where numbers change places.
+    /// must not become one when numbers change places.
     #[test]
     fn numbers_come_back() {
         for text in ["1000=0", "1000=0+1001=5"] {

@@ -32,7 +32,8 @@ const VALID_SECONDS: u64 = 1 << 24;
 pub struct HandlerOptions {
     /// Whether the kernel caches writes and sends them later.
     pub write_back: bool,
-    /// Whether directories are read without attributes, so that the kernel asks for those it wants.
+    /// Whether directories are read without attributes, so that the kernel asks separately for the attributes that it
+    /// wants.
     pub names_only: bool,
     /// Whether POSIX ACLs are served.
     pub acl: bool,
@@ -44,17 +45,17 @@ pub struct HandlerOptions {
     pub big_endian: bool,
     /// The mapping of owners and groups.
     pub ids: IdMap,
-    /// Whether requests go over io_uring, where the kernel can.
+    /// Whether requests go over io_uring, if the kernel can.
     pub io_uring: bool,
-    /// The seconds after which the kernel gives the mount up because a request was not answered, where the kernel can:
-    /// every program that waits gets an error. 0: never.
+    /// The seconds without an answer to a request after which the kernel gives up the mount, if it can: every waiting
+    /// program gets an error. 0: never.
     pub timeout: u16,
 }
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A reply of so many bytes.
+    /// A reply of this many bytes.
     Reply(usize),
     /// An error, by its errno.
     Error(i32),
@@ -88,8 +89,8 @@ pub struct Handler<F> {
     stale: RefCell<Vec<u64>>,
 }
 
-/// The number of errors that are reported at most, since a broken disk gives endless ones.
-const TOLD_MAX: u32 = 100;
+/// The most errors that are reported, since a broken disk causes endless ones.
+const REPORTED_MAX: u32 = 100;
 
 impl<F: FileSystem> Handler<F> {
     /// A handler for a mounted file system. `tell` reports damage and device failures.
@@ -115,7 +116,7 @@ impl<F: FileSystem> Handler<F> {
         self.flags.get()
     }
 
-    /// Takes the nodes whose attributes the kernel must forget before it has the reply to the request that changed
+    /// Takes the nodes whose attributes the kernel must forget before it gets the reply to the request that changed
     /// them.
     pub fn take_stale(&self) -> Vec<u64> {
         self.stale.take()
@@ -141,7 +142,7 @@ impl<F: FileSystem> Handler<F> {
     /// The error for the kernel. An error that a person should know of is reported.
     pub(crate) fn fail(&self, error: FsError) -> Failure {
         let serious = matches!(error.errno, Errno::Io | Errno::Corrupt) || error.detail.is_some();
-        if serious && self.told.get() < TOLD_MAX {
+        if serious && self.told.get() < REPORTED_MAX {
             self.told.set(self.told.get() + 1);
             (self.tell)(&error.to_string());
         }
@@ -193,7 +194,7 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Makes a change durable where the mount is synchronous.
+    /// Makes a change durable if the mount is synchronous.
     pub(crate) async fn changed(&self) -> Handled {
         match self.options.synchronous {
             true => self.fs.sync().await.map_err(|e| self.fail(e)),
@@ -201,8 +202,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and
-    /// its result; `None` where the message is not a request.
+    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and its
+    /// result; `None` if the message is not a request.
     pub async fn message(&self, message: &[u8], reply: &mut [u8]) -> Option<(u64, Answer)> {
         match Request::parse(message) {
             Ok(request) => Some((request.unique, self.request(&request, reply).await)),
@@ -333,7 +334,7 @@ impl<F: FileSystem> Handler<F> {
         out.u16((MAX_DATA / 4096) as u16);
         out.u16(0);
         out.u32((flags.bits() >> 32) as u32);
-        // The depth to which file systems may be stacked on it.
+        // The number of file systems that may be stacked on this one.
         out.u32(0);
         out.u16(if flags.contains(InitFlags::REQUEST_TIMEOUT) { self.options.timeout } else { 0 });
         out.zeroes(22);

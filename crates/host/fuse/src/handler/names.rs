@@ -46,7 +46,7 @@ impl<F: FileSystem> Handler<F> {
         Ok((new, acl))
     }
 
-    /// Creates a file whose mode and owner are the caller's to choose.
+    /// Creates a file whose mode and owner the caller may choose.
     async fn create_node(
         &self,
         r: &Request<'_>,

@@ -67,7 +67,7 @@ impl Bench {
 /// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked up, and
 /// no longer. Catches a program that loses its open file, and space that is never freed.
 #[test]
-fn what_the_kernel_knows_lives() {
+fn inodes_that_the_kernel_knows_stay_alive() {
     let bench = Bench::new();
     let ino = bench.make(b"file");
     let node = bench.node(b"file");
@@ -106,9 +106,9 @@ fn listing_with_attributes_is_looking_up() {
 }
 
 /// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy when the caller
-/// was not root. Where the kernel did not ask for it, it must be told, or else it shows the old mode.
+/// was not root. If the kernel did not ask for the removal, it must be told of it; otherwise it shows the old mode.
 #[test]
-fn set_id_bits_go() {
+fn set_id_bits_are_removed() {
     for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
         let bench = Bench::new();
         let ino = bench.make(b"file");
@@ -138,9 +138,9 @@ fn set_id_bits_go() {
     }
 }
 
-/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags set in
-/// one way are there in the other way, and flags that UFS cannot store are refused. On the wire the structure has 28
-/// bytes.
+/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags that
+/// were set in one way are seen in the other way, and flags that UFS cannot store are refused. In the message the
+/// structure has 28 bytes.
 #[test]
 fn flags_of_files() {
     const GET: (u32, u32) = (0x8008_6601, 0x801c_581f);
@@ -174,7 +174,7 @@ fn flags_of_files() {
 /// An unknown request is refused by its number, so that the kernel does not wait. An incomplete message is not a
 /// request. A kernel that is too old is refused.
 #[test]
-fn what_is_not_understood() {
+fn unknown_requests_are_refused() {
     let bench = Bench::new();
     let mut unknown = message(Opcode::Lookup, ROOT, &[b"x\0"]);
     unknown[4..8].copy_from_slice(&4000u32.to_ne_bytes());

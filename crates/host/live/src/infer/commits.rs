@@ -147,8 +147,8 @@ fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
     ))
 }
 
-/// Finds the time from a change until it is in the journal, and until file data are at their place, when no program
-/// asks for it.
+/// Finds the time from a change until it is in the journal, and the time until file data are at their place, when
+/// no program asks for either.
 pub(super) fn timers(
     system: &LiveSystem,
     effort: &Effort,

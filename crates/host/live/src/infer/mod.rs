@@ -1,7 +1,7 @@
 //! Experiments that tell a file system's policies from its writes, after "Analysis and Evolution of Journaling File
 //! Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
 //!
-//! Each experiment makes a file system on a device in memory, does controlled work in it, and looks at kinds of
+//! Each experiment makes a file system on a device in memory, does controlled work in it, and evaluates kinds of
 //! blocks and times. No experiment knows which file system it is, or any of its constants.
 
 mod commits;
@@ -17,7 +17,7 @@ pub struct InferredFinding {
     pub question: &'static str,
     /// The answer in words.
     pub answer: String,
-    /// The interval in which the true value lies, as far as was seen, where the answer is a number.
+    /// The interval in which the true value lies, as far as the experiment shows, if the answer is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
     /// The number's unit.

@@ -14,7 +14,7 @@ use crate::kernel::{LiveError, LiveSystem, look_into};
 
 /// The time for which file data are held up, in milliseconds: far above that of a commit on a device in memory.
 const HELD_MS: u64 = 400;
-/// The time, in milliseconds, where it must also suffice for a copy of the device.
+/// The time, in milliseconds, if it must also suffice for a copy of the device.
 const HELD_LONG_MS: u64 = 6000;
 /// The byte of all data that is written.
 const PATTERN: u8 = 0x5a;
@@ -82,8 +82,8 @@ pub(super) fn mode(
     Ok(vec![InferredFinding::words(question, answer).because(share).because(waited)])
 }
 
-/// Finds, where a commit does not wait for data, whether it can expose blocks that the data have not reached. The
-/// device is copied while data are held up, as a power cut would leave it, and examined.
+/// If a commit does not wait for data, finds whether it can expose blocks that the data have not reached. The device
+/// is copied while data are held up, as a power cut would leave it, and examined.
 fn exposed(system: &LiveSystem) -> Result<InferredFinding, LiveError> {
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_LONG_MS}ms")])?;
     let (other, file) = (lab.file("other")?, lab.file("data")?);

@@ -24,7 +24,7 @@ fn cycles<P: OrderingPolicy + 'static>(
 
 /// Would catch a mount that mishandles leaked blocks and high counts, and reused inodes.
 #[test]
-fn soft_updates_keep_their_promise_life_after_life() {
+fn soft_updates_keep_their_promise_cycle_after_cycle() {
     for seed in 0..6 {
         let outcomes = cycles(SoftUpdates::default, Promise::SOFT_UPDATES, seed);
         assert_eq!(outcomes.len(), 6);
@@ -35,7 +35,7 @@ fn soft_updates_keep_their_promise_life_after_life() {
 }
 
 #[test]
-fn synchronous_writes_keep_their_promise_life_after_life() {
+fn synchronous_writes_keep_their_promise_cycle_after_cycle() {
     for seed in 0..4 {
         let outcomes = cycles(SyncOrder::default, Promise::SYNC, seed);
         for (outcome, cycle) in outcomes.iter().zip(1..) {
@@ -67,7 +67,7 @@ fn a_group_counts_the_inodes_that_have_names() {
 
 /// The same, found at random in a third cycle.
 #[test]
-fn a_group_counts_them_in_a_later_life() {
+fn a_group_counts_filled_inode_blocks_in_a_later_cycle() {
     let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
     let budget = Budget { states: 2500, recovery_every: 0, ..Budget::default() };
     let work = |seed| Script::random(seed, 3, 40);
@@ -81,7 +81,7 @@ fn a_group_counts_them_in_a_later_life() {
 /// Without any ordering, objects that existed at the start of a cycle are lost in it. Would catch an oracle
 /// that takes the disk for empty, or ignores its contents.
 #[test]
-fn what_an_earlier_life_left_is_missed_too() {
+fn a_file_of_an_earlier_cycle_is_missed_too() {
     let lost = |seed| {
         let outcomes = cycles(|| NoOrder, Promise::NONE, seed);
         outcomes.iter().skip(1).any(|o| o.counts.lost_durable > 0 && o.counts.not_atomic > 0)
@@ -92,7 +92,7 @@ fn what_an_earlier_life_left_is_missed_too() {
 /// Forty clients run at once, and their repair is interrupted. The root has grown, and grows once more for
 /// lost+found. Would catch a repair that makes an inode point to a block which is not written yet.
 #[test]
-fn a_crowd_is_there_after_a_repair_that_was_cut_off() {
+fn forty_clients_files_survive_an_interrupted_repair() {
     for model in [CrashModel::Completed, CrashModel::Volatile] {
         let scheme = OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC);
         let budget = Budget { states: 3000, recovery_every: 300, ..Budget::default() };

@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::OnFfs;
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode};
 
-/// A workload of so many names of so many bytes in the root, and as many in a directory.
+/// A workload that makes `count` names of `len` bytes in the root, and as many in a directory.
 struct Names {
     count: usize,
     len: usize,
@@ -100,7 +100,7 @@ fn directories_grow_in_order_on_every_geometry() {
 }
 
 /// Without the rule a size is on disk before the chunk that it covers, on every geometry whose fragments are
-/// larger than a chunk: there the space behind the root's first chunk is as mkfs left it.
+/// larger than a chunk: there the space behind the root's first chunk has the contents that mkfs left.
 #[test]
 fn a_size_without_its_chunk_is_seen() {
     let rules = SoftRules::all() - SoftRules::SIZE_AFTER_CONTENTS;

@@ -11,7 +11,7 @@ use ordo_systems::{System, dualfs};
 const SYSTEMS: [System; 2] = [dualfs::DUALFS, dualfs::DUALFS_2];
 
 #[test]
-fn nothing_is_found_in_any_shape() {
+fn no_geometry_has_findings() {
     let few = Search { states: 1500, ..Search::default() };
     for system in SYSTEMS {
         for name in ["4k-512", "8k-1k", "4k-512-groups"] {
@@ -25,7 +25,7 @@ fn nothing_is_found_in_any_shape() {
 
 /// Would catch an explorer that does not see the contents of the one device beside the metadata of the other.
 #[test]
-fn contents_that_come_late_are_missed() {
+fn contents_written_after_their_metadata_are_found() {
     let search = Search { states: 20_000, ..Search::default() };
     for system in SYSTEMS {
         for name in ["4k-512", "8k-1k"] {

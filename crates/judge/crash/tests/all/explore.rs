@@ -37,8 +37,8 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
     }
 }
 
-/// A file and a directory exchange names. In the middle of it a check finds the directory under two names and
-/// removes one. Would catch an oracle that takes this for a loss; but the directory itself must still exist.
+/// A file and a directory exchange names. Halfway a check finds the directory under two names and removes one.
+/// Would catch an oracle that takes this for a loss; but the directory itself must still exist.
 #[test]
 fn a_check_takes_away_one_of_two_names_that_change_places() {
     let (file, dir) = (ScriptPlace { dir: 0, name: 1 }, ScriptPlace { dir: 1, name: 4 });
@@ -65,7 +65,8 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
     assert!(sync(late, CrashModel::Completed, 0, 1500).counts.promise_broken > 0);
-    // The rule about a group's counts has its own test in lives.rs, that about moved fragments in crash_sync.rs.
+    // The rule about a group's counts has its own test in crash_cycles.rs, that about moved fragments in
+    // crash_sync.rs.
     let own = SyncRules::GROUP_BEFORE_ENTRY | SyncRules::MOVED_BEFORE_REUSE;
     for rule in (late - own).iter() {
         let broken = |seed| {
@@ -84,7 +85,7 @@ fn every_rule_of_sync_is_missed() {
 
 /// Would catch oracles that miss damage: without any ordering a crash does every kind of harm.
 #[test]
-fn without_order_everything_is_found() {
+fn every_kind_of_harm_is_found_without_an_ordering() {
     let none = OnFfs::new("ffs-none", || NoOrder, Promise::NONE);
     let counts = go(&none, CrashModel::Volatile, 1, 2000).counts;
     assert_eq!(counts.promise_broken, 0, "the promise is empty");
@@ -195,7 +196,7 @@ fn found(outcome: Outcome) -> (ordo_crash::StateCounts, Vec<Vec<String>>) {
 
 /// Recalled verdicts equal those of judging every state. Would catch a state that is taken for another.
 #[test]
-fn what_is_recalled_is_what_would_be_found() {
+fn recalled_verdicts_equal_new_ones() {
     for (seed, model) in
         [(3, CrashModel::Completed), (4, CrashModel::Volatile), (5, CrashModel::Prefix)]
     {
@@ -214,7 +215,7 @@ fn what_is_recalled_is_what_would_be_found() {
 /// repairs, with torn groups and superblocks, where names are made and removed and files have distant blocks,
 /// in every shape. Would catch a file or directory that is taken for unchanged.
 #[test]
-fn judging_what_changed_is_judging_anew() {
+fn judging_only_changes_gives_the_verdict_of_a_full_check() {
     let usual = ScriptManner { clients: 2, steps: 90, fsync: 5, ..ScriptManner::default() };
     let mut broken = 0;
     for (seed, name) in [(1, "4k-512"), (2, "8k-1k-groups"), (3, "16k-16k"), (4, "8k-1k-full")] {
@@ -245,7 +246,7 @@ fn judging_what_changed_is_judging_anew() {
 /// then the inodes in them cannot be read. Would catch inodes that are taken for readable because their own
 /// sectors have not changed.
 #[test]
-fn judging_anew_sees_inodes_that_a_group_does_not_hold() {
+fn inodes_outside_the_initialised_blocks_are_judged_again() {
     let file = |name| ScriptStep::Make(ScriptPlace { dir: 1, name });
     let mut steps: Vec<ScriptStep> = (256..296).map(file).collect();
     steps.push(ScriptStep::Sync);

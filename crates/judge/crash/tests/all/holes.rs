@@ -30,7 +30,7 @@ fn sync() -> impl Scheme {
 /// Would catch a block that is free before the pointer to it is reset on disk, wherever that pointer is, and
 /// whatever happens to the indirect block that has it.
 #[test]
-fn what_is_taken_out_is_free_when_nothing_leads_to_it() {
+fn a_punched_block_is_free_once_its_pointer_is_reset() {
     let mut states = 0;
     for model in [CrashModel::Completed, CrashModel::Volatile] {
         for seed in 0..6 {
@@ -110,7 +110,7 @@ fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64)
 /// Would catch a block that is free because the pointer to it was reset in an indirect block that is never
 /// written again, while the disk still has the old one.
 #[test]
-fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
+fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
     let config = |seed| {
         let mut config = Config::new(seed, CrashModel::Volatile);
         // Only blocks that a caller waits for are written.
@@ -128,7 +128,7 @@ fn what_is_taken_out_below_a_block_that_goes_waits_for_both() {
 /// extended again, so that the block moves. Would catch that the old place counts as one to which no pointer
 /// ever led, because the change that made it whole never was on disk.
 #[test]
-fn a_block_that_grew_in_its_place_was_there_before() {
+fn a_block_that_was_extended_in_place_had_a_pointer_on_disk() {
     let file = ScriptPlace { dir: 1, name: 1 };
     let (far, small) = ((12 + 512 + 3) << 12, 700);
     let steps = vec![
@@ -146,10 +146,10 @@ fn a_block_that_grew_in_its_place_was_there_before() {
     assert_eq!(broken(SoftRules::all(), config, script), 0);
 }
 
-/// A file takes the space of another one that is gone, up to an indirect block, and loses its name before the
-/// device is flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the
-/// disk because its block was written once and is no longer needed, although that write may be lost: then the
-/// other file's old data would be taken for pointers.
+/// A file takes the space of a removed one, up to an indirect block, and loses its name before the device is
+/// flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the disk
+/// because its block was written once and is no longer needed, although that write may be lost: then the other
+/// file's old data would be taken for pointers.
 #[test]
 fn a_block_of_pointers_that_may_be_lost_is_not_pointed_to() {
     let file = |name| ScriptPlace { dir: 1, name };

@@ -221,7 +221,7 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
 /// Rules and explanations use the meaning of a write. Would catch a log whose writes have no name when it is
 /// alone on its device.
 #[test]
-fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
+fn log_writes_are_named_as_such_in_every_place_of_the_log() {
     for scheme in all() {
         let run = record(&scheme, &Script::random(3, 2, 40), &Config::new(3, CrashModel::Volatile));
         let (disks, alone) = (run.unwrap().disks, scheme.place == Place::Other);
@@ -237,7 +237,7 @@ fn what_goes_to_a_log_is_named_so_wherever_it_lies() {
 
 /// Holes are punched in files, wherever the pointers to their blocks are: see `holes.rs`.
 #[test]
-fn what_is_taken_out_of_a_file_is_logged() {
+fn punched_holes_are_logged() {
     for (scheme, seed) in all().iter().step_by(3).zip(0..) {
         let script = Script::random_holes(seed, 2, 90);
         let outcome =
@@ -446,7 +446,7 @@ fn cycles(scheme: &Journal, seed: u64) -> Vec<Outcome> {
 /// Crash cycles of every form. Would catch faults that no single run shows: records that one crash left in the
 /// log and the next run joins to newer ones, a number that begins again.
 #[test]
-fn a_journal_keeps_its_promises_life_after_life() {
+fn a_journal_keeps_its_promises_cycle_after_cycle() {
     for (scheme, seed) in all().iter().zip(0..) {
         let outcomes = cycles(scheme, seed);
         assert_eq!(outcomes.len(), 8, "{}", scheme.name);

@@ -16,12 +16,12 @@ fn whole(system: System, shape: &FsGeometry) -> Crashed {
     system.crashed(None, shape).unwrap()
 }
 
-/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where
-/// nothing is durable on return, and `cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
+/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where nothing is
+/// durable on return, and `crash_cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`.
 const LATE: [&str; 4] =
     ["ENTRY_BEFORE_SIZE", "INODES_BEFORE_USE", "GROUP_BEFORE_ENTRY", "MOVED_BEFORE_REUSE"];
 
-/// Would catch a selection that misses a fault in some shape, and a search that never ends.
+/// Would catch a selection that misses a fault in some geometry, and a search that never ends.
 #[test]
 fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
     let search = Search { states: 3000, ..Search::default() };
@@ -51,8 +51,8 @@ const ELSEWHERE: [&str; 5] = [
     "REUSE_AFTER_DOTDOT",
 ];
 
-/// Would catch a selection that misses the absence of a rule of soft updates, in a shape with few fragments in
-/// a block, in one with many, and in one with a single fragment in each.
+/// Would catch a selection that misses the absence of a rule of soft updates, in a geometry with few fragments in a
+/// block, in one with many, and in one with a single fragment in each.
 #[test]
 fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
     // For most rules a few hundred states suffice; `BLOCK_COUNTS` on 4k-512 takes 14,344.
@@ -74,7 +74,7 @@ fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
 
 /// The same search ends after the same number of states on one thread and on several.
 #[test]
-fn a_search_ends_where_it_ends() {
+fn a_search_ends_at_the_same_state_on_any_number_of_threads() {
     let shape = shape("8k-1k");
     let mutant = whole(ffs::SYNC, &shape).without(ffs::SYNC.rules()[0]);
     let sought = [1, 3].map(|threads| {

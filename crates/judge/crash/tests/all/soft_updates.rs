@@ -42,7 +42,7 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
 /// without a name; files whose name was removed, or had gone to another file, before their other name could be
 /// found; a directory with its new name, whose old one could not be found.
 #[test]
-fn what_moves_and_goes_at_once_is_in_order() {
+fn a_file_renamed_and_removed_at_once_is_in_order() {
     let completed = [142, 265, 490, 526].map(|seed| (CrashModel::Completed, seed, 130));
     for (model, seed, steps) in [(CrashModel::Volatile, 116, 100)].into_iter().chain(completed) {
         let script = Script::random_names(seed, 3, steps);
@@ -54,7 +54,7 @@ fn what_moves_and_goes_at_once_is_in_order() {
 /// A file's other name is on disk in a directory that cannot be found yet. The file's last name that can be
 /// found must not go to another file before the path to the other one is on disk.
 #[test]
-fn a_name_in_a_new_directory_needs_the_way_to_it() {
+fn a_name_in_a_new_directory_waits_for_the_path_to_it() {
     let place = |dir, name| ScriptPlace { dir, name };
     let (file, own, outer, inner) = (place(2, 6), 1, 2, 3);
     let steps = vec![
@@ -78,7 +78,7 @@ fn a_name_in_a_new_directory_needs_the_way_to_it() {
 /// A run in which the syncer once wrote an inode's block while an fsync of the inode was writing others, and
 /// the fsync returned before that block was on disk.
 #[test]
-fn what_others_write_is_waited_for() {
+fn an_fsync_waits_for_writes_of_other_tasks() {
     let outcome = soft(SoftRules::all(), CrashModel::Completed, 227, 120, 3000);
     outcome.expect_kept("seed 227");
 }

@@ -1,4 +1,4 @@
-//! The churn: files are made, and those removed whose life is over.
+//! The churn: files are created, and removed when their lifetime ends.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,29 +13,30 @@ use super::score::{self, FileLayout};
 
 /// The bytes between two syncs.
 const SYNC_BYTES: u64 = 32 << 20;
-/// The bytes of one call of write.
+/// The bytes of one write call.
 const UNIT: usize = 1 << 20;
-/// The largest file takes one part in so many of the space of all: a larger one would push too many others out.
+/// The largest file: this part (one over the number) of the space of all files. A larger one would push out too many
+/// others.
 const LARGEST: u64 = 16;
-/// The files that are removed for one that finds no space, before the file system counts as full for good.
+/// The number of files that are removed for one that finds no space, before the file system counts as full for good.
 const TRIES: usize = 200;
 
 /// The result of ageing a file system.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Aged {
-    /// The files that are there at the end.
+    /// The number of files at the end.
     pub files: u64,
-    /// The directories that were made.
+    /// The number of directories.
     pub directories: u64,
-    /// The files that were made altogether.
+    /// The number of files that were created in all.
     pub files_made: u64,
-    /// The files that were removed.
+    /// The number of files that were removed.
     pub files_removed: u64,
-    /// The bytes that were written to files.
+    /// The number of bytes that were written to files.
     pub bytes_written: u64,
     /// The share of the space that is in use at the end, as the file system counts it.
     pub utilisation: f64,
-    /// The layout when the file system was full to its level for the first time.
+    /// The layout when the file system was first full to its level.
     pub fresh: FileLayout,
     /// The layout at the end.
     pub aged: FileLayout,
@@ -52,7 +53,7 @@ pub enum AgeError {
         /// The file system's error.
         error: FsError,
     },
-    /// No space was found for a file though many were removed.
+    /// No space was found for a file, although many were removed.
     #[error(
         "no space for a file of {bytes} bytes, though {TRIES} others were removed: try less --util"
     )]
@@ -60,11 +61,11 @@ pub enum AgeError {
         /// The file's size.
         bytes: u64,
     },
-    /// The file system holds as much as wanted already.
+    /// The file system is already as full as it should become.
     #[error(
-        "{used:.0} % of the space is in use already: nothing could come and go at {wanted:.0} %"
+        "{used:.0} % of the space is in use already: no file could be created and removed at {wanted:.0} %"
     )]
-    NoRoom {
+    NoFreeSpace {
         /// The share that is in use, in percent.
         used: f64,
         /// The share that is wanted, in percent.
@@ -82,12 +83,12 @@ impl<T> Doing<T> for FsResult<T> {
     }
 }
 
-/// A file that is there.
+/// A file that exists.
 struct File {
     dir: Ino,
     name: u64,
     ino: Ino,
-    /// The space that it takes, in bytes.
+    /// The space of the file, in bytes.
     space: u64,
 }
 
@@ -99,12 +100,12 @@ struct Churn<'a, F> {
     random: Pcg64Mcg,
     /// The directories, by depth.
     directories: Vec<Vec<Ino>>,
-    /// The files, by number; `None` for those that are gone.
+    /// The files, by number; `None` for those that were removed.
     files: Vec<Option<File>>,
-    /// The ends of lives, in bytes written, each with the number of its file.
+    /// The ends of lifetimes, in bytes written, each with the number of its file.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
     unit: u64,
-    /// The space that the files may take together, in bytes.
+    /// The space that all files together may take, in bytes.
     level: u64,
     used: u64,
     written: u64,
@@ -113,11 +114,11 @@ struct Churn<'a, F> {
     contents: Vec<u8>,
 }
 
-/// Ages a file system: makes directories and files below `top` until it is as full as wanted, then goes on at that level.
-/// The contents are zeros. `progress` gets the bytes written and those that will be.
+/// Ages a file system: creates directories and files below `top` until it is as full as wanted, then removes and
+/// creates files at that level. The contents are zeros. `progress` gets the bytes written so far and in the end.
 ///
 /// # Errors
-/// The file system's, or it has no room.
+/// The file system's error, or there is no space.
 pub async fn age<F: FileSystem>(
     fs: &F,
     top: Ino,
@@ -131,7 +132,7 @@ pub async fn age<F: FileSystem>(
     let level = wanted.saturating_sub(taken);
     if level < space / 100 {
         let used = 100.0 * taken as f64 / space.max(1) as f64;
-        return Err(AgeError::NoRoom { used, wanted: 100.0 * options.utilisation });
+        return Err(AgeError::NoFreeSpace { used, wanted: 100.0 * options.utilisation });
     }
     let mut churn = Churn {
         fs,
@@ -165,12 +166,12 @@ pub async fn age<F: FileSystem>(
     churn.aged(fresh.unwrap_or_default()).await
 }
 
-/// The blocks that files can have, without the file system's reserve.
+/// The number of blocks that files can have, without the file system's reserve.
 fn space_of(there: &StatFs) -> u64 {
     taken_of(there) + there.blocks_available
 }
 
-/// The blocks that are in use.
+/// The number of blocks that are in use.
 fn taken_of(there: &StatFs) -> u64 {
     there.blocks.saturating_sub(there.blocks_free)
 }
@@ -180,7 +181,7 @@ impl<F: FileSystem> Churn<'_, F> {
         size.next_multiple_of(self.unit)
     }
 
-    /// Makes a tree of directories: each gets a parent among those one higher, by turns.
+    /// Makes a tree of directories. The directories of one level become parents in turn.
     async fn make_directories(&mut self, top: Ino) -> Result<(), AgeError> {
         let options = self.options;
         for (depth, count) in options.profile.directories().enumerate() {
@@ -200,7 +201,8 @@ impl<F: FileSystem> Churn<'_, F> {
         Ok(())
     }
 
-    /// Makes a file. Where the space is not there after all, for a file system needs some of its own, others go first.
+    /// Creates a file. If it finds no space, because the file system needs some for itself, other files are removed
+    /// first.
     async fn make(&mut self, size: u64) -> Result<(), AgeError> {
         let depth = self.options.profile.depth(&mut self.random);
         let n = self.random.random_range(0..self.directories[depth].len());
@@ -217,7 +219,7 @@ impl<F: FileSystem> Churn<'_, F> {
                     if !self.remove_next().await? {
                         break;
                     }
-                    // What was removed may be free only after that.
+                    // The space of removed files may be free only after a sync.
                     self.fs.sync().await.doing("writing back")?;
                     self.level =
                         self.level.min(self.used + self.space_of(size)).max(self.unit * LARGEST);
@@ -264,11 +266,11 @@ impl<F: FileSystem> Churn<'_, F> {
         self.files.push(Some(File { dir, name: number as u64, ino, space }));
         self.used += space;
         self.written += size;
-        let life = self.lifetimes.pick(&mut self.random) * self.level as f64;
-        self.ends.push(Reverse((self.written + life as u64, number)));
+        let lifetime = self.lifetimes.pick(&mut self.random) * self.level as f64;
+        self.ends.push(Reverse((self.written + lifetime as u64, number)));
     }
 
-    /// Removes the file whose life ends first; false where there is none.
+    /// Removes the file whose lifetime ends first. Returns false if there is no file.
     async fn remove_next(&mut self) -> Result<bool, AgeError> {
         let Some(Reverse((_, number))) = self.ends.pop() else { return Ok(false) };
         let file = self.files[number].take().expect("its life ends once");

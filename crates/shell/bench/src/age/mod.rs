@@ -1,10 +1,11 @@
-//! Ageing: files come and go, as in a profile, until a file system has the fragmentation of one that was long in use.
+//! Ageing: files are created and removed by a profile, until a file system is as fragmented as one that was in use
+//! for long.
 //!
 //! Layers, lowest first: [`profile`] (sizes, depths and lifetimes of files), [`ChurnOptions`] (how full, how long),
 //! [`score`](FileLayout) (how much of the files lies in one piece), [`age`] (the churn).
 //!
-//! The clock of the churn is what has been written. A file system in use is full to a level and stays there, so a file's
-//! mean lifetime is the time in which as much is written as there is.
+//! The clock of the churn counts written bytes. A file system in use stays at one level of fullness, so the mean
+//! lifetime of a file is the time in which as many bytes are written as all files have.
 //!
 //! Typical sequence: [`Profile::find`]; [`age`] on a mounted file system.
 

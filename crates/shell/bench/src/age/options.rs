@@ -1,11 +1,11 @@
-//! How a file system is aged, and the words for it on a command line.
+//! The options of ageing, and their syntax on a command line.
 
 use super::profile::{Profile, ProfileError};
 
-/// How a file system is aged.
+/// Options of ageing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChurnOptions {
-    /// The files.
+    /// The profile of the files.
     pub profile: Profile,
     /// The share of the space to be in use, from 0 to 1.
     pub utilisation: f64,
@@ -15,7 +15,7 @@ pub struct ChurnOptions {
     pub seed: u64,
 }
 
-/// The reason why a text says nothing about ageing.
+/// The reason why a text is no option of ageing.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
     /// The profile cannot be used.
@@ -47,7 +47,7 @@ impl ChurnOptions {
         }
     }
 
-    /// Reads how often the space is written.
+    /// Reads the number of times that the space is written.
     ///
     /// # Errors
     /// It is no number, or not between 0 and a million.

@@ -7,8 +7,8 @@ use rand_pcg::Pcg64Mcg;
 
 /// The profiles that come with Ordo, in TOML.
 ///
-/// Their figures have the shape of the public profiles of Geriatrix (Kadekodi et al., USENIX ATC 2018), which took them
-/// from the studies that each names.
+/// The figures have the shape of the public profiles of Geriatrix (Kadekodi et al., USENIX ATC 2018), which cites the
+/// studies behind each profile.
 const BUILT_IN: [&str; 4] = [
     include_str!("profiles/agrawal.toml"),
     include_str!("profiles/douceur.toml"),
@@ -18,7 +18,7 @@ const BUILT_IN: [&str; 4] = [
 
 /// The most directories that a profile may have at one depth.
 const DIRECTORIES_MAX: u32 = 1 << 16;
-/// How far from the end of an age's range a life may end, as a part of the age.
+/// The distance from the end of an age's range at which a lifetime may end, as a part of the age.
 const AROUND: f64 = 0.1;
 /// The deepest directory that a profile may have.
 const DEPTH_MAX: usize = 64;
@@ -26,7 +26,7 @@ const DEPTH_MAX: usize = 64;
 /// The reason why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// No profile has this name, and no file either.
+    /// There is no profile with this name, and no such file.
     #[error("no profile and no file is called '{name}'; the profiles are {known}")]
     Unknown {
         /// The text of the user.
@@ -47,10 +47,10 @@ pub enum ProfileError {
     Syntax {
         /// The file.
         path: String,
-        /// The parser's words: what, and in which line.
+        /// The parser's message: the fault and its line.
         error: Box<toml::de::Error>,
     },
-    /// The figures cannot be those of files.
+    /// The figures are impossible for files.
     #[error("{path}: {what}")]
     Figures {
         /// The file.
@@ -64,7 +64,7 @@ pub enum ProfileError {
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name.
+    /// The profile's name.
     pub name: String,
     /// The source of its figures.
     pub about: String,
@@ -150,9 +150,9 @@ impl Profile {
         random.random_range(above + 1..=self.sizes[n].0)
     }
 
-    /// The chances of lifetimes that end where each age's range ends. Where files come and go at a steady rate, there are as
-    /// many of an age as were made that long ago and live that long. So the number for each unit of time, which must fall
-    /// with age, is the chance to reach that age.
+    /// The probabilities of lifetimes that end with each range of ages. At a steady rate of creation, the files of some
+    /// age are those that were created that long ago and live at least that long. So the number of files per unit of
+    /// age, which must fall with age, gives the probability of reaching that age.
     fn ends(&self) -> Vec<f64> {
         let mut reach: Vec<f64> = self
             .ages
@@ -183,7 +183,7 @@ impl Profile {
     }
 }
 
-/// Lifetimes of files: ranges, each with its chance.
+/// Lifetimes of files: ranges, each with its probability.
 pub(super) struct Lifetimes {
     ranges: Vec<((f64, f64), f64)>,
 }
@@ -196,7 +196,7 @@ impl Lifetimes {
     }
 }
 
-/// The number of one of some weights, not all of them 0, each as likely as it is heavy.
+/// Picks the index of one of some weights, not all of them 0, with a probability in proportion to the weight.
 fn pick(random: &mut Pcg64Mcg, weights: impl Iterator<Item = f64> + Clone) -> usize {
     let mut left = random.random::<f64>() * weights.clone().sum::<f64>();
     let mut last = 0;
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// The profiles of Ordo are sound, and found by their names.
+    /// The built-in profiles are valid, and found by their names.
     #[test]
     fn built_in_profiles_are_sound() {
         for profile in Profile::built_in() {
@@ -226,8 +226,8 @@ mod tests {
         assert!(matches!(Profile::find("no-such"), Err(ProfileError::Unknown { .. })));
     }
 
-    /// Figures that cannot be those of files are refused, each with its own words. Would catch a profile that panics or
-    /// never ends when it is used.
+    /// Impossible figures are refused, each with its own message. Would catch a profile that panics or never ends when
+    /// it is used.
     #[test]
     fn impossible_figures_are_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -262,8 +262,8 @@ mod tests {
         assert!(matches!(try_one(("7", "[]", "[]")), Err(ProfileError::Syntax { .. })));
     }
 
-    /// Files that come and go with a profile's lifetimes have, after a while, the profile's ages. Would catch ages that
-    /// are taken for lifetimes.
+    /// Files that are created and removed with a profile's lifetimes have, after a while, the profile's ages. Would
+    /// catch ages that are taken for lifetimes.
     #[test]
     fn lifetimes_lead_to_the_ages() {
         let profile = Profile::find("agrawal").unwrap();
@@ -271,9 +271,9 @@ mod tests {
         let made: Vec<f64> = (0..400_000).map(|_| lifetimes.pick(&mut random)).collect();
         let mean = made.iter().sum::<f64>() / made.len() as f64;
         assert!((mean - 1.0).abs() < 0.02, "{mean}");
-        // One is made in each unit of time; `made[n]` was made n units before the end.
+        // One file is created in each unit of time; `made[n]` was created n units before the end.
         let scale = 4000.0;
-        let alive = made.iter().enumerate().filter(|(n, life)| **life * scale > *n as f64);
+        let alive = made.iter().enumerate().filter(|(n, lifetime)| **lifetime * scale > *n as f64);
         let ages: Vec<f64> = alive.map(|(n, _)| n as f64 / scale).collect();
         let total: u32 = profile.ages.iter().map(|a| a.1).sum();
         let ends = profile.ends();

@@ -61,7 +61,7 @@ impl NameChanges {
         self.names.entry((dir, name.to_vec())).or_default().push((now, ino));
     }
 
-    /// The oldest change that `fs` lacks, and its age at `cut`; `None` where it lacks none.
+    /// The oldest change that `fs` lacks, and its age at `cut`; `None` if it lacks none.
     ///
     /// # Errors
     /// The file system cannot be read.
@@ -135,7 +135,7 @@ pub struct Noted<F> {
 }
 
 impl<F> Noted<F> {
-    /// `inner`, whose changes go to `notes`, with the time of `runtime`.
+    /// Wraps `inner`. Its changes go to `notes`, with the time of `runtime`.
     pub fn new(inner: F, runtime: Runtime, notes: Notes) -> Noted<F> {
         Noted { inner, runtime, notes }
     }
@@ -244,8 +244,8 @@ impl<F: FileSystem> FileSystem for Noted<F> {
 mod tests {
     use super::*;
 
-    /// The first change after the last state that is there is the oldest lost one, whatever came before. Where
-    /// no state is there, all changes are lost. Would catch a search for the newest loss.
+    /// The oldest lost change is the first one after the last state that is there, whatever came before. If no
+    /// state is there, all changes are lost. Would catch a search for the newest loss.
     #[test]
     fn the_first_missing_change_counts() {
         let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);

@@ -1,6 +1,6 @@
 //! The engine of the comparison: runs one workload on one system on one simulated disk, and counts everything.
 //!
-//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a classifier), makes and mounts
+//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a watcher), makes and mounts
 //! the file system, runs the workload, unmounts, and returns a [`ComparisonRow`]. In the middle of the run it copies the
 //! disk as a power cut would leave it. Afterwards it checks and repairs the copy on a disk of the same model.
 //!
@@ -30,7 +30,8 @@ use ordo_cache::CacheConfig;
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_systems::{
-    Cleaning, DualOptions, LogOptions, MakeOptions, MountOptions, System, SystemError,
+    Cleaning, DualOptions, LogOptions, MakeOptions, MetadataSize, MountOptions, System,
+    SystemError, Tuning,
 };
 use ordo_vfs::FsError;
 
@@ -70,13 +71,17 @@ pub struct ComparisonSetup {
     pub cleaning: Cleaning,
     /// Mechanisms of DualFS.
     pub dual: DualOptions,
+    /// Room for a copy of a DualFS's metadata on its data device, in percent of the metadata device; `None`: no copy.
+    pub metadata_copy: Option<u32>,
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
     /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
     pub write_order: (bool, bool),
     /// The seed of every choice.
     pub seed: u64,
     /// Whether to cut the power in the middle, and check the result.
     pub recovery: bool,
-    /// How the file system is aged before the workload. The ageing is not counted and takes no virtual time.
+    /// The ageing of the file system before the workload. It is not counted and takes no virtual time.
     pub ageing: Option<age::ChurnOptions>,
 }
 
@@ -97,6 +102,8 @@ impl ComparisonSetup {
             soft: SoftOptions::default(),
             cleaning: Cleaning::default(),
             dual: DualOptions::default(),
+            metadata_copy: None,
+            tuning: Tuning::default(),
             write_order: (true, true),
             seed: 1,
             recovery: true,
@@ -134,9 +141,9 @@ impl ComparisonSetup {
                 copy_kib_ns: slower(faster.copy_kib_ns),
                 request_ns: slower(faster.request_ns),
             },
-            // Some of the 256 MB are the kernel's and the programs'.
+            // The kernel and the programs take a part of the 256 MB.
             memory: 224 << 20,
-            // Linux 2.4 makes a writer wait when 60 % of the memory for buffers are dirty.
+            // Linux 2.4 makes a writer wait when 60 % of the memory for buffers is dirty.
             dirty_max: 134 << 20,
             block_size: 4096,
             frag_size: 4096,
@@ -147,29 +154,29 @@ impl ComparisonSetup {
     /// The file system's size for a workload.
     ///
     /// # Errors
-    /// [`CompareError::NoRoom`].
+    /// [`CompareError::NoFreeSpace`].
     pub fn bytes_for(&self, workload: &Workload) -> Result<u64, CompareError> {
         let capacity = match self.disk.bytes() {
             0 => u64::MAX,
             bytes => bytes,
         };
-        // The sum includes a tenth for the reserve, and some space for inodes and indirect blocks.
+        // The needed size includes a tenth for the reserve, and some space for inodes and indirect blocks.
         let needs =
             self.beside_the_aged(workload.footprint() + workload.footprint() / 4 + (32 << 20));
         let least = self.beside_the_aged(workload.footprint());
         let bytes = self.size.unwrap_or_else(|| capacity.min(SIZE_MAX.max(needs)));
         if bytes > capacity {
             let disk = self.disk.name;
-            return Err(CompareError::NoRoom { what: bytes, disk, capacity });
+            return Err(CompareError::NoFreeSpace { what: bytes, disk, capacity });
         }
         if bytes < needs.min(least) {
             let disk = self.disk.name;
-            return Err(CompareError::NoRoom { what: needs, disk, capacity: bytes });
+            return Err(CompareError::NoFreeSpace { what: needs, disk, capacity: bytes });
         }
         Ok(bytes)
     }
 
-    /// The size of a file system that has `bytes` of free space when it is aged.
+    /// The size of a file system on which `bytes` bytes are free after its ageing.
     fn beside_the_aged(&self, bytes: u64) -> u64 {
         let free = self.ageing.as_ref().map_or(1.0, |ageing| 1.0 - ageing.utilisation);
         (bytes as f64 / free) as u64
@@ -183,6 +190,7 @@ impl ComparisonSetup {
 
     fn make_options(&self) -> MakeOptions {
         MakeOptions {
+            metadata_copy: self.metadata_copy.map(MetadataSize::Percent),
             block_size: Some(self.block_size.into()),
             frag_size: Some(self.frag_size.into()),
             seed: self.seed,
@@ -209,6 +217,7 @@ impl ComparisonSetup {
             log,
             cleaning: self.cleaning,
             dual: self.dual,
+            tuning: self.tuning,
             ..MountOptions::default()
         }
     }
@@ -237,7 +246,7 @@ pub enum CompareError {
         "{what} bytes are needed, but {disk} gives {capacity}; choose a larger disk (--disk), a \
          larger file system (--size) or a smaller workload"
     )]
-    NoRoom {
+    NoFreeSpace {
         /// The bytes that are needed.
         what: u64,
         /// The disk.

@@ -40,7 +40,7 @@ pub struct RecoveryTime {
     /// Inodes in use after the repair.
     pub files: u64,
     /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
-    /// where no change is lost.
+    /// if no change is lost.
     pub oldest_lost_seconds: Option<f64>,
     /// The change that was lost, in words.
     pub oldest_lost: Option<String>,
@@ -78,7 +78,7 @@ pub(super) fn check(
         ..CheckOptions::default()
     };
     let report = executor.block_on(system.format().check(&disks, &options))??;
-    // A file system with a log needs no repair, so findings count, but the time of the check does not.
+    // A file system with a log needs no repair. Its findings count, but the time of the check does not.
     let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
@@ -117,8 +117,7 @@ async fn oldest_lost(
     system: System,
     (changes, cut): (&NameChanges, Time),
 ) -> Result<Option<Lost>, CompareError> {
-    // A file system that no repair makes consistent is mounted all the same, since the question is what it
-    // holds.
+    // A file system that no repair makes consistent is mounted nevertheless, to see what is left in it.
     let options = MountOptions { force: true, ..MountOptions::default() };
     let without_order = ffs::NONE;
     let is_ffs = system.format().name() == without_order.format().name();

@@ -44,8 +44,8 @@ impl Serialize for Writes {
     }
 }
 
-/// A phase of the workload, with its requests to the disk up to the beginning of the next one. They include the
-/// writes of blocks that it left in the cache.
+/// A phase of the workload, with its requests to the disk up to the beginning of the next phase. They include
+/// the writes of blocks that the phase left in the cache.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PhaseRow {
     /// The phase.
@@ -74,13 +74,13 @@ pub struct LogRow {
     pub bytes_per_operation: f64,
     /// Writes of the log.
     pub writes: u64,
-    /// Writes of its superblock.
+    /// Writes of the log's superblock.
     pub checkpoints: u64,
     /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,
 }
 
-/// How a system was aged before its workload. [`crate::age`] does it.
+/// The ageing of a system before its workload, by [`crate::age`].
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct AgedRow {
     /// The profile of its files.
@@ -91,7 +91,7 @@ pub struct AgedRow {
     pub overwrites: f64,
     /// The files that were there at the end.
     pub files: u64,
-    /// The layout score when it was full for the first time, from 0 to 1.
+    /// The layout score when the file system was first full, from 0 to 1.
     pub score_before: Option<f64>,
     /// The layout score at the end.
     pub score_after: Option<f64>,
@@ -100,21 +100,21 @@ pub struct AgedRow {
 /// The work of the cleaner of a log.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct CleanerRow {
-    /// The policy by which it chose segments.
+    /// The policy by which the cleaner chose segments.
     pub policy: &'static str,
     /// Segments that were cleaned.
     pub segments: u64,
-    /// Those of them that were cleaned while nothing else was done.
+    /// The segments among them that were cleaned while the file system was idle.
     pub idle_segments: u64,
     /// Live bytes that were moved.
     pub moved_bytes: u64,
-    /// Bytes that were read to clean.
+    /// Bytes that the cleaner read.
     pub read_bytes: u64,
     /// Passes: each cleans several segments and ends with a checkpoint.
     pub passes: u64,
-    /// The time for which operations waited for it, in seconds.
+    /// The time for which operations waited for the cleaner, in seconds.
     pub waited_seconds: f64,
-    /// Checkpoints, whoever wanted them.
+    /// Checkpoints, including those that the cleaner did not ask for.
     pub checkpoints: u64,
 }
 
@@ -172,7 +172,7 @@ pub struct ComparisonRow {
     pub cleaner: Option<CleanerRow>,
     /// The ageing before the workload, if there was one.
     pub aged: Option<AgedRow>,
-    /// Blocks that were written with something rolled back. Each must be written again.
+    /// Blocks that were written with changes rolled back. Each must be written again.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyRow>,

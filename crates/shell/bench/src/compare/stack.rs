@@ -9,8 +9,7 @@ use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::{Classifier, Stats, TrafficCounts, Watch as LogWatch};
+use ordo_sba::{TrafficCounts, Watch};
 use ordo_systems::{CleanerStatistics, Mounted, Statistics, System};
 use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
@@ -137,83 +136,32 @@ impl PhaseListener for Follower<'_> {
     }
 }
 
-/// The counter of a disk's requests.
-enum Counter {
-    /// Blocks have their places.
-    Places(Rc<Classifier>),
-    /// Blocks are named by the log that they are in.
-    Log(Rc<LogWatch>),
-}
-
-impl Counter {
-    /// The counter for a disk of a system, which knows what is on the disk already.
-    async fn of(ram: &Rc<RamDisk>) -> Result<Counter, CompareError> {
-        if let Some(watch) = LogWatch::over_log(&Held(ram)) {
-            return Ok(Counter::Log(watch));
-        }
-        let classifier = Classifier::new();
-        classifier.prime(&ram.clone().erase()).await?;
-        Ok(Counter::Places(classifier))
-    }
-
-    fn attach(&self, disk: &Disk) {
-        match self {
-            Counter::Places(classifier) => disk.attach(classifier.clone()),
-            Counter::Log(watch) => disk.attach(watch.clone()),
-        }
-    }
-
-    fn finish(&self) -> Stats {
-        match self {
-            Counter::Places(classifier) => classifier.finish(),
-            Counter::Log(watch) => watch.finish(),
-        }
-    }
-}
-
-/// A disk in memory as a decoder reads it.
-struct Held<'a>(&'a RamDisk);
-
-impl DiskImage for Held<'_> {
-    fn bytes(&self) -> u64 {
-        self.0.geometry().bytes
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.bytes()) {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        self.0.load(offset, buf);
-        Ok(())
-    }
-}
-
-/// The disks of a run, the first of which has the file system, and the counters of their requests.
+/// The disks of a run, the first of which has the file system, and the watchers that count their requests.
 struct Rig {
     runtime: Runtime,
     disks: Vec<Disk>,
-    counters: Vec<Counter>,
+    watches: Vec<Rc<Watch>>,
 }
 
 impl Rig {
-    async fn new(
+    fn new(
         runtime: &Runtime,
         system: System,
         rams: &[Rc<RamDisk>],
         setup: &ComparisonSetup,
-    ) -> Result<Rig, CompareError> {
-        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), counters: Vec::new() };
+    ) -> Rig {
+        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), watches: Vec::new() };
         for (number, ram) in rams.iter().enumerate() {
             let model = setup.model(system, number);
             let store = Store::new(ram.clone(), model.volatile_cache());
             let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
-            let counter = Counter::of(ram).await?;
-            counter.attach(&disk);
+            let watch = Watch::over_any(&**ram);
+            watch.count_only();
+            disk.attach(watch.clone());
             rig.disks.push(disk);
-            rig.counters.push(counter);
+            rig.watches.push(watch);
         }
-        Ok(rig)
+        rig
     }
 
     /// The disks, in the form that file systems take.
@@ -222,7 +170,7 @@ impl Rig {
     }
 
     fn mark(&self) -> Mark {
-        Mark::now(&self.runtime, &self.disks, &self.counters)
+        Mark::now(&self.runtime, &self.disks, &self.watches)
     }
 }
 
@@ -239,7 +187,7 @@ pub(super) async fn run(
     // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
     let aged = age_first(runtime, system, &rams, setup, follow).await?;
-    let rig = Rig::new(runtime, system, &rams, setup).await?;
+    let rig = Rig::new(runtime, system, &rams, setup);
     let options = setup.mount_options(system);
     let mounted = system.mount(runtime, &rig.devices(), &options).await?;
     let Statistics { log, cleaner, .. } = mounted.statistics();
@@ -326,12 +274,7 @@ async fn drive(
     let runtime = &rig.runtime.clone();
     mounted.fs().sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
-    for counter in &rig.counters {
-        // A watch goes on counting: what counts is the difference.
-        if let Counter::Places(classifier) = counter {
-            classifier.restart();
-        }
-    }
+    rig.watches.iter().for_each(|watch| watch.restart());
     let before = rig.mark();
     let start = before.seconds;
     let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(NameChanges::default)));
@@ -373,8 +316,8 @@ struct Mark {
 }
 
 impl Mark {
-    fn now(runtime: &Runtime, disks: &[Disk], counters: &[Counter]) -> Mark {
-        let stats: Vec<_> = counters.iter().map(Counter::finish).collect();
+    fn now(runtime: &Runtime, disks: &[Disk], watches: &[Rc<Watch>]) -> Mark {
+        let stats: Vec<_> = watches.iter().map(|watch| watch.finish()).collect();
         let sum = |of: fn(&TrafficCounts) -> u64| {
             let parts: Vec<_> = stats.iter().map(|s| Writes::of(&s.writes, of)).collect();
             let mut all = Writes::default();

@@ -20,10 +20,10 @@ pub(super) struct Generator {
 
 /// The relative frequency of each kind of operation.
 const WEIGHTS: [(u32, Kind); 24] = [
-    (90, Kind::MakeFile),
-    (45, Kind::MakeDirectory),
-    (25, Kind::MakeSymlink),
-    (12, Kind::MakeSpecial),
+    (90, Kind::CreateFile),
+    (45, Kind::CreateDirectory),
+    (25, Kind::CreateSymlink),
+    (12, Kind::CreateSpecial),
     (45, Kind::Link),
     (85, Kind::Unlink),
     (35, Kind::Rmdir),
@@ -48,10 +48,10 @@ const WEIGHTS: [(u32, Kind); 24] = [
 
 #[derive(Clone, Copy)]
 enum Kind {
-    MakeFile,
-    MakeDirectory,
-    MakeSymlink,
-    MakeSpecial,
+    CreateFile,
+    CreateDirectory,
+    CreateSymlink,
+    CreateSpecial,
     Link,
     Unlink,
     Rmdir,
@@ -184,10 +184,10 @@ impl Generator {
 
     fn of_kind(&mut self, kind: Kind, world: &World) -> Option<OracleOp> {
         Some(match kind {
-            Kind::MakeFile => self.make(FileType::Regular, world),
-            Kind::MakeDirectory => self.make(FileType::Directory, world),
-            Kind::MakeSymlink => self.make(FileType::Symlink, world),
-            Kind::MakeSpecial => {
+            Kind::CreateFile => self.make(FileType::Regular, world),
+            Kind::CreateDirectory => self.make(FileType::Directory, world),
+            Kind::CreateSymlink => self.make(FileType::Symlink, world),
+            Kind::CreateSpecial => {
                 let types = self.rules.special_types.clone();
                 if types.is_empty() {
                     return None;
@@ -272,7 +272,7 @@ impl Generator {
             OracleName(Vec::new())
         };
         let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
-        OracleOp::Make {
+        OracleOp::Create {
             dir: self.directory(world),
             name: self.name(),
             file_type,

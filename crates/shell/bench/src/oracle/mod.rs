@@ -1,14 +1,14 @@
 //! Random operations on a file system and on the reference model, with every answer compared.
 //!
 //! [`check`] makes a fresh [`OracleSubject`], does a seeded sequence of operations on it and on
-//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings
-//! (whole, and with pauses while entries come and go) and extended attributes. Now and then, and at the end, it
-//! compares everything. It shrinks a difference: operations are left out as long as a difference stays, and the
-//! others are printed with the seed and the step.
+//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings (whole,
+//! and with pauses while entries are added and removed) and extended attributes. Now and then, and at the end, it compares
+//! everything. If there is a difference, the run is shrunk: operations are left out as long as a difference remains,
+//! and the others are printed with the seed and the step.
 //!
-//! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of directories,
-//! and everything that [`OracleRules`] leave out. A subject that reports that it has no space must have changed
-//! nothing, and must not report it where another error applies; a write may then be short.
+//! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of directories, and
+//! everything that [`OracleRules`] leave out. If a subject reports that it has no space, nothing may have changed,
+//! and no other error may apply; a write may then be short.
 
 mod generate;
 mod op;
@@ -38,7 +38,8 @@ pub trait OracleSubject {
     /// The mounted file system.
     fn fs(&self) -> &Self::Fs;
 
-    /// The time now, on the clock of its timestamps. `None` leaves times uncompared, except those that are set.
+    /// The present time on the clock of the subject's timestamps. `None` leaves times uncompared, except those that
+    /// are set.
     fn now(&self) -> Option<Timestamp> {
         None
     }
@@ -51,7 +52,7 @@ pub trait OracleSubject {
         self.fs().sync().await
     }
 
-    /// Searches for damage that no operation shows: a check of the disk, of memory.
+    /// Searches for damage that no operation shows, on disk or in memory.
     ///
     /// # Errors
     /// The damage, in words.
@@ -81,8 +82,8 @@ pub struct OracleRules {
     pub xattr_types: Vec<FileType>,
     /// The name spaces of extended attributes, with the dot.
     pub xattr_spaces: Vec<&'static str>,
-    /// The shortest value to set, in bytes. The kernel's ext4 leaves the time of change where a value is set that is
-    /// there already, which short values often are.
+    /// The shortest value to set, in bytes. The kernel's ext4 leaves the time of change as it is if an attribute is
+    /// set to the value that it has already, and short values are often equal.
     pub xattr_value_min: usize,
     /// The longest value to set, in bytes.
     pub xattr_value_max: usize,
@@ -169,7 +170,8 @@ pub struct OracleConfig {
     pub fragment_size: u32,
     /// Whether to use offsets and sizes at the edges of double and triple indirection.
     pub large_offsets: bool,
-    /// The number of operations after which everything is compared. The end of the run is another time.
+    /// The number of operations after which everything is compared. At the end of the run everything is compared
+    /// again.
     pub verify_every: usize,
     /// The most runs that are spent on shrinking a failure.
     pub shrink_runs: usize,
@@ -281,7 +283,8 @@ pub fn check<S: OracleSubject>(
             .is_some()
     };
     let ops = ordo_crash::minimise(all, config.shrink_runs, still_fails);
-    // The last try may have passed, so the remaining operations are run once more for their difference.
+    // The last attempt of shrinking may have passed, so the remaining operations are run once more for their
+    // difference.
     let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
     let what = last.err().map_or(what, |stopped| stopped.what);
     let Stopped { step, what: original } = stopped;

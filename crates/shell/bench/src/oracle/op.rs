@@ -38,7 +38,7 @@ pub enum OracleOp {
         dir: OracleObject,
         name: OracleName,
     },
-    Make {
+    Create {
         dir: OracleObject,
         name: OracleName,
         file_type: FileType,
@@ -88,7 +88,7 @@ pub enum OracleOp {
         offset: u64,
         len: usize,
     },
-    /// Writes `len` bytes that are generated from `fill`, or zeros where it is 0.
+    /// Writes `len` bytes that are generated from `fill`, or zeros if it is 0.
     Write {
         object: OracleObject,
         offset: u64,
@@ -179,7 +179,7 @@ pub(super) async fn apply<F: FileSystem>(
 ) -> Result<Outcome, FsError> {
     match op {
         OracleOp::Lookup { dir, name } => fs.lookup(ino(*dir), &name.0).await.map(Outcome::Attr),
-        OracleOp::Make { dir, name, file_type, permissions, owner, rdev, target } => {
+        OracleOp::Create { dir, name, file_type, permissions, owner, rdev, target } => {
             let new = NewNode {
                 file_type: *file_type,
                 permissions: *permissions,
@@ -265,11 +265,11 @@ pub(super) async fn list<F: FileSystem>(
 }
 
 impl OracleOp {
-    /// The objects on which it works.
+    /// The objects on which the operation works.
     pub(super) fn objects(&self) -> Vec<OracleObject> {
         match self {
             OracleOp::Lookup { dir, .. }
-            | OracleOp::Make { dir, .. }
+            | OracleOp::Create { dir, .. }
             | OracleOp::Unlink { dir, .. }
             | OracleOp::Rmdir { dir, .. }
             | OracleOp::List { dir }
@@ -294,10 +294,10 @@ impl OracleOp {
         }
     }
 
-    /// The entries that it changes when it succeeds.
+    /// The entries that the operation changes when it succeeds.
     pub(super) fn entries(&self) -> Vec<(OracleObject, &OracleName)> {
         match self {
-            OracleOp::Make { dir, name, .. }
+            OracleOp::Create { dir, name, .. }
             | OracleOp::Link { dir, name, .. }
             | OracleOp::Unlink { dir, name }
             | OracleOp::Rmdir { dir, name } => vec![(*dir, name)],

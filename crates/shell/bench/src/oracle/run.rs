@@ -37,7 +37,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         if op.objects().iter().any(|o| self.world.get(*o).is_none()) {
             return Ok(());
         }
-        // While a failure is shrunk, the open may have been left out.
+        // The open may have been left out while a failure was shrunk.
         if matches!(op, OracleOp::Close { object } if self.world.get(*object).is_some_and(|t| t.opens == 0))
         {
             return Ok(());
@@ -60,7 +60,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         let mut op = op.clone();
         if self.config.rules.may_fill {
             if matches!(&given, Err(e) if e.errno == Errno::NoSpace) {
-                return self.had_no_room(&op).await;
+                return self.had_no_space(&op).await;
             }
             if let (OracleOp::Write { len, .. }, Ok(Outcome::Count(n))) = (&mut op, &given)
                 && (1..*len).contains(n)
@@ -91,9 +91,9 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         }
     }
 
-    /// Checks a subject that reports no space. That is right only if no other error applies, and nothing may
-    /// have changed.
-    async fn had_no_room(&mut self, op: &OracleOp) -> Result<(), String> {
+    /// Checks a subject that reports that it has no space. That is right only if no other error applies, and
+    /// nothing may have changed.
+    async fn had_no_space(&mut self, op: &OracleOp) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
         if let Err(e) = &expected
@@ -133,7 +133,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
             (Err(a), Ok(b)) => Err(format!("must give {:?}, gave {}", a.errno, short(b))),
             (Ok(_), Err(b)) => Err(format!("must succeed, gave {:?} ({b})", b.errno)),
             (Ok(Outcome::Attr(a)), Ok(Outcome::Attr(b))) => {
-                let new = matches!(op, OracleOp::Make { .. });
+                let new = matches!(op, OracleOp::Create { .. });
                 let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
                 if !new && mine != theirs {
                     return Err(format!("must be {mine:?}, is {theirs:?} (inode {})", b.ino));
@@ -154,7 +154,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         }
         for (a, b) in a.iter().zip(b) {
             let (mine, theirs) = (self.world.of_model(a.ino), self.world.of_subject(b.ino));
-            // The `..` of a directory may stand for one that is gone from the run.
+            // The `..` of a removed directory may lead to one that is gone from the run.
             if mine != theirs {
                 let name = OracleName(a.name.clone());
                 return Err(format!("entry {name:?} must be {mine:?}, is {theirs:?}"));
@@ -182,7 +182,7 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
             }
         }
         match (op, outcome, given) {
-            (OracleOp::Make { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
+            (OracleOp::Create { .. }, Outcome::Attr(a), Ok(Outcome::Attr(b))) => {
                 self.world.track(OracleObject(step), a.ino, b.ino, a.file_type)?;
             }
             (OracleOp::Open { object }, ..) => self.world.get_mut(*object).opens += 1,
@@ -393,8 +393,8 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
     }
 }
 
-/// Whether a listing with pauses saw what it had to: every entry that existed all the time exactly once, none
-/// that never existed, and twice only one that was removed and added again.
+/// Whether a listing with pauses returned what it must: every entry that existed all the time exactly once, no
+/// entry that never existed, and an entry twice only if it was removed and added again.
 fn listing_was_right(l: &Listing) -> Result<(), String> {
     for name in l.at_start.difference(&l.touched) {
         let times = l.seen.iter().filter(|n| *n == name).count();

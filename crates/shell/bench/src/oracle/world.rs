@@ -12,8 +12,8 @@ use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, Timestamp};
 
 use super::op::{Listed, OracleObject, list};
 
-/// The model's clock shows this plus the number of the step, in seconds. That is later than any time that the
-/// generator sets, so the two cannot be confused.
+/// The model's clock shows this value plus the number of the step, in seconds. It is later than any time that
+/// the generator sets, so the two cannot be confused.
 const STEP_EPOCH: i64 = 1 << 40;
 
 /// The number of places in a large file that are remembered for comparison.
@@ -89,7 +89,7 @@ impl World {
         self.model.fork(move || now)
     }
 
-    /// Adds an object. Fails where the subject's inode number is in use already.
+    /// Adds an object. Fails if the subject's inode number is in use already.
     pub(super) fn track(
         &mut self,
         object: OracleObject,

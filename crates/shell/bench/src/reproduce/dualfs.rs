@@ -12,7 +12,8 @@ use crate::compare::{CompareError, ComparisonSetup, Follow};
 /// The systems, by their names in the figures. Each is compared with the first.
 const SYSTEMS: [(&str, System); 2] = [("ext2", ffs::NONE), ("dualfs", dualfs::DUALFS)];
 
-/// Table 2: the disk's seconds of `read-meta` with one process and with four, and how many percent more the four take.
+/// Table 2: the disk's seconds of `read-meta` with one process and with four, and the percentage by which four take
+/// longer.
 pub(super) fn read_meta(
     item: &Item,
     follow: &mut dyn Follow,
@@ -39,7 +40,7 @@ pub(super) fn read_meta(
     Ok(rows)
 }
 
-/// The busy time of the disk in one phase, in seconds, with the writes that it left.
+/// The busy time of the disk in one phase, in seconds, including the writes that the phase left in the cache.
 fn disk(row: &Measured, name: &str) -> f64 {
     row.phases.iter().filter(|p| p.phase.name == name).map(|p| p.disk_seconds).sum()
 }

@@ -56,7 +56,7 @@ pub const ITEMS: &[Item] = &[
     Item {
         paper: SOFT_UPDATES,
         name: "tuning",
-        title: "Section 3.5: writes to no purpose; Viking, 300 MHz Pentium II, a cache of 4 MB",
+        title: "Section 3.5: rewrites after rollbacks; Viking, 300 MHz Pentium II, a cache of 4 MB",
         figures: &[
             "soft_updates.tuning.useless_writes_before_percent",
             "soft_updates.tuning.useless_writes_removed_by_syncer_order_percent",
@@ -98,7 +98,7 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// Why there is no figure that compares with the kernel's own file systems.
+/// The reason why there is no figure to compare with the kernel's own file systems.
 const KERNELS: &str =
     "a file system of the kernel: it does not run on the model of the paper's disk yet";
 

@@ -39,13 +39,13 @@ pub struct ReproductionRow {
     pub published: f64,
     /// The measured value.
     pub measured: f64,
-    /// Whether the same of two systems wins here and in the paper: this one, or the one with which the item
-    /// compares it. `None` for a figure that compares nothing.
+    /// Whether the same one of two systems wins here and in the paper: this one, or the one with which the item
+    /// compares it. `None` for a figure without a comparison.
     pub same_winner: Option<bool>,
 }
 
 impl ReproductionRow {
-    /// The measured value over the published one; `None` where that has no meaning.
+    /// The measured value over the published one; `None` if that has no meaning.
     pub fn ratio(&self) -> Option<f64> {
         (self.published != 0.0).then(|| self.measured / self.published)
     }
@@ -95,7 +95,7 @@ impl Item {
     }
 }
 
-/// The items of a paper, or of all papers; only one of them where it is named.
+/// The items of a paper, or of all papers; only the item of this name if one is given.
 pub fn find(paper: Option<&str>, item: Option<&str>) -> Vec<&'static Item> {
     let of_paper = |i: &&Item| paper.is_none_or(|paper| i.paper == paper);
     ITEMS.iter().filter(of_paper).filter(|i| item.is_none_or(|item| i.name == item)).collect()
@@ -104,7 +104,7 @@ pub fn find(paper: Option<&str>, item: Option<&str>) -> Vec<&'static Item> {
 /// Two values that differ by less than this share are a tie.
 const TIE: f64 = 0.03;
 
-/// The winner: 1 where a value is larger than a baseline, -1 where it is smaller, 0 for a tie.
+/// The winner: 1 if a value is larger than a baseline, -1 if it is smaller, 0 for a tie.
 fn winner(value: f64, baseline: f64) -> i8 {
     match value / baseline {
         ratio if (ratio - 1.0).abs() < TIE => 0,
@@ -113,7 +113,7 @@ fn winner(value: f64, baseline: f64) -> i8 {
     }
 }
 
-/// Whether the same of two wins, published and measured. A tie on one side agrees with neither winner.
+/// Whether the same one of two wins, published and measured. A tie on one side agrees with neither winner.
 fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
     Some(winner(published.0, published.1) == winner(measured.0, measured.1))
 }
@@ -122,7 +122,7 @@ fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Would catch a published figure with neither a measured one nor a reason.
+    /// Every published figure has a measured one or a reason why there is none. Would catch a figure with neither.
     #[test]
     fn each_published_figure_has_a_row_or_a_reason() {
         let measured = |key: &str| ITEMS.iter().flat_map(|i| i.figures).any(|f| covers(f, key));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_is_no_win() {
+    fn equal_results_are_no_win() {
         assert_eq!(same_winner((0.99, 1.0), (1.02, 1.0)), Some(true));
         assert_eq!(same_winner((0.99, 1.0), (0.90, 1.0)), Some(false));
         assert_eq!(same_winner((3.1, 1.1), (5.0, 1.0)), Some(true));

@@ -155,7 +155,7 @@ pub(super) fn semantics(
                 &format!("journaling_vs_soft_updates.semantics.{property}"),
                 named,
             );
-            // Of FFS-async, the table gives only that it may be unrecoverable.
+            // For FFS-async the table has only one property: it may be unrecoverable.
             if named == "ffs_async" && property != "may_be_unrecoverable" {
                 continue;
             }
@@ -225,7 +225,7 @@ pub(super) fn create_writes(
     beside_no_order(item, follow, &BESIDE_NO_ORDER[..3], what, each)
 }
 
-/// Section 3.5: rewrites after rollbacks, and their reduction by the order of writing back; removes for each
+/// Section 3.5: rewrites after rollbacks, and how the order of writing back reduces them; removes for each
 /// write.
 pub(super) fn tuning(
     item: &Item,

@@ -15,7 +15,7 @@ impl Bytes {
         Bytes(bytes)
     }
 
-    /// The first `len` of them.
+    /// The first `len` of the bytes.
     pub(super) fn get(&self, len: u64) -> &[u8] {
         &self.0[..usize::try_from(len).expect("cut from memory")]
     }

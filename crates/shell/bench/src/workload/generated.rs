@@ -1,7 +1,7 @@
 //! A tree that is generated from a seed, so that figures about trees are the same on every machine.
 //!
-//! The generated tree has the shape of a tree of sources: a median file of some 4 KB, a few files that are a hundred times as
-//! long, about eighteen entries in a directory, directories within directories.
+//! The generated tree has the shape of a tree of sources: a median file of some 4 KB, a few files a
+//! hundred times as long, about eighteen entries in a directory, nested directories.
 
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, Timestamp};
@@ -56,8 +56,8 @@ impl Generated {
                 let dir = fs.create(parent, name.as_bytes(), &NewNode::directory(0o755)).await?;
                 places.push((dir.ino, depth + 1));
             }
-            // Most files go to the directory that was made last, since real trees are filled one directory
-            // after another.
+            // Most files go to the directory that was made last, since real trees are filled directory by
+            // directory.
             let place = match random.random_range(0..4) {
                 0 => places[random.random_range(0..places.len())].0,
                 _ => places[places.len() - 1].0,

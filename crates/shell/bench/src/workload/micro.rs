@@ -139,7 +139,7 @@ impl Micro {
         Ok(())
     }
 
-    /// Does one phase's work on one file. Returns false where a read did not return the written bytes.
+    /// Does one phase's work on one file. Returns false if a read did not return the written bytes.
     async fn one<F: FileSystem>(
         &self,
         fs: &F,

@@ -75,7 +75,7 @@ impl Phase {
         self.end_seconds - self.start_seconds
     }
 
-    /// Operations a second; `None` where the phase took no time.
+    /// Operations a second; `None` if the phase took no time.
     pub fn rate(&self) -> Option<f64> {
         (self.seconds() > 0.0).then(|| self.operations as f64 / self.seconds())
     }
@@ -155,7 +155,7 @@ pub enum Workload {
     SshBuild(SshBuild),
     /// A news server.
     Netnews(Netnews),
-    /// Random overwrites on a file system that stays so full.
+    /// Random overwrites on a file system that stays at one level of fullness.
     Overwrite(Overwrite),
     /// Transactions like those of TPC-B.
     Tpcb(Tpcb),
@@ -180,7 +180,7 @@ impl Workload {
     /// The approximate bytes of contents that exist at once, for which a disk must have space.
     pub fn footprint(&self) -> u64 {
         match self {
-            // Overwrites take as much of a file system as they are told to.
+            // The parameters of overwrites set how much of a file system is in use.
             Workload::CreateDelete(_) | Workload::Overwrite(_) => 0,
             Workload::Micro(w) => w.footprint(),
             Workload::PostMark(w) => w.footprint(),

@@ -1,4 +1,4 @@
-//! Random overwrites of files that fill a file system to a given share: the work that a log's cleaner lives with.
+//! Random overwrites of files that fill a file system to a given share. This is hard work for a log's cleaner.
 //!
 //! Source of the two patterns: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System",
 //! section 3.5: uniform, and hot-and-cold, where one tenth of the files gets nine writes of ten.
@@ -13,9 +13,9 @@ use rand_pcg::Pcg64Mcg;
 use super::files::{self, Bytes, size};
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
-/// Files in a directory at most.
+/// The most files in a directory.
 const PER_DIRECTORY: u64 = 100;
-/// Files in ten, one of which is hot.
+/// The number of files of which one is hot.
 const GROUP: usize = 10;
 
 /// The parameters.
@@ -25,15 +25,15 @@ pub struct Overwrite {
     pub full: u64,
     /// The size of each file in bytes.
     pub size: u64,
-    /// Bytes of each write.
+    /// The length of each write in bytes.
     pub block: u64,
-    /// Writes before those that are measured.
+    /// The number of writes before the measured ones.
     pub warm: u64,
-    /// Writes that are measured.
+    /// The number of measured writes.
     pub writes: u64,
-    /// The percentage of writes that go to the tenth of the files that is hot. 10: all files are alike.
+    /// The percentage of writes to hot files, which are a tenth of all. With 10, all files are alike.
     pub hot: u64,
-    /// Writes between two pauses.
+    /// The number of writes between two pauses.
     pub burst: u64,
     /// The length of a pause in milliseconds.
     pub pause: u64,

@@ -29,7 +29,7 @@ netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
     a news server: articles that are there, come in and go (default 520000 in 7000 directories)
 overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PERCENT][,burst=N]
         [,pause=MILLISECONDS]
-    random overwrites on a file system that stays so full; hot=90: nine of ten in a tenth of the files
+    random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
 tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
     transactions like TPC-B's: random pages, a history, a log with fsync
 Sizes take k, m or g: 64k, 4m.";
@@ -210,7 +210,8 @@ fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
 }
 
 fn generated(rest: &str) -> Result<SourceTree, ParseError> {
-    /// So many files are generated within a second or two, and fit into memory.
+    /// The most files of a generated tree: they are generated within a second or two, and fit into
+    /// memory.
     const FILES_MAX: u64 = 50_000;
     let mut out = Generated { seed: 1, files: Generated::FILES };
     for (key, value) in parameters(rest) {
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_is_called_makes_it_again() {
+    fn a_workloads_name_parses_to_the_same_workload() {
         for text in [
             "create-delete",
             "create-delete:files=7",
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn parse_errors_list_the_possible_values() {
         assert!(refused("postmrk").contains("'postmrk'; there are create-delete, micro"));
         assert!(refused("micro:size=3").contains("no parameter 'size'; it has soft-updates"));
         assert!(refused("postmark:files=many").contains("'many' is no value for files: a number"));

@@ -152,7 +152,7 @@ impl Pool<'_> {
         self.random.random_range(0..10) < 5
     }
 
-    /// The first slot from a random one on that is taken, or free.
+    /// The first slot, from a random one on, that is taken; with `taken` false, the first that is free.
     fn place(&mut self, taken: bool) -> Option<usize> {
         let start = self.random.random_range(0..self.slots.len());
         let (before, after) = self.slots.split_at(start);

@@ -29,13 +29,13 @@ const SIZES: [(u32, u64); 7] = [
 ];
 /// The largest file, in bytes.
 const LARGEST: u64 = 256 << 10;
-/// Files in a directory on average.
+/// The average number of files in a directory.
 const FILES_EACH: u64 = 16;
 /// The deepest nesting of directories.
 const DEPTH_MAX: u32 = 5;
-/// Files longer than this are what `read-meta` looks for, in bytes.
+/// The size in bytes above which `read-meta` counts a file.
 const WANTED: u64 = 2 << 10;
-/// Bytes of a call that reads or writes.
+/// The bytes of one read or write call.
 const UNIT: usize = 32 << 10;
 
 /// The parameters.
@@ -43,13 +43,13 @@ const UNIT: usize = 32 << 10;
 pub struct Sources {
     /// The number of processes: 1 does one copy after another.
     pub processes: u64,
-    /// Copies of the tree.
+    /// The number of copies of the tree.
     pub copies: u64,
-    /// Files in each copy.
+    /// The number of files in each copy.
     pub files: u64,
 }
 
-/// A directory or file of the tree, behind the directory that it is in.
+/// A directory or file of the tree, listed after the directory that contains it.
 struct Entry {
     /// The directory's number among directories; 0 is the tree's own.
     dir: usize,
@@ -76,20 +76,20 @@ impl Done {
 /// The work of a phase on each copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// Unpacks it, its files empty or not.
+    /// Unpacks the copy, with empty files or with contents.
     Unpack { empty: bool },
-    /// Looks at the size of each file.
+    /// Reads the size of each file.
     Find,
     /// Reads each file.
     Read,
-    /// Copies it to another place.
+    /// Copies the copy to another place.
     Copy,
-    /// Removes it.
+    /// Removes the copy.
     Delete,
 }
 
 impl Sources {
-    /// As in the paper, with one process.
+    /// The paper's parameters, with one process.
     pub const PAPER: Sources = Sources { processes: 1, copies: 4, files: 12_000 };
 
     pub(super) fn describe(&self) -> String {
@@ -104,12 +104,12 @@ impl Sources {
     }
 
     pub(super) fn footprint(&self) -> u64 {
-        // Each copy is there twice, and its blocks are not full.
+        // Each copy exists twice for a while, and its last blocks are not full.
         let bytes: u64 = self.entries(0).iter().filter_map(|entry| entry.size).sum();
         2 * self.copies * (bytes + self.files * 4096)
     }
 
-    /// The tree's entries, each directory before what is in it and with all of that behind it.
+    /// The tree's entries. Each directory comes before its contents, and all of these follow it.
     fn entries(&self, seed: u64) -> Vec<Entry> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let count = (self.files / FILES_EACH).max(1) as usize;
@@ -117,7 +117,7 @@ impl Sources {
         let mut depth = vec![0; count];
         for dir in 1..count {
             let parent = loop {
-                // Half of the directories go to the one that was made last.
+                // Half of the directories become children of the one that was made last.
                 let last = random.random_range(0..2) == 0;
                 let found = if last { dir - 1 } else { random.random_range(0..dir) };
                 if depth[found] < DEPTH_MAX {
@@ -237,7 +237,8 @@ async fn unpack<F: FileSystem>(
     Ok(())
 }
 
-/// Goes through everything below a directory, which is finished before its subdirectories are.
+/// Visits everything below a directory. The entries of a directory are visited before its
+/// subdirectories.
 async fn visit<F: FileSystem>(
     fs: &F,
     place: Ino,

@@ -1,10 +1,10 @@
 //! Unpacking, configuring and building a program: journaling-versus-soft-updates-2000, section 7.3.1 and Table 4.
 //!
-//! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file system: files
-//! are created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker. The time in
-//! which the processor computes passes as think time. The sizes of the sources are generated from the seed. The
-//! amount of computing is chosen so that FFS without order takes about as long as the paper's (1.02, 10.38 and
-//! 42.60 seconds), so only ratios between systems have a meaning.
+//! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file system: files are
+//! created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker. The computing itself
+//! is modelled as think time. The sizes of the sources are generated from the seed. The amount of computing is
+//! chosen so that FFS without order takes about as long as the paper's (1.02, 10.38 and 42.60 seconds), so only
+//! ratios between systems have a meaning.
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ struct SourceFile {
 }
 
 impl SshBuild {
-    /// As in the paper.
+    /// The paper's parameters.
     pub const PAPER: SshBuild = SshBuild { compute: true };
 
     pub(super) fn describe(&self) -> String {
@@ -101,7 +101,7 @@ impl SshBuild {
         self.build(run, &bytes, &sources).await
     }
 
-    /// Lets the processor compute for so many microseconds.
+    /// Lets the processor compute for `micros` microseconds.
     async fn compute<S: WorkloadStage>(&self, run: &Run<'_, S>, micros: u64) {
         if self.compute {
             run.stage.runtime().sleep(Duration::from_micros(micros)).await;

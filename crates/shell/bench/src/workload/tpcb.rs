@@ -1,5 +1,5 @@
-//! Transactions like those of TPC-B: each changes a random account, its teller and its branch, appends to a history, and
-//! is durable when its record in a log is.
+//! Transactions like those of TPC-B: each changes a random account, its teller and its branch, appends to a
+//! history, and is durable when its record in a log is.
 //!
 //! Contents are pages that a program changes in place. The log is one file that is written around, as databases do;
 //! pages reach the disk when the file system writes them.
@@ -32,7 +32,7 @@ const BRANCHES: u64 = 2;
 pub struct Tpcb {
     /// Bytes of accounts.
     pub accounts: u64,
-    /// Transactions before those that are measured.
+    /// The number of transactions before the measured ones.
     pub warm: u64,
     /// Transactions that are measured.
     pub transactions: u64,

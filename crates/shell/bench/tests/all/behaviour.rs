@@ -227,9 +227,9 @@ fn lines(system: System) -> String {
 }
 
 #[test]
-fn systems_do_what_they_did() {
+fn systems_behave_as_recorded() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/behaviour.txt");
-    // Of the log-structured file system nothing was noted yet.
+    // No behaviour of the log-structured file system was recorded yet.
     let noted = System::runnable().filter(|s| s.format().name() == "ufs2");
     let now: String = noted.map(lines).collect();
     let now = format!("{HEAD}{now}");

@@ -1,7 +1,7 @@
 //! Many tasks work at once on one FFS, with few names, in an order that the seed shuffles.
 //!
 //! Fault model: two operations that wait for each other; one that sees half of another; a count or a block that
-//! is lost between two; an open file that is gone. The test does not know each result, only those that must
+//! is lost between two; an open file that disappears. The test does not know each result, only those that must
 //! never occur: damage, a deadlock, and a file system in which a check finds something.
 
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ const NAMES: u32 = 7;
 
 type Fs<P> = FastFs<P>;
 
-/// One task: random operations in random directories, some of which may be gone.
+/// One task: random operations in random directories, some of which may be removed already.
 struct Actor<P: OrderingPolicy> {
     fs: Fs<P>,
     rng: Pcg64Mcg,
@@ -92,7 +92,7 @@ impl<P: OrderingPolicy> Actor<P> {
         Ok(())
     }
 
-    /// Opens a file, which may be gone, and changes it while others may remove its names.
+    /// Opens a file, which may be removed already, and changes it while others may remove its names.
     async fn on_file(&mut self, kind: u32) -> FsResult<()> {
         let file = {
             let all = &self.known.borrow().files;

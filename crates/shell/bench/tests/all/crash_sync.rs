@@ -275,7 +275,7 @@ fn every_rule_protects_something() {
 /// block that one of them fills, or that a group counts because of it, is used by another before it is on disk.
 /// The cache writes nothing by itself meanwhile.
 #[test]
-fn a_crowd_uses_what_one_of_it_has_made_ready() {
+fn many_operations_use_a_block_of_inodes_before_it_is_on_disk() {
     let damage = |seed, rules| {
         let run = record(seed, (rules, Duration::from_secs(30), 4), crowd);
         damage_of(seed, run)
@@ -305,7 +305,7 @@ async fn move_over(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder
     fs.sync().await.unwrap();
     let start = tap.inner().disk.snapshot();
     tap.attach(recorder.clone());
-    // What lies behind it is in use, so it moves.
+    // The space behind the fragments is in use, so they move.
     fs.write(first, 1000, &[1; 1000]).await.unwrap();
     fs.write(last, 0, &[3; 1000]).await.unwrap();
     fs.fsync(last).await.unwrap();

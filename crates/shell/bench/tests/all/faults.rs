@@ -40,9 +40,9 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 enum Step {
     Dir(&'static str),
-    /// Creates a file of so many bytes.
+    /// Creates a file of that many bytes.
     File(&'static str, usize),
-    /// Writes so many bytes at an offset.
+    /// Writes that many bytes at an offset.
     Write(&'static str, u64, usize),
     Size(&'static str, u64),
     Link(&'static str, &'static str),
@@ -224,7 +224,7 @@ async fn check(disk: &Disk, repair: Repair) -> ordo_check::Report {
 }
 
 /// Checks that a check with repair makes the image consistent: the next one has no findings.
-async fn mends(disk: &Disk, when: &str) {
+async fn repairs(disk: &Disk, when: &str) {
     let first = check(disk, Repair::Yes).await;
     let second = check(disk, Repair::No).await;
     assert!(second.is_consistent(), "{when}: {first}\nthen {second}");
@@ -322,7 +322,7 @@ async fn one_failing_write<P: OrderingPolicy>(rt: &Runtime, policy: P, n: u64, a
     }
     drop(fs);
     faults.clear();
-    mends(&disk, &when).await;
+    repairs(&disk, &when).await;
     let fs = mount(rt, disk, NoOrder, &MountOptions::default()).await.unwrap();
     for (name, bytes) in durable.unwrap_or_default() {
         let ino = ino_of(&fs, name).await.unwrap_or_else(|e| panic!("{when}: {name}: {e}"));
@@ -485,7 +485,7 @@ async fn storm<P: OrderingPolicy>(rt: &Runtime, policy: P, seed: u64) -> (u32, u
     faults.clear();
     assert_eq!(fs.unmount().await.is_err(), fired, "seed {seed}");
     drop(fs);
-    mends(&disk, &format!("{}, seed {seed}", P::NAME)).await;
+    repairs(&disk, &format!("{}, seed {seed}", P::NAME)).await;
     (full, wrong)
 }
 

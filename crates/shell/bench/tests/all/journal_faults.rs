@@ -113,7 +113,7 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
 /// Operations whose records are larger than a small log: files of many blocks are written, cut and removed at
 /// once.
 #[test]
-fn what_is_larger_than_the_log_fails_or_is_split() {
+fn operations_larger_than_the_log_fail_or_are_split() {
     for (place, log) in [LogPlace::File, LogPlace::Same, LogPlace::Other]
         .into_iter()
         .flat_map(|place| [(place, 16 << 10), (place, 64 << 10), (place, 256 << 10)])
@@ -164,7 +164,7 @@ fn what_is_larger_than_the_log_fails_or_is_split() {
     }
 }
 
-/// A log that belongs to another file system, was never used, or is gone, and a second file system in its
+/// A log that belongs to another file system, was never used, or was removed, and a second file system in its
 /// place: each gives one clear error, and the image is unchanged.
 #[test]
 fn a_log_that_is_not_its_own_is_refused() {

@@ -5,28 +5,16 @@
 //! small that nearly every block is read and rewritten. The check looks at every checkpoint that a remount finds, so a
 //! count that is wrong by a fragment is found.
 
-use std::rc::Rc;
-
-use ordo_bench::oracle::{OracleConfig, OracleRules, OracleSubject, check};
-use ordo_block::BlockDevice;
-use ordo_block::ram::RamDisk;
+use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_check::Repair;
-use ordo_check::lfs::LfsChecker;
+use ordo_check::lfs::{LfsChecker, LfsReport};
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
-use ordo_runtime::{Runtime, cpu::CpuModel};
+use ordo_runtime::Runtime;
 use ordo_ufs::{AccessTimes, UfsConfig};
-use ordo_vfs::cpu_cost::WithCpuCost;
-use ordo_vfs::{FileSystem, FsError, FsResult, Timestamp};
 
-struct OnLfs {
-    runtime: Runtime,
-    disk: Rc<RamDisk>,
-    fs: WithCpuCost<LogFs>,
-    options: MountOptions,
-    remounts: u32,
-}
+use crate::log_oracle::{LogKind, compare};
 
 #[derive(Clone, Copy)]
 struct Size {
@@ -39,85 +27,42 @@ struct Size {
     policy: CleanerPolicy,
 }
 
-impl OnLfs {
-    async fn new(runtime: Runtime, size: Size) -> FsResult<OnLfs> {
-        // Time must pass, or every timestamp would be right.
-        runtime.cpu().set_model(CpuModel::MODERN);
-        let disk = Rc::new(RamDisk::new(size.bytes));
+impl LogKind for Size {
+    fn disks(&self) -> Vec<u64> {
+        vec![self.bytes]
+    }
+
+    fn block(&self) -> (u32, u32) {
+        (self.block, self.fragment)
+    }
+
+    fn atime(&self) -> bool {
+        self.atime
+    }
+
+    async fn make(&self, rt: &Runtime, disks: &[Device]) {
         let made = MkfsOptions {
-            block_size: size.block,
-            frag_size: size.fragment,
-            segment_size: size.segment,
+            block_size: self.block,
+            frag_size: self.fragment,
+            segment_size: self.segment,
             ..MkfsOptions::default()
         };
-        let now = runtime.wall_time().0.max(0).cast_unsigned();
-        mkfs(disk.clone().erase(), &made, now).await.expect("legal sizes");
-        let access_times = if size.atime { AccessTimes::Always } else { AccessTimes::Never };
-        let ufs = UfsConfig { access_times, drop_behind: size.atime, ..UfsConfig::default() };
-        let cache = CacheConfig::with_capacity(size.cache);
-        let cleaning = Cleaning::by(size.policy);
+        let now = rt.wall_time().0.max(0).cast_unsigned();
+        mkfs(disks[0].clone(), &made, now).await.expect("legal sizes");
+    }
+
+    async fn mount(&self, rt: &Runtime, disks: &[Device]) -> Result<LogFs, String> {
+        let access_times = if self.atime { AccessTimes::Always } else { AccessTimes::Never };
+        let ufs = UfsConfig { access_times, drop_behind: self.atime, ..UfsConfig::default() };
+        let cache = CacheConfig::with_capacity(self.cache);
+        let cleaning = Cleaning::by(self.policy);
         let options = MountOptions { ufs, cache, cleaning, ..MountOptions::default() };
-        let fs = mount(&runtime, disk.clone(), &options).await.expect("just made");
-        let fs = WithCpuCost::new(fs, runtime.clone());
-        Ok(OnLfs { runtime, disk, fs, options, remounts: 0 })
+        mount(rt, disks[0].clone(), &options).await.map_err(|e| e.to_string())
     }
 
-    /// The independent checker finds nothing on the disk.
-    async fn no_findings(&self, when: &str) -> FsResult<()> {
-        let report = LfsChecker::new(self.disk.clone(), Repair::No).run().await;
-        let report = report.map_err(|e| FsError::corrupt(format_args!("{when}: {e}")))?;
-        match report.findings.first() {
-            None => Ok(()),
-            Some(_) => Err(FsError::corrupt(format_args!("{when}: {:#?}", report.findings))),
-        }
-    }
-}
-
-impl OracleSubject for OnLfs {
-    type Fs = WithCpuCost<LogFs>;
-
-    fn fs(&self) -> &Self::Fs {
-        &self.fs
-    }
-
-    fn now(&self) -> Option<Timestamp> {
-        let (seconds, nanos) = self.runtime.wall_time();
-        Some(Timestamp { seconds, nanos })
-    }
-
-    async fn remount(&mut self) -> FsResult<()> {
-        self.remounts += 1;
-        match self.remounts % 2 {
-            0 => {
-                self.fs.inner().unmount().await?;
-                self.no_findings("after an unmount").await?;
-            }
-            // Nobody unmounts it: the checkpoint is enough.
-            _ => {
-                self.fs.sync().await?;
-                self.no_findings("after a checkpoint").await?;
-            }
-        }
-        let copy = Rc::new(self.disk.snapshot());
-        self.disk = copy;
-        let fs = mount(&self.runtime, self.disk.clone(), &self.options).await;
-        let fs = fs.map_err(|e| FsError::corrupt(format_args!("mounted again: {e}")))?;
-        self.fs = WithCpuCost::new(fs, self.runtime.clone());
-        Ok(())
-    }
-}
-
-fn compare(seed: u64, steps: usize, size: Size) {
-    let given = std::env::var("ORDO_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or(seed);
-    let mut config = OracleConfig::ufs2(seed, steps, size.block, size.fragment);
-    config.model.update_atime = size.atime;
-    config.model.link_max = 32_767;
-    config.model.file_size_max += 1;
-    config.rules = OracleRules { xattr_types: Vec::new(), ..OracleRules::ufs2() };
-    let result = check(&config, async |rt: Runtime| OnLfs::new(rt, size).await);
-    if let Err(failure) = result {
-        panic!("{failure}");
+    async fn judge(&self, disks: &[Device]) -> Result<LfsReport, String> {
+        let report = LfsChecker::new(disks[0].clone(), Repair::No).run().await;
+        report.map_err(|e| e.to_string())
     }
 }
 

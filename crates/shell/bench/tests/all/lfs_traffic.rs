@@ -13,6 +13,7 @@ use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::Tap;
 use ordo_cache::CacheConfig;
+use ordo_dualfs::mkfs as dual;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{LogFs, MountOptions, mount};
 use ordo_runtime::Executor;
@@ -153,6 +154,67 @@ fn every_write_has_a_name() {
         let written = files.values().map(|f| f.len() as u64).sum::<u64>();
         assert!(bytes.borrow()[&Class::FileData] >= written, "{:?}", bytes.borrow());
         assert!(*sums.borrow() > 0, "nothing is said to be the cleaner's");
+    });
+    ran.expect("no deadlock");
+}
+
+/// Contents on a data device that is on the same disk: each block is named by its file as soon as a pointer to it is written,
+/// and a watch that begins later knows the same. Would catch a block that stays nobody's, or its last owner's.
+#[test]
+fn blocks_of_a_data_device_have_their_files() {
+    let executor = Executor::simulated(5);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let disk = Rc::new(RamDisk::new(64 << 20));
+        let made = dual::MkfsOptions {
+            metadata: dual::MetadataSize::Bytes(16 << 20),
+            copy: Some(dual::MetadataSize::Percent(90)),
+            ..dual::MkfsOptions::default()
+        };
+        dual::mkfs(&rt, &[disk.clone().erase()], &made).await.expect("legal sizes");
+        let watch = Watch::over(&&image(&disk)[..]).expect("a DualFS");
+        assert_eq!(watch.system(), "dualfs");
+        let tap = Rc::new(Tap::new(&rt, disk.clone()));
+        tap.attach(watch.clone());
+        let (named, copied) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(0)));
+        let (to_named, to_copied) = (named.clone(), copied.clone());
+        watch.listen(move |told| {
+            for part in &told.named.parts {
+                assert_ne!(part.class, Class::Unknown, "{part:?}");
+                let is_file = matches!(part.what, BlockMeaning::Blocks { .. });
+                if part.class == Class::FileData && is_file {
+                    *to_named.borrow_mut() += part.len;
+                }
+                if part.class == Class::Checkpoint {
+                    *to_copied.borrow_mut() += part.len;
+                }
+            }
+        });
+        let options = ordo_dualfs::mount::MountOptions::default();
+        let devices = [tap.clone().erase()];
+        let fs = ordo_dualfs::mount::mount(&rt, &devices, &options).await.expect("just made");
+        let files = work(&fs).await;
+        // Overwritten blocks are known when they are written.
+        assert_eq!(*named.borrow(), 0);
+        let (ino, data) = files.first_key_value().expect("some stay");
+        fs.write(Ino(*ino), 0, data).await.expect("it has its blocks");
+        fs.unmount().await.expect("there is space");
+        assert_eq!(*named.borrow(), data.len() as u64);
+        assert!(*copied.borrow() > 0, "the copy of the metadata is not seen");
+        assert_eq!(watch.finish().unclaimed, 0, "blocks that nothing names");
+        let end = image(&disk);
+        let later = Watch::over(&&end[..]).expect("a DualFS");
+        for watch in [&watch, &later] {
+            for (ino, wanted) in &files {
+                let mut found = vec![0; wanted.len().next_multiple_of(BLOCK)];
+                for piece in watch.contents(*ino) {
+                    let (at, from) = (piece.at as usize, piece.offset as usize);
+                    let len = piece.len as usize;
+                    found[at..at + len].copy_from_slice(&end[from..from + len]);
+                }
+                assert!(found[..wanted.len()] == wanted[..], "inode {ino} is elsewhere");
+            }
+        }
     });
     ran.expect("no deadlock");
 }

@@ -1,4 +1,4 @@
-//! A real block device below everything: a loop device of the host, where the test may make one.
+//! A real block device below everything: a loop device of the host, if the test may make one.
 //!
 //! Fault model: the properties that only a device has. Its size and sector come from the kernel's calls;
 //! requests must be aligned to its sector (which may have 4,096 bytes, as on modern disks); it is opened
@@ -22,7 +22,7 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Loop(PathBuf);
 
 impl Loop {
-    /// A loop device on a file, with sectors of so many bytes; `None` where the host allows none.
+    /// A loop device on a file, with sectors of `sector` bytes; `None` if the host allows none.
     fn attach(file: &Path, sector: u32) -> Option<Loop> {
         let size = sector.to_string();
         let out = Command::new("losetup")
@@ -42,7 +42,7 @@ impl Drop for Loop {
     }
 }
 
-async fn whole_life(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
+async fn mounted_and_unmounted(disk: Rc<FileDisk>, rt: &ordo_runtime::Runtime) {
     let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
     mkfs(&disk.clone().erase(), &options, 0).await.unwrap();
     let fs = mount(rt, disk.clone(), SyncOrder::default(), &MountOptions::default()).await.unwrap();
@@ -89,7 +89,7 @@ fn a_loop_device_carries_a_file_system() {
                     .await
                     .unwrap();
                 disk.read(bytes, 512).await.unwrap_err();
-                whole_life(disk.clone(), &rt).await;
+                mounted_and_unmounted(disk.clone(), &rt).await;
             })
             .unwrap();
     }

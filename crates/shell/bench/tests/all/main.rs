@@ -17,6 +17,7 @@ mod journal_faults;
 mod journal_mutants;
 mod lfs_oracle;
 mod lfs_traffic;
+mod log_oracle;
 mod loop_device;
 mod oracle;
 mod real_images;

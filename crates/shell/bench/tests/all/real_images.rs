@@ -67,8 +67,8 @@ async fn files<F: FileSystem>(fs: &F, whole_max: u64) -> BTreeMap<String, Vec<u8
     out
 }
 
-/// The FreeBSD image has what its makers put there: every name, contents as The Sleuth Kit reads them, holes,
-/// and 2,297 extended attributes on one file.
+/// The FreeBSD image has everything that its makers put there: every name, contents as The Sleuth Kit reads
+/// them, holes, and 2,297 extended attributes on one file.
 #[test]
 fn freebsds_image_is_read_whole() {
     let Some(image) = real_input(FREEBSD) else { return };

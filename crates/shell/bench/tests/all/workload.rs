@@ -108,7 +108,7 @@ fn postmark_without_buffering_writes_its_own_small_blocks() {
 /// news server, the articles exist that arrived and were not removed. Would catch phases that do less than they
 /// say.
 #[test]
-fn a_build_and_a_news_server_leave_what_they_should() {
+fn a_build_and_a_news_server_leave_the_expected_files() {
     let (phases, _, left) = run_and_keep("ssh-build", 1);
     let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
     assert_eq!(names, [("unpack", 626), ("config", 120), ("build", 268)]);

@@ -58,7 +58,7 @@ fn rule(text: &str) -> Result<StateRule, String> {
 /// The workload of a crash exploration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CrashWorkload {
-    /// Clients with random operations. With distant blocks, these fit the geometry's block size.
+    /// Clients with random operations. Distant blocks are chosen to fit the geometry's block size.
     Random(ScriptManner),
     /// A small database. Its seed is that of the run.
     Database(Database),
@@ -208,7 +208,7 @@ Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not
 for errors.
 
 Examples:
-  ordo crash --fs ext4,xfs --check ./check.sh --syscalls -- ./my-database
+  ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
@@ -234,7 +234,7 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
-    #[arg(long, value_name = "SYSTEM", value_parser = system)]
+    #[arg(long = "hold-to", value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
     /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
@@ -253,41 +253,41 @@ pub struct Crash {
     /// Number of runs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
-    /// Crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one before
-    /// has left.
+    /// Crash cycles of each run. Each cycle after the first begins on the disks that a crash of the previous
+    /// one has left.
     #[arg(long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cycles: u32,
     /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
-    /// Judge names and contents in one of so many states; 0 means in none.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    /// Judge names and contents in one of this many states; 0 means in none.
+    #[arg(long = "tree-every", default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
-    /// Judge use after the crash in one of so many states; 0 means in none.
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    /// Judge use after the crash in one of this many states; 0 means in none.
+    #[arg(long = "usable-every", default_value_t = 50, value_name = "N")]
     pub usable_every: usize,
-    /// Depth of nested crashes: interrupt so many recoveries in a row.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    /// Depth of nested crashes: interrupt this many recoveries in a row.
+    #[arg(long = "recovery-depth", default_value_t = 1, value_name = "N")]
     pub recovery_depth: u32,
-    /// Crash during recovery in one of so many states; 0 means in none.
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    /// Crash during recovery in one of this many states; 0 means in none.
+    #[arg(long = "recovery-every", default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
     /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
-    #[arg(long)]
+    #[arg(long = "real-ages")]
     pub real_ages: bool,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
     /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
-    /// groups. An LFS has 100 segments of 8 blocks; -full: other files take all but the size of such an FFS;
-    /// -groups: a segment has as many blocks as a group.
+    /// groups. An LFS has 100 segments of 8 blocks. In its -full shape, other files leave only as much space as
+    /// an FFS of that shape has; in its -groups shape, a segment has as many blocks as a group.
     #[arg(long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
+    #[arg(long = "block-size", value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
     pub block_size: Option<u64>,
     /// Another fragment size [default: an eighth of a block].
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
+    #[arg(long = "frag-size", value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]
     pub frag_size: Option<u64>,
     /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -305,10 +305,10 @@ pub struct Crash {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Do not shrink failures.
-    #[arg(long)]
+    #[arg(long = "no-shrink")]
     pub no_shrink: bool,
     /// Print the assumptions of the fault models, and exit.
-    #[arg(long)]
+    #[arg(long = "explain-model")]
     pub explain_model: bool,
     /// Print results as JSON.
     #[arg(long)]
@@ -328,8 +328,8 @@ pub struct Crash {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For a program (ordo crash -- COMMAND)")]
 pub struct ProgramArgs {
-    /// The check: a shell command, run in each state. Exit status 0: everything promised is there. 1: something
-    /// is not, and the output says what.
+    /// The check: a shell command that runs in each state. Exit status 0: everything promised is there. 1:
+    /// something is missing, and the output says what.
     #[arg(long, value_name = "CMD", requires = "command")]
     pub check: Option<String>,
     /// A shell command that prepares the directory before the recording.
@@ -339,23 +339,23 @@ pub struct ProgramArgs {
     #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
     pub mkfs: Option<String>,
     /// More mount options for each of the systems.
-    #[arg(long, value_name = "OPTIONS", requires = "command")]
+    #[arg(long = "mount-opts", value_name = "OPTIONS", requires = "command")]
     pub mount_opts: Option<String>,
     /// Bytes that the disk never tears: 512 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
     pub sector: usize,
-    /// Record system calls (needs strace), so that causes are found and not guessed.
+    /// Record system calls (needs strace), so that causes are known instead of guessed.
     #[arg(long, requires = "command")]
     pub syscalls: bool,
     /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
     #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
     pub fail: Vec<ordo_live::WriteRule>,
-    /// Interval of another program's fsyncs of its own file, in milliseconds, by which names are committed
-    /// meanwhile; 0 means no other program.
+    /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds, which commits
+    /// names meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50)]
     pub neighbour: u64,
     /// Time limit of a check, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long = "check-timeout", value_name = "SECONDS", default_value_t = 30)]
     pub check_timeout: u64,
     /// Time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "command")]
@@ -380,7 +380,7 @@ fn sector(text: &str) -> Result<usize, String> {
 }
 
 fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {
-    // Users may name the write for which an fsync waits.
+    // An fsync is written as the write for which it waits.
     let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
     format!("fail {words}").parse().map_err(|e: ordo_live::rules::WriteRuleError| e.to_string())
 }
@@ -394,15 +394,15 @@ impl Crash {
         self.states.unwrap_or(STATES)
     }
 
-    /// The systems to crash by themselves.
+    /// The systems to crash, without options.
     ///
     /// # Errors
-    /// A name that no system has.
+    /// No system has this name.
     pub fn systems(&self) -> Result<Vec<AnySystem>, String> {
         self.fs.iter().map(|name| crashed(name)).collect()
     }
 
-    /// The systems on which a program is run: names with any options. A list of options has commas of its own.
+    /// The systems on which a program is run: names with any options. A list of options has commas itself.
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
@@ -441,7 +441,7 @@ pub enum CrashCommand {
     Replay {
         /// The file of the failure.
         file: PathBuf,
-        /// Print it as JSON.
+        /// Print the failure as JSON.
         #[arg(long)]
         json: bool,
         /// For a program: start a shell in the state.
@@ -456,7 +456,7 @@ pub enum CrashCommand {
         #[arg(long, short, value_name = "IMAGE")]
         output: PathBuf,
     },
-    /// Switch each rule of an ordering off, in each geometry, and count the states until a promise is broken.
+    /// Switch off each rule of an ordering, in each geometry, and count the states until a promise is broken.
     Mutants {
         /// Systems, separated by commas.
         #[arg(long, short, value_name = "LIST", value_delimiter = ',',
@@ -492,7 +492,7 @@ pub enum CrashCommand {
     Task(TaskArgs),
     /// Merge the results of all shards, or of all tasks.
     Merge {
-        /// Results of shards or of tasks, or folders with them. One that is missing or there twice is named.
+        /// Results of shards or of tasks, or folders with them. Missing and duplicate results are named.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print the results as JSON.

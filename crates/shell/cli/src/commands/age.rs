@@ -1,4 +1,4 @@
-//! `ordo age`: files come and go until a file system has aged.
+//! `ordo age`: ages a file system by creating and removing files.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use ordo_vfs::host::HostDir;
 
 use crate::args::system;
 use crate::image::{self, real_time};
-use crate::pair::Named;
+use crate::pair::NamedImage;
 use crate::text::put;
 
 /// Ages a file system.
@@ -26,7 +26,7 @@ use crate::text::put;
 #[command(after_help = "Examples:
   ordo age                                    every system, in memory: how much of the files stays in one piece
   ordo age --fs ffs-none,lfs --util 90%       two of them, nearly full
-  ordo age disk.img --profile meyer           an image of `ordo mkfs`; what is in it stays
+  ordo age disk.img --profile meyer           an image of `ordo mkfs`; its files stay
   ordo age /mnt/test --overwrites 2           whatever is mounted there, in a new directory
 
 Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]
@@ -44,10 +44,10 @@ pub struct Age {
     /// The files: their sizes, depths and ages.
     #[arg(long, value_name = "NAME|FILE", default_value = "agrawal")]
     pub profile: String,
-    /// The share of the space that is in use while files come and go.
+    /// The share of the space that is in use while files are created and removed.
     #[arg(long, value_name = "PERCENT", default_value = "76%", value_parser = ChurnOptions::utilisation)]
     pub util: f64,
-    /// How many times the whole space is written.
+    /// The number of times that the whole space is written.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = ChurnOptions::overwrites)]
     pub overwrites: f64,
     /// Seed of all random choices. The same seed gives the same output.
@@ -71,7 +71,7 @@ struct Row {
     system: String,
     profile: String,
     seed: u64,
-    /// The layout score at first, from 0 to 1.
+    /// The layout score when the file system was first full to its level, from 0 to 1.
     score_before: Option<f64>,
     /// The layout score at the end.
     score_after: Option<f64>,
@@ -121,7 +121,7 @@ pub fn run(args: &Age) -> Result<()> {
     put(args.output.as_deref(), &text)
 }
 
-/// Ages with a bar.
+/// Ages a file system, with a progress bar.
 async fn with_bar<F: FileSystem>(
     quiet: bool,
     name: &str,
@@ -154,7 +154,7 @@ fn in_memory(args: &Age, system: System, options: &ChurnOptions) -> Result<Aged>
     })?
 }
 
-/// The name of the directory that is made in a directory of the host.
+/// The name of the directory that is created in a directory of the host.
 const IN_DIRECTORY: &str = "ordo-age";
 
 fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
@@ -169,7 +169,7 @@ fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
         });
     }
     real_time(async |runtime| {
-        let mounted = image::open(&runtime, Named::new(target, None)).await?;
+        let mounted = image::open(&runtime, NamedImage::new(target, None)).await?;
         let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
         image::close(target, mounted).await?;
         aged

@@ -11,8 +11,8 @@ use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::files::{self, FileTraffic};
 use ordo_annotate::input::{Opened, open};
+use ordo_annotate::owners;
 use ordo_annotate::page::page;
-use ordo_annotate::rows;
 use ordo_annotate::store::is_trace;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -35,7 +35,7 @@ pub(super) struct Input {
     start: Option<PathBuf>,
 }
 
-/// The results in the tables of a trace.
+/// The results that the tables of a trace have already.
 struct Counted {
     analysis: Analysis,
     files: Vec<FileTraffic>,
@@ -43,7 +43,7 @@ struct Counted {
 }
 
 impl Input {
-    /// The analysis in the tables of Ordo's own trace, where that is asked for and the tables allow it.
+    /// The analysis from the tables of Ordo's own trace, if the arguments and the tables allow it.
     fn counted(&self) -> Result<Option<Counted>> {
         let ([dir], None) = (&self.trace[..], &self.start) else { return Ok(None) };
         if !is_trace(dir) {
@@ -61,13 +61,13 @@ impl Input {
         Ok(opened)
     }
 
-    /// The same for a command that must know the file system.
+    /// Opens the trace for a command that must know the file system.
     pub(super) fn known(&self) -> Result<(Opened, Rc<Watch>)> {
         let opened = self.open()?;
         let Some(watch) = opened.watch.clone() else {
             let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
             bail!(
-                "{what}: no file system that is known (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
+                "{what}: no known file system (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
                  the device as it was before the trace"
             );
         };
@@ -101,12 +101,12 @@ pub struct Analyze {
     /// Write an HTML page with plots, which needs no network.
     #[arg(long, conflicts_with_all = ["json", "expect"])]
     html: bool,
-    /// Report only broken expectations, each with its requests, and exit with 1 if there are any: the rules of
-    /// write-ahead logging; fsyncs, where marks say that they returned; overwritten files whose inodes stayed
-    /// as they were.
+    /// Report only broken expectations, each with its requests, and exit with 1 if there are any. Expected
+    /// are: the rules of write-ahead logging; durability after an fsync, if marks show its return; changed
+    /// inodes of overwritten files.
     #[arg(long)]
     expect: bool,
-    /// Name every block again from the recorded contents, even if the tables of the trace could be counted.
+    /// Name every block anew from the recorded contents, even if the tables of the trace have the counts.
     #[arg(long)]
     again: bool,
     /// Write the output to this file.
@@ -136,7 +136,7 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         (if args.json { json(&all)? } else { lines }, all.is_empty())
     } else {
-        let (blocks, shares) = rows::with_shares(trace, &watch);
+        let (blocks, shares) = owners::with_shares(trace, &watch);
         let files = files::of(trace, &blocks, &shares);
         let analysis = Analysis::of(&watch);
         let waited = calls::waited(&opened.calls);

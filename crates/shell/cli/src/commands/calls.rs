@@ -23,15 +23,15 @@ impl Calls {
     /// Begins a recording.
     ///
     /// # Errors
-    /// There is no room for a temporary file.
+    /// There is no space for a temporary file.
     pub(super) fn new() -> Result<Calls> {
         let log = tempfile::NamedTempFile::new().context("a file for the system calls")?;
         Ok(Calls { log, clocks: (Instant::now(), SystemTime::now()) })
     }
 
-    /// The command that runs `command` and records its calls.
+    /// The command line that runs `command` and records its calls.
     pub(super) fn around(&self, command: &[String]) -> Vec<String> {
-        // The filter in the kernel leaves calls alone that are not asked for.
+        // A filter in the kernel lets all other calls pass at full speed.
         let strace = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "256"];
         let mut all: Vec<String> = strace.iter().map(|s| (*s).to_owned()).collect();
         all.extend(["--absolute-timestamps=unix,ns", "--syscall-times=ns"].map(str::to_owned));
@@ -86,7 +86,7 @@ impl Calls {
     }
 }
 
-/// A table of the time of calls, by what they waited for; empty where none waited.
+/// A table of the time of calls, by the requests for which they waited; empty if none waited.
 pub(super) fn waits(all: &[Waited]) -> String {
     if all.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! `ordo trace cleanup`: takes down what a recording left that was killed.
+//! `ordo trace cleanup`: takes down what killed recordings have left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,32 +8,32 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rustix::io::Errno;
 
-/// The names of the directories that a recording mounts on begin like this.
+/// The beginning of the names of directories on which recordings mount.
 const DEVICE_DIR: &str = "ordo-pseudo-";
 const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 
 /// Take down mounts, loop devices and FUSE connections of recordings that were killed.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-What a living recording uses stays. Needs root.
+Devices of running recordings are left alone. Needs root.
 
 Example:
   ordo trace cleanup --dry-run")]
 pub struct Cleanup {
-    /// Only say what would be taken down.
-    #[arg(long)]
+    /// Only list what would be taken down.
+    #[arg(long = "dry-run")]
     dry_run: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Something that a recording left.
+/// Something that a killed recording has left.
 #[derive(Debug, serde::Serialize)]
 struct Left {
     what: &'static str,
     path: PathBuf,
-    /// Whether it is gone; null in a dry run.
+    /// Whether it was removed; null in a dry run.
     removed: Option<bool>,
 }
 
@@ -44,7 +44,7 @@ struct Mount {
     source: PathBuf,
 }
 
-/// Undoes the octal escapes of `/proc/self/mountinfo`.
+/// Decodes the octal escapes of `/proc/self/mountinfo`.
 fn plain(text: &str) -> PathBuf {
     ["\\040", "\\011", "\\012", "\\134"]
         .into_iter()
@@ -69,7 +69,7 @@ fn name_begins(path: &Path, with: &str) -> bool {
 
 /// Whether the server of the FUSE file system on a directory is gone.
 fn is_dead(dir: &Path) -> bool {
-    // The kernel answers what it has cached, but never this.
+    // The kernel answers many calls from its caches, but never this one.
     matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
@@ -89,7 +89,8 @@ fn run(program: &str, args: &[&str], path: &Path) -> bool {
     done.is_ok_and(|done| done.status.success())
 }
 
-/// Takes down what killed recordings left, from the top: file systems, loop devices, devices' files, directories.
+/// Takes down what killed recordings have left, uppermost first: file systems, loop devices, devices' files,
+/// directories.
 ///
 /// # Errors
 /// The mounts cannot be read.

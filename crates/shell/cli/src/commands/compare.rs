@@ -13,7 +13,7 @@ use ordo_bench::compare::{self, ComparisonRow, ComparisonSetup, Follow, Rows};
 use ordo_bench::workload::{PostMark, SourceTree, Workload};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
-use ordo_systems::{Cleaning, DualOptions, SoftOptions, System};
+use ordo_systems::{Cleaning, DualOptions, SoftOptions, System, Tuning};
 
 use crate::args::{Chosen, Compare, Machine};
 use crate::text::put;
@@ -62,7 +62,7 @@ impl Follow for Bar {
     }
 }
 
-/// The setup for the options.
+/// The setup that the options describe.
 ///
 /// # Errors
 /// A size is out of range.
@@ -85,6 +85,8 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
         },
         cleaning: Cleaning::default(),
         dual: DualOptions::default(),
+        metadata_copy: None,
+        tuning: Tuning::default(),
         write_order: (true, true),
         seed: machine.seed,
         recovery,
@@ -108,9 +110,9 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     let mut bar = Bar::new(args.quiet);
     let mut rows: Vec<ComparisonRow> = Vec::new();
     for workload in &workloads {
-        for Chosen { system, name, cleaning, dual } in &systems {
+        for Chosen { system, name, cleaning, dual, tuning } in &systems {
             let (cleaning, dual) = (cleaning.unwrap_or_default(), dual.unwrap_or_default());
-            let setup = ComparisonSetup { cleaning, dual, ..setup.clone() };
+            let setup = ComparisonSetup { cleaning, dual, tuning: *tuning, ..setup.clone() };
             let row = compare::run(*system, workload, &setup, &mut bar);
             let row = row.with_context(|| format!("{workload} on {name}"))?;
             rows.push(ComparisonRow { system: name.clone(), ..row });
@@ -128,7 +130,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A tree of this machine, if it has a useful one, and PostMark.
+/// The default workloads: a tree of this machine, if there is one of a useful size, and PostMark.
 fn default_workloads() -> Vec<Workload> {
     let useful = |tree: &SourceTree| {
         TREE_ENTRIES.contains(&tree.totals.entries) && tree.totals.bytes <= TREE_BYTES_MAX

@@ -17,26 +17,26 @@ use ordo_vfs::{Attr, FileSystem, FileType, Ino, path};
 
 use crate::args::{Cp, Export, Import};
 use crate::image::{self, real_time};
-use crate::pair::Named;
+use crate::pair::NamedImage;
 use crate::text::put;
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum CopyEnd {
     Host(PathBuf),
     Image { image: PathBuf, path: Vec<u8> },
 }
 
-impl Place {
-    /// `IMAGE:/path` is in an image; anything else is on the host.
-    fn parse(text: &Path) -> Place {
+impl CopyEnd {
+    /// Parses a path: `IMAGE:/path` is in an image; anything else is on the host.
+    fn parse(text: &Path) -> CopyEnd {
         let bytes = text.as_os_str().as_bytes();
         match bytes.windows(2).position(|w| w == b":/").filter(|at| *at > 0) {
-            Some(at) => Place::Image {
+            Some(at) => CopyEnd::Image {
                 image: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
                 path: bytes[at + 1..].to_vec(),
             },
-            None => Place::Host(text.to_path_buf()),
+            None => CopyEnd::Host(text.to_path_buf()),
         }
     }
 }
@@ -102,19 +102,20 @@ impl Done {
 }
 
 pub fn cp(args: &Cp) -> Result<ExitCode> {
-    let places: Vec<Place> = args.paths.iter().map(|p| Place::parse(p)).collect();
+    let places: Vec<CopyEnd> = args.paths.iter().map(|p| CopyEnd::parse(p)).collect();
     let (to, from) = places.split_last().expect("clap asks for two");
-    if places.iter().all(|p| matches!(p, Place::Host(_))) {
+    if places.iter().all(|p| matches!(p, CopyEnd::Host(_))) {
         bail!("neither path is in an image; write a path in an image as IMAGE:/path");
     }
     let done = real_time(async |rt| match to {
-        Place::Image { image, path } => {
-            let mounted = image::open(&rt, Named::new(image, args.meta_device.as_ref())).await?;
+        CopyEnd::Image { image, path } => {
+            let mounted =
+                image::open(&rt, NamedImage::new(image, args.meta_device.as_ref())).await?;
             let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
             image::close(image, mounted).await?;
             done
         }
-        Place::Host(path) => {
+        CopyEnd::Host(path) => {
             let (dir, name) = host_target(path)?;
             let fs = HostDir::open(&dir)?;
             copy_from_all(&rt, args, from, to, (&fs, name.as_deref().unwrap_or(b"/"))).await
@@ -123,7 +124,8 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// The directory of a host path, and the name in it; no name if the path is a directory itself.
+/// Splits a host path into its directory and the name in it. There is no name if the path is itself
+/// a directory.
 fn host_target(path: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
     if path.is_dir() {
         return Ok((path.to_path_buf(), None));
@@ -139,8 +141,8 @@ fn host_target(path: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
 async fn copy_from_all<G: FileSystem>(
     runtime: &Runtime,
     args: &Cp,
-    from: &[Place],
-    to: &Place,
+    from: &[CopyEnd],
+    to: &CopyEnd,
     (fs, to_path): (&G, &[u8]),
 ) -> Result<Done> {
     let mut done = Done::default();
@@ -151,7 +153,7 @@ async fn copy_from_all<G: FileSystem>(
     }
     for place in from {
         let copied = match place {
-            Place::Host(source) => {
+            CopyEnd::Host(source) => {
                 let full = source.canonicalize();
                 let full = full.with_context(|| source.display().to_string())?;
                 let parent = full.parent().unwrap_or(Path::new("/"));
@@ -162,19 +164,19 @@ async fn copy_from_all<G: FileSystem>(
                 };
                 copy_one(args, (&host, attr), (fs, into, to_path), &full).await?
             }
-            Place::Image { image, path } => {
-                if matches!(to, Place::Image { image: other, .. } if other == image) {
+            CopyEnd::Image { image, path } => {
+                if matches!(to, CopyEnd::Image { image: other, .. } if other == image) {
                     bail!(
                         "both paths are in {}: copy out of it first, then into it",
                         image.display()
                     );
                 }
-                // The option is about the destination where both are images.
+                // If both are images, the option is about the destination.
                 let metadata = match to {
-                    Place::Image { .. } => None,
-                    Place::Host(_) => args.meta_device.as_ref(),
+                    CopyEnd::Image { .. } => None,
+                    CopyEnd::Host(_) => args.meta_device.as_ref(),
                 };
-                let source = image::open_to_read(runtime, Named::new(image, metadata)).await?;
+                let source = image::open_to_read(runtime, NamedImage::new(image, metadata)).await?;
                 let attr = path::lookup(&source, path).await?;
                 let full = PathBuf::from(OsStr::from_bytes(path));
                 copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
@@ -185,7 +187,7 @@ async fn copy_from_all<G: FileSystem>(
     Ok(done)
 }
 
-/// Copies one source into the directory `into`, or to the path itself where there is none.
+/// Copies one source into the directory `into`; if there is none, to the path itself.
 async fn copy_one<F: FileSystem, G: FileSystem>(
     args: &Cp,
     (from, what): (&F, Attr),
@@ -240,7 +242,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
             }
             make_image(&rt, args, &totals).await?;
         }
-        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let named = NamedImage::new(&args.image, args.meta_device.as_ref());
         let mounted = image::open(&rt, named).await?;
         let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
@@ -255,12 +257,12 @@ pub fn import(args: &Import) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-/// The space of a small file, and the share of other structures for it, in bytes.
+/// The space of a small file, with its share of other structures, in bytes.
 const FRAGMENT: u64 = 4096;
 
 async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
     let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
-    // The sum includes the reserve of a twelfth, inodes and group headers, and some free space.
+    // The size includes the reserve of a twelfth, inodes and group headers, and some free space.
     let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
     let inodes = totals.entries + totals.entries / 4 + 1000;
     let enough = bytes / (2 * FRAGMENT) >= inodes;
@@ -277,7 +279,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let named = NamedImage::new(&args.image, args.meta_device.as_ref()).salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {

@@ -132,7 +132,8 @@ fn config(seed: u64, model: CrashModel, rules: &[StateRule], real_ages: bool) ->
     if real_ages { config.with_real_ages() } else { config }
 }
 
-/// The systems of the arguments, or all of Ordo's; an error where the arguments contradict each other.
+/// The systems of the arguments, or all of Ordo's. The error tells which arguments contradict each
+/// other.
 fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
     if args.cycles > 1 && !matches!(args.workload, CrashWorkload::Random(_)) {
         bail!(
@@ -193,15 +194,15 @@ struct Campaign<'a> {
     judged: u64,
     /// Whether a failure was saved.
     saved: bool,
-    /// The results of each crash cycle, where they are kept separately.
-    lived: Option<Vec<CycleResult>>,
+    /// The results of each crash cycle, if they are kept separately.
+    cycle_results: Option<Vec<CycleResult>>,
 }
 
 impl<'a> Campaign<'a> {
     fn new(args: &'a Crash, progress: Progress, results: Results) -> Campaign<'a> {
         let mut budget = budget(args);
         budget.states = args.states().div_ceil(args.cycles as usize);
-        Campaign { args, progress, budget, results, judged: 0, saved: false, lived: None }
+        Campaign { args, progress, budget, results, judged: 0, saved: false, cycle_results: None }
     }
 
     /// Explores the remaining runs of one system on one disk.
@@ -247,16 +248,16 @@ impl<'a> Campaign<'a> {
             let before = cycles.before().to_vec();
             cycles.end(&mut outcome, || subject.end(&run, cycle_seed));
             self.results.rows[at].add(seed, &outcome);
-            if let Some(lived) = &mut self.lived {
-                lived.push(CycleResult::new(seed, &outcome));
+            if let Some(cycle_results) = &mut self.cycle_results {
+                cycle_results.push(CycleResult::new(seed, &outcome));
             }
             self.judged += outcome.counts.states + outcome.counts.in_recovery;
             if let Some(failure) = outcome.failures.first().filter(|_| !self.saved) {
                 self.saved = true;
                 self.progress.finish();
                 let (budget, geometry) = (&self.budget, &self.results.rows[at].geometry);
-                let what = save::What { args, system, geometry, doing, config };
-                save::Found { what, before, run, budget, failure }.save(subject)?;
+                let what = save::FailureSource { args, system, geometry, doing, config };
+                save::FoundFailure { what, before, run, budget, failure }.save(subject)?;
             }
         }
         Ok(())

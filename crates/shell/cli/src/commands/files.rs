@@ -9,7 +9,7 @@ use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, name, path};
 
 use crate::args::{Cat, Ls};
 use crate::image::{self, real_time};
-use crate::pair::Named;
+use crate::pair::NamedImage;
 use crate::text::{date, mode, put, type_name};
 
 /// Bytes read at a time.
@@ -98,7 +98,7 @@ impl Line {
 
 pub fn ls(args: &Ls) -> Result<()> {
     real_time(async |rt| {
-        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let named = NamedImage::new(&args.image, args.meta_device.as_ref()).salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let attr = path::lookup(&fs, args.path.as_bytes()).await?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -148,7 +148,7 @@ async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
 
 pub fn cat(args: &Cat) -> Result<()> {
     real_time(async |rt| {
-        let named = Named::new(&args.image, args.meta_device.as_ref());
+        let named = NamedImage::new(&args.image, args.meta_device.as_ref()).salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let mut out = std::io::stdout().lock();
         let mut buf = vec![0; CHUNK];

@@ -15,7 +15,7 @@ use ordo_systems::{CheckOptions, CheckReport, FORMATS, format_of};
 use crate::args::Fsck;
 use crate::image::{self, real_time};
 use crate::pair::when_free;
-use crate::pair::{Named, erased};
+use crate::pair::{NamedImage, erased};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
@@ -30,11 +30,11 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
 }
 
 async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn CheckReport>> {
-    let named = Named::new(&args.image, args.meta_device.as_ref());
+    let named = NamedImage::new(&args.image, args.meta_device.as_ref());
     let name = || named.words();
     let access = if repair == Repair::No { FileAccess::ReadOnly } else { FileAccess::ReadWrite };
     let mut files = named.open_when_free(rt, access).await?;
-    // The user may have named the place of the superblock.
+    // A superblock at a place that the user gave must be UFS2's.
     let format = match args.superblock {
         Some(_) => FORMATS[0],
         None => {
@@ -45,7 +45,7 @@ async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn Chec
     if let Some(path) = &args.journal {
         files.push(Rc::new(when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?));
     }
-    // Without a repair, a replay changes only what is in memory; the image stays unchanged.
+    // Without a repair, the log is replayed in memory only; the image stays unchanged.
     let disks = erased(files, repair == Repair::No);
     if args.superblock.is_none() {
         let in_memory = !(args.yes || args.preen);
@@ -81,7 +81,7 @@ fn as_text(args: &Fsck, report: &dyn CheckReport) -> String {
     out
 }
 
-/// The next step where damage is left.
+/// The next step for the user, if damage is left.
 fn next_step(args: &Fsck, exit_code: i32) -> String {
     if exit_code != 4 {
         return String::new();

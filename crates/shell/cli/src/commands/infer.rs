@@ -29,7 +29,7 @@ pub struct Infer {
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
     /// Mount options.
-    #[arg(long, value_name = "OPTIONS", default_value = "defaults")]
+    #[arg(long = "mount-opts", value_name = "OPTIONS", default_value = "defaults")]
     mount_opts: String,
     /// Size of each device, which is in memory.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]

@@ -12,7 +12,7 @@ use ordo_systems::ShowOptions;
 
 use crate::args::Info;
 use crate::image::real_time;
-use crate::pair::{Named, Other};
+use crate::pair::{NamedImage, Other};
 use crate::partition::{self, PartitionRow};
 use crate::text::put;
 
@@ -33,7 +33,7 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     }
     let part = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
     let disk = part.erase();
-    let named = Named::new(&args.image, args.meta_device.as_ref());
+    let named = NamedImage::new(&args.image, args.meta_device.as_ref());
     let format = ordo_systems::format_of(&disk).await.with_context(name)?;
     let mut options = ShowOptions { image: name(), groups: args.groups, ..ShowOptions::default() };
     options.json = args.json;
@@ -51,7 +51,7 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
             format.show(&disks, &options).await.context(both)
         }
         Err(error) if named.metadata.is_some() => Err(error),
-        // One half can be shown without the other.
+        // One device of a pair can be shown without the other.
         Err(error) => {
             let text = format.show(&[disk], &options).await.with_context(name)?;
             let _ = writeln!(std::io::stderr(), "ordo: {error:#}");

@@ -33,7 +33,7 @@ pub struct Lfs {
 pub enum LfsCommand {
     /// Show how full each segment is.
     Map(Map),
-    /// Move what lives in segments that are partly dead, so that they can be written again.
+    /// Move live blocks out of segments that are partly dead, so that these can be written again.
     Clean(Clean),
 }
 
@@ -45,7 +45,7 @@ pub struct Map {
     /// The partition of the disk, as `ordo info` lists them.
     #[arg(long, value_name = "PART")]
     pub partition: Option<String>,
-    /// Draw it.
+    /// Draw the map as SVG.
     #[arg(long, conflicts_with = "json")]
     pub svg: bool,
     /// Print JSON.
@@ -64,7 +64,7 @@ pub struct Clean {
     /// The partition of the disk, as `ordo info` lists them.
     #[arg(long, value_name = "PART")]
     pub partition: Option<String>,
-    /// Clean segments of which no more than this percentage is live.
+    /// Clean segments of which at most this percentage is live.
     #[arg(long, value_name = "PERCENT", default_value_t = 75,
         value_parser = clap::value_parser!(u64).range(1..=99))]
     pub below: u64,

@@ -47,7 +47,7 @@ enum LogCommand {
     Append(Append),
     /// Print records.
     Read(ReadLog),
-    /// Print records, then those that others append, until interrupted.
+    /// Print records, and then new records as others append them, until interrupted.
     Follow(Follow),
     /// Show the contents of a log.
     Stat(Stat),
@@ -120,7 +120,7 @@ struct ReadLog {
 struct Follow {
     /// The log.
     log: PathBuf,
-    /// Start with this record, not with the next one.
+    /// Start with this record, instead of the next one that is appended.
     #[arg(long, value_name = "LSN")]
     from: Option<Lsn>,
     /// Stop after this many records.
@@ -188,7 +188,7 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
     put(None, &format!("{}: a log with space for {bytes_max}\n", args.log.display()))
 }
 
-/// Appends a record. Where it does not fit, removes old ones if that is allowed.
+/// Appends a record. If it does not fit, removes old records, provided that this is allowed.
 async fn append_one(log: &Wafs, record: &[u8], wrap: bool) -> Result<Lsn> {
     let need = record.len() as u64 + 8;
     if wrap && need > log.free_space() && need < log.capacity() / 2 {
@@ -261,7 +261,7 @@ impl Line {
 
 async fn read(runtime: &Runtime, args: &ReadLog) -> Result<()> {
     let disk = FileDisk::open(runtime, &args.log, FileAccess::ReadOnly)?.erase();
-    // Up to a known place the log can be read, whatever the state of the rest.
+    // If the end is given, the log is read without a mount, whatever its state behind that.
     let sb = find_superblock(&disk).await?;
     let log = match args.to {
         Some(_) => None,

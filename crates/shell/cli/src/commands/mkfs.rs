@@ -9,7 +9,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_systems::{MadeReport, MakeOptions, metadata_size, probe};
 
-use crate::args::{Made, Mkfs};
+use crate::args::{Mkfs, MkfsTarget};
 use crate::image::real_time;
 use crate::text::put;
 
@@ -23,7 +23,7 @@ pub fn run(args: &Mkfs) -> Result<()> {
     put(None, &text)
 }
 
-/// Opens the device, if it has nothing that would be lost; `size`: of an image that is created.
+/// Opens the device, if no data would be lost. `size` is that of an image to create.
 async fn open(runtime: &Runtime, path: &Path, size: Option<u64>, args: &Mkfs) -> Result<Device> {
     let disk = match (path.exists(), size) {
         (true, _) => FileDisk::open(runtime, path, FileAccess::ReadWrite)?,
@@ -62,23 +62,24 @@ fn options(args: &Mkfs) -> MakeOptions {
         no_seals: args.no_crc,
         segment_size: args.segment_size,
         metadata: args.meta,
+        metadata_copy: args.meta_copy,
         log,
         log_bytes: args.journal_size,
         ..MakeOptions::default()
     };
     match args.fs {
-        Made::Format(_) => options,
-        Made::System(system) => system.marked(options),
+        MkfsTarget::Format(_) => options,
+        MkfsTarget::System(system) => system.marked(options),
     }
 }
 
 async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     let options = options(args);
     let format = match args.fs {
-        Made::Format(format) => format,
-        Made::System(system) => system.format(),
+        MkfsTarget::Format(format) => format,
+        MkfsTarget::System(system) => system.format(),
     };
-    if let Made::System(system) = args.fs
+    if let MkfsTarget::System(system) = args.fs
         && system.is_apart()
         && args.meta_device.is_none()
     {
@@ -99,7 +100,7 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         let metadata = open_metadata(runtime, path, &disks[0], args).await?;
         disks.insert(0, metadata);
         if created {
-            // Its size is that of the image.
+            // The size of the metadata device is that of its image.
             options.metadata = None;
         }
     }

@@ -32,10 +32,10 @@ struct How {
     /// Replace a trace that is in the directory.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Keep no contents. Memory then has only a row for each block.
-    #[arg(long)]
+    /// Keep no contents. Memory then holds only a row for each block.
+    #[arg(long = "without-contents")]
     without_contents: bool,
-    /// Keep only the counts, and the last so many requests, so that memory is bounded.
+    /// Keep only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
     /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
@@ -67,8 +67,8 @@ impl How {
         Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
     }
 
-    /// Makes the directory of the trace, and refuses one with anything in it but a trace that may be replaced. So
-    /// nothing is recorded that cannot be kept.
+    /// Makes the directory of the trace before the recording. A directory with anything else in it than a trace that
+    /// may be replaced is refused.
     fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
@@ -97,7 +97,7 @@ impl How {
             ),
             (false, None) => {}
         }
-        // A file that can be made now can be written later, as far as there is room.
+        // If a file can be created now, one can be written later, as far as there is space.
         let probe = tempfile::NamedTempFile::new_in(dir);
         probe.map(drop).with_context(|| format!("writing in {}", dir.display()))
     }
@@ -113,7 +113,7 @@ impl How {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
             return self.keep(
                 recording,
-                &ordo_annotate::rows::unnamed(&recording.trace),
+                &ordo_annotate::rows::unclassified(&recording.trace),
                 None,
                 calls,
             );
@@ -175,9 +175,9 @@ pub struct Run {
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
     /// Mount options.
-    #[arg(long, value_name = "OPTIONS", default_value = "defaults")]
+    #[arg(long = "mount-opts", value_name = "OPTIONS", default_value = "defaults")]
     mount_opts: String,
-    /// Size of the device. All of it may come to be in memory, and all written contents too.
+    /// Size of the device. The whole device may come to be in memory, and all written contents too.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
     #[command(flatten)]

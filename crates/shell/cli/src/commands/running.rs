@@ -1,7 +1,7 @@
 //! A command that runs beside a recording, and the signals that end it in order.
 //!
-//! A signal stops the command and all that it started; the recording goes on to its end, so that the file system is
-//! unmounted and the trace so far is whole.
+//! A signal stops the command and all processes that it started. The recording continues to its end, so that the file
+//! system is unmounted and the trace so far is complete.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The time that stopped processes have before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Signals that were caught since this was made; the process no longer ends by them.
+/// Signals that were caught since this was made. They no longer end this process.
 #[derive(Clone, Debug)]
 pub(super) struct Signals(Arc<AtomicUsize>);
 
@@ -33,7 +33,7 @@ impl Signals {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(signal, caught.clone(), signal as usize)?;
         }
-        // What the command started stays below this process when the command itself is gone.
+        // Processes that the command started become children of this process when the command itself has ended.
         set_child_subreaper(Some(getpid()))?;
         Ok(Signals(caught))
     }
@@ -85,7 +85,7 @@ impl Signals {
 }
 
 fn code(status: ExitStatus) -> ExitCode {
-    // A signal is no exit status: shells say 128 and more.
+    // A process that a signal ended has no exit status: shells report 128 and the signal's number.
     ExitCode::from(status.code().map_or(128, |code| code as u8))
 }
 
@@ -93,8 +93,8 @@ fn stopped(signal: Signal) -> ExitCode {
     ExitCode::from(128 + signal.as_raw() as u8)
 }
 
-/// Ends the command and all that it started: with the signal, and what is left after a while by force. `before` are
-/// the processes below this one that the command did not start.
+/// Ends the command and all processes that it started: first with the signal, later by force. `before` are the
+/// processes below this one that the command did not start.
 fn stop(child: &mut Child, signal: Signal, before: &[i32]) {
     for signal in [signal, Signal::KILL] {
         for pid in descendants(before).into_iter().filter_map(Pid::from_raw) {
@@ -113,7 +113,7 @@ fn stop(child: &mut Child, signal: Signal, before: &[i32]) {
     }
 }
 
-/// Takes leave of processes that were given to this one because their parents ended.
+/// Collects the exit statuses of processes that became children of this one when their parents ended.
 fn reap() {
     let own = getpid().as_raw_pid();
     for (pid, (parent, state)) in processes() {
@@ -129,7 +129,7 @@ fn processes() -> BTreeMap<i32, (i32, char)> {
     let of = |entry: std::fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The program's name, in parentheses, may have anything in it.
+        // The program's name, in parentheses, may contain any characters.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?.chars().next()?;
         Some((pid, (fields.next()?.parse().ok()?, state)))
@@ -137,12 +137,12 @@ fn processes() -> BTreeMap<i32, (i32, char)> {
     all.filter_map(of).collect()
 }
 
-/// All processes below this one that are not yet dead, without `others` and what is below these.
+/// All processes below this one that are not yet dead, without `others` and the processes below those.
 fn descendants(others: &[i32]) -> Vec<i32> {
     let (all, own) = (processes(), getpid().as_raw_pid());
     let is_below = |pid: &i32| {
         let mut at = *pid;
-        // A process has fewer parents than there are processes.
+        // No chain of parents is longer than the number of processes.
         for _ in 0..all.len() {
             match all.get(&at) {
                 _ if others.contains(&at) => return false,

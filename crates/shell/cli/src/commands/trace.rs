@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use ordo_annotate::{perfetto, rows, store, text};
+use ordo_annotate::{owners, perfetto, rows, store, text};
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
@@ -140,12 +140,12 @@ fn import(args: &Import) -> Result<()> {
     let opened = args.input.open()?;
     let trace = &opened.trace;
     let ((blocks, shares), system) = match &opened.watch {
-        Some(watch) => (rows::with_shares(trace, watch), watch.system()),
+        Some(watch) => (owners::with_shares(trace, watch), watch.system()),
         None => {
             eprintln!(
-                "ordo: no file system that is known: blocks have no names; --start takes the device as it was before"
+                "ordo: no known file system: blocks have no names; --start takes the device as it was before"
             );
-            ((rows::unnamed(trace), Vec::new()), "none")
+            ((rows::unclassified(trace), Vec::new()), "none")
         }
     };
     let found = opened.watch.as_deref().map(WatchFindings::of);
@@ -187,8 +187,8 @@ fn export(args: &Export) -> Result<()> {
     };
     let mut out = BufWriter::new(out);
     let blocks = || match &opened.watch {
-        Some(watch) => rows::of_trace(trace, watch),
-        None => rows::unnamed(trace),
+        Some(watch) => owners::of_trace(trace, watch),
+        None => rows::unclassified(trace),
     };
     match args.to {
         Form::DmLogWrites => {
@@ -196,7 +196,7 @@ fn export(args: &Export) -> Result<()> {
             let left = done.reads + done.unfinished;
             if left > 0 {
                 eprintln!(
-                    "ordo: such a log has no place for reads ({}) and what failed ({})",
+                    "ordo: this form has no place for reads ({}) and failed requests ({})",
                     done.reads, done.unfinished
                 );
             }
@@ -207,7 +207,7 @@ fn export(args: &Export) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A watcher, and a function that gets the other requests: flushes and discards.
+/// A watcher, with a function that gets the other requests: flushes and discards.
 struct Beside<'w, F> {
     watch: &'w Watch,
     other: F,
@@ -244,7 +244,7 @@ fn show_all(args: &Show) -> Result<()> {
         let request = Issued { id: present.get(), ..*request };
         note(&failed, show_other(&mut *out.borrow_mut(), &request, as_json));
     };
-    // Requests have the numbers that the tables give them.
+    // Requests get the numbers that the trace's tables have.
     watch.number_by(number.clone());
     ordo_trace::replay_numbered(&opened.trace, &Beside { watch: &watch, other }, &number);
     out.borrow_mut().flush()?;

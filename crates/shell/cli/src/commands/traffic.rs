@@ -7,7 +7,7 @@ use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::Analysis;
 
-/// Files in the table and in the JSON; the trace's own table has all.
+/// The number of files in the table and in the JSON. The trace's own table has all files.
 const TOP: usize = 10;
 /// The greatest width of a path in the table, in characters.
 const PATH_MAX: usize = 40;
@@ -18,14 +18,14 @@ struct Whole<'a> {
     #[serde(flatten)]
     analysis: &'a Analysis,
     files: &'a [FileTraffic],
-    /// Bytes of file data written, and those of them whose file's path is known.
+    /// Bytes of file data written, and the bytes among them whose file's path is known.
     data_bytes: u64,
     data_bytes_with_path: u64,
     /// The time of system calls that waited for requests, by what they waited for.
     waits: &'a [Waited],
 }
 
-/// Bytes of file data written, with and without a path, and those with.
+/// Bytes of file data written, and the bytes among them whose file's path is known.
 fn named(files: &[FileTraffic]) -> (u64, u64) {
     let data = |file: &FileTraffic| file.data.bytes;
     let with = files.iter().filter(|file| file.path.is_some());
@@ -59,7 +59,7 @@ fn short(path: &str) -> String {
     }
 }
 
-/// The files with the most traffic, as a table; empty where no file is known.
+/// The files with the most traffic, as a table; empty if no file is known.
 pub(super) fn top_files(files: &[FileTraffic]) -> String {
     if files.iter().all(|file| file.inode.is_none()) {
         return String::new();

@@ -1,4 +1,4 @@
-//! `ordo whatif`: what a trace would take if the file system or the disk were another.
+//! `ordo whatif`: the predicted time of a trace for another file system or disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use ordo_annotate::rows;
+use ordo_annotate::owners;
 use ordo_block::model::Model;
 use ordo_report::number::{self, parse_bytes};
 use ordo_report::progress::Progress;
@@ -40,9 +40,9 @@ Examples:
 pub struct WhatIf {
     #[command(flatten)]
     input: analyze::Input,
-    /// The disk on which the trace was recorded, where the trace does not name it. Where the disk is not known, requests take
+    /// The disk on which the trace was recorded, if the trace does not name it. If the disk is not known, requests take
     /// the time that they took in the trace, and changes of places are refused.
-    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    #[arg(long = "recorded-on", value_name = "MODEL", value_parser = crate::args::disk)]
     recorded_on: Option<&'static Model>,
     /// Measure from the mark with this text on.
     #[arg(long, value_name = "MARK")]
@@ -52,20 +52,20 @@ pub struct WhatIf {
     until: Option<String>,
     #[command(flatten)]
     changes: Changes,
-    /// A trace of the same command with all these changes really made: what it took is printed beside the prediction.
+    /// A trace of the same command with all these changes really made. Its time is printed beside the prediction.
     #[arg(long, value_name = "TRACE")]
     made: Option<PathBuf>,
-    /// Predict nothing where playback of the unchanged trace is further from the trace than this.
+    /// Predict nothing if playback of the unchanged trace differs from the trace by more than this.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     bound: f64,
-    /// Play on this block device, or in this file, in real time with io_uring: each change and the unchanged trace by turns. A
-    /// file that is not there is made, and gone afterwards.
+    /// Play on this block device, or in this file, in real time with io_uring: each change and the unchanged trace by
+    /// turns. A file that does not exist is created, and removed afterwards.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["disk", "journal_device"])]
     device: Option<PathBuf>,
     /// With --device: overwrite what is stored there.
     #[arg(long, requires = "device")]
     force: bool,
-    /// With --device: play everything so many times; the median counts, the spread is the interval.
+    /// With --device: play everything this many times. The median counts; the spread is the interval.
     #[arg(long, value_name = "N", default_value = "3", requires = "device",
         value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -87,32 +87,33 @@ pub struct WhatIf {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Changes")]
 struct Changes {
-    /// The journal lies elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
-    #[arg(long, value_name = "PERCENT|BYTE", value_parser = place)]
+    /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
+    #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
     journal_at: Option<JournalPlace>,
-    /// File data in the journal: not (ordered), always (data), or where it is not sequential (adaptive). ext3 and ext4.
+    /// Log file data: never (ordered), always (data), or if it is not sequential (adaptive). For ext3 and ext4.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// With --mode data or adaptive: data reaches its fixed location at the next sync of its file, as in Linux 6, or by the
-    /// writeback timer and when the journal is half full, as in Linux 2.4.
-    #[arg(long, value_name = "WHEN", default_value = "sync")]
+    /// With --mode data or adaptive: write data to its fixed location at the next sync of its file, as Linux 6 does, or
+    /// by the writeback timer and when the journal is half full, as Linux 2.4 does.
+    #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync")]
     checkpoint_at: CheckpointAt,
-    /// The journal writes of a transaction do not wait for its data; the commit block waits for both.
+    /// Send the journal writes of a transaction without waiting for its data. The commit block waits for both.
     #[arg(long)]
     overlap: bool,
-    /// The journal holds the bytes that changed instead of whole blocks.
+    /// Log the bytes that changed instead of whole blocks.
     #[arg(long)]
     differential: bool,
-    /// Flushes: none (off), before and behind each commit block (on), before it, with the commit block sent with FUA (fua).
+    /// Flush: never (off), before and after each commit block (on), or before it, with the commit block sent with FUA
+    /// (fua).
     #[arg(long, value_name = "HOW")]
     barriers: Option<Barriers>,
-    /// The journal has a disk of its own.
-    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
+    /// Give the journal a disk of its own, of this model.
+    #[arg(long = "journal-device", value_name = "MODEL", value_parser = crate::args::disk)]
     journal_device: Option<&'static Model>,
-    /// Another disk.
+    /// Use another disk.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
     disk: Option<&'static Model>,
-    /// The disk's write cache: none, every write goes to the platter.
+    /// Set the disk's write cache: with none, every write goes to the platter.
     #[arg(long, value_name = "CACHE")]
     cache: Option<Cache>,
 }
@@ -125,7 +126,7 @@ enum Mode {
     Adaptive,
 }
 
-/// When data in the journal is written at its fixed location, on the command line.
+/// The time at which data in the journal is written to its fixed location, on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CheckpointAt {
     Sync,
@@ -207,7 +208,7 @@ struct Printed {
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
-    /// Why there are no rows.
+    /// The reason why there are no rows.
     refused: Option<String>,
     unchanged: First,
     rows: Vec<Row>,
@@ -229,15 +230,15 @@ struct Row {
     measured_seconds: Option<f64>,
     predicted_seconds: f64,
     interval: (f64, f64),
-    /// Of the prediction, where the change was really made.
+    /// The error of the prediction, if the change was really made.
     error: Option<f64>,
-    /// Over the unchanged playback.
+    /// The time over that of the unchanged playback.
     ratio: f64,
     #[serde(flatten)]
     told: TimeAndTraffic,
 }
 
-/// The time, by what it was spent on, and the requests sent.
+/// The time, by its causes, and the requests sent.
 #[derive(Serialize)]
 struct TimeAndTraffic {
     spent_seconds: BTreeMap<&'static str, f64>,
@@ -262,7 +263,7 @@ impl TimeAndTraffic {
 /// The trace cannot be read or played, or a change means nothing for it.
 pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
-    let rows = rows::of_trace(&opened.trace, &watch);
+    let rows = owners::of_trace(&opened.trace, &watch);
     let system = watch.system().to_string();
     let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
@@ -379,7 +380,7 @@ fn print(
     let base = own.unwrap_or(&unchanged.predicted).seconds;
     let last = outcomes.len().saturating_sub(1);
     let rows = outcomes.iter().enumerate().map(|(n, (change, outcome))| {
-        // The trace with the changes made has all of them.
+        // The trace with the changes really made has all of them, so it is compared with the last row.
         let measured = made.filter(|_| n == last);
         Row {
             change: change.clone(),

@@ -11,6 +11,14 @@ use assert_cmd::cargo::cargo_bin;
 /// The orderings. The journal's log is in a file of the image.
 pub const ORDERINGS: [&str; 4] = ["none", "sync", "soft-updates", "journal"];
 
+/// File systems on a log, which are made by their name.
+pub const LOGS: [&str; 2] = ["lfs", "dualfs"];
+
+/// The orderings, and the file systems on a log.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    ORDERINGS.into_iter().chain(LOGS)
+}
+
 /// Whether these are the tests of `mount_over_uring.rs`, with requests over io_uring.
 pub fn over_ring() -> bool {
     module_path!().starts_with("mount_over_uring")
@@ -90,9 +98,20 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new image of so many MiB, for an ordering.
+    /// A new image of `mib` MiB, for an ordering.
     pub fn new(ordering: &'static str, mib: u64) -> Disk {
-        Disk::shaped(ordering, "file", &["--size", &format!("{mib}m")])
+        let size = format!("{mib}m");
+        // A log has 80 segments at least.
+        let segment = format!("{}k", (mib * 1024 / 128).min(1024));
+        match ordering {
+            "lfs" => Disk::shaped(ordering, "file", &["--size", &size, "--segment-size", &segment]),
+            _ => Disk::shaped(ordering, "file", &["--size", &size]),
+        }
+    }
+
+    /// Whether it is a file system on a log.
+    pub fn is_log(&self) -> bool {
+        LOGS.contains(&self.ordering)
     }
 
     /// A new image of another shape, given as arguments of `ordo mkfs`. A journal's log is in a `file` of it,
@@ -110,6 +129,9 @@ impl Disk {
         std::fs::create_dir(disk.dir()).unwrap();
         let mut words = vec!["mkfs", disk.image()];
         words.extend(shape);
+        if disk.is_log() {
+            words.extend(["--fs", ordering]);
+        }
         if ordering == "journal" {
             words.extend(["--journal", &disk.log, "--journal-size", "4m"]);
         }
@@ -149,7 +171,12 @@ impl Disk {
             true => format!("logdev={},", self.log),
             false => String::new(),
         };
-        let options = format!("ordering={},{log}{transport},{more}", self.ordering);
+        let ordering = match self.ordering {
+            "lfs" => "log",
+            "dualfs" => "dual",
+            ordering => ordering,
+        };
+        let options = format!("ordering={ordering},{log}{transport},{more}");
         let dir = self.dir();
         let words = ["mount", self.image(), dir.to_str().unwrap(), "-o", &options];
         let mut all = vec!["60", cargo_bin("ordo").to_str().unwrap().to_owned().leak()];

@@ -1,4 +1,4 @@
-//! The judge of a crash of DualFS: its check, in words that know no format.
+//! The judge of a crash of DualFS: the findings of its check, translated to words without a format.
 
 use ordo_block::Device;
 use ordo_check::Repair;
@@ -39,7 +39,7 @@ impl DiskFormat for Dual {
     }
 
     fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // An inode is wherever the log had come to.
+        // An inode has no fixed place: it lies where the log was when it was written.
         Box::pin(async { None })
     }
 }

@@ -17,7 +17,7 @@ struct Shown<'a> {
     data_bytes: u64,
     group_blocks: u32,
     groups: u32,
-    /// The byte at which the data device begins on the same disk.
+    /// The first byte of the data device, if it is on the same disk.
     data_at: Option<u64>,
 }
 

@@ -60,23 +60,24 @@ fn rules() -> Vec<&'static str> {
     [names::<LfsRules>(), names::<DualRules>()].concat()
 }
 
-/// Blocks in a segment of a metadata log that is crashed: few, so that segments are begun and cleaned all the time.
+/// The number of blocks in a segment of a metadata log in crash tests: few, so that segments are begun and cleaned
+/// all the time.
 const CRASHED_SEGMENT: u64 = 8;
-/// Segments of one that is crashed.
+/// The number of segments of a metadata log in crash tests.
 const CRASHED_SEGMENTS: u64 = 100;
-/// Blocks of a data device that is crashed, and of its groups.
+/// The number of blocks of a data device in crash tests, and of each of its groups.
 const CRASHED_BLOCKS: u64 = 256;
 const CRASHED_GROUP: u32 = 64;
 /// The largest block of the format, in bytes.
 const BLOCK_MAX: u32 = 8192;
 
-/// The sizes of a metadata device and of a data device of `bytes` bytes: a tenth is added for metadata.
+/// The sizes of a metadata device and of a data device for `bytes` bytes: a tenth is added for metadata.
 pub(crate) fn sizes(bytes: u64, block: u32) -> Vec<u64> {
     let least = LABEL_BYTES + CRASHED_SEGMENTS * CRASHED_SEGMENT * u64::from(block.min(BLOCK_MAX));
     vec![(bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes]
 }
 
-/// The sizes of both devices where each has a disk that is crashed.
+/// The sizes of both devices in crash tests, if each has a disk of its own.
 pub(crate) fn crash_sizes(geometry: &FsGeometry) -> Vec<u64> {
     vec![crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry)]
 }
@@ -112,6 +113,7 @@ impl Dual {
             segment_size: given("segment size", options.segment_size)?,
             group_blocks: options.group_blocks,
             metadata: options.metadata.unwrap_or(usual.metadata),
+            copy: options.metadata_copy,
             size: options.size,
             min_free: options.min_free.map_or(usual.min_free, u32::from),
             seed: options.seed,
@@ -174,10 +176,13 @@ impl Format for Dual {
         &'a self,
         _rt: &'a Runtime,
         disks: &'a [Device],
-        _options: &'a MountOptions,
+        options: &'a MountOptions,
     ) -> Done<'a, Mounted> {
         Box::pin(async move {
-            let reader = ordo_dualfs::mount::read(disks).await?;
+            let reader = match options.salvage {
+                true => ordo_dualfs::salvage::read(disks).await?.0,
+                false => ordo_dualfs::mount::read(disks).await?,
+            };
             Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
         })
     }
@@ -221,7 +226,7 @@ impl Format for Dual {
     }
 
     fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<u64>> {
-        // Whoever reads it rolls forward in memory, and a repair does so on disk.
+        // A reader rolls forward in memory, and a repair does it on disk.
         Box::pin(async move { Ok(None) })
     }
 

@@ -1,18 +1,17 @@
-//! A DualFS that is mounted to be written.
+//! A DualFS mounted for writing.
 
 use ordo_block::Device;
+use ordo_dualfs::DualRules;
 use ordo_dualfs::mount::{MountOptions as DualMount, mount as mount_pair};
-use ordo_dualfs::{DualFs, DualRules};
 use ordo_lfs::write::LfsRules;
 use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, FsResult, LocalFuture};
+use ordo_vfs::AnyFs;
 
 use crate::SystemError;
-use crate::mounted::{CleanerStatistics, Mounted, Statistics, Volume};
+use crate::lfs::mounted::OnLog;
+use crate::mounted::Mounted;
 use crate::options::MountOptions;
 use crate::rules::all_but_known;
-
-struct OnPair(DualFs);
 
 /// Mounts the DualFS on one or two devices.
 pub(super) async fn mount(
@@ -36,21 +35,5 @@ pub(super) async fn mount(
         options: options.dual,
     };
     let fs = mount_pair(rt, disks, &wanted).await?;
-    Ok(Mounted::new(AnyFs::new(fs.clone()), OnPair(fs)))
-}
-
-impl Volume for OnPair {
-    fn unmount(&self) -> LocalFuture<'_, FsResult<()>> {
-        Box::pin(self.0.unmount())
-    }
-
-    fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>> {
-        Box::pin(self.0.drop_caches())
-    }
-
-    fn statistics(&self) -> Statistics {
-        let (log, counts) = (self.0.layout(), self.0.layout().cleaned());
-        let cleaner = CleanerStatistics { counts, checkpoints: log.checkpoints() };
-        Statistics { cleaner: Some(cleaner), ..Statistics::default() }
-    }
+    Ok(Mounted::new(AnyFs::new(fs.clone()), OnLog(fs)))
 }

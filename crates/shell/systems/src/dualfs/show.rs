@@ -34,14 +34,26 @@ struct Log {
     last_written: u64,
 }
 
+/// The copy of the metadata on a data device.
+#[derive(serde::Serialize)]
+struct ShownCopy {
+    /// The serial number of its checkpoint.
+    serial: u64,
+    /// Seconds since 1970.
+    time: u64,
+    blocks: u64,
+    /// Blocks for which it has room.
+    slots: u64,
+}
+
 #[derive(serde::Serialize)]
 struct Shown {
     image: String,
     format: &'static str,
     pair: String,
-    /// The half that is shown; "both" for the whole pair.
+    /// The device that is shown: "metadata", "data", or "both" for the whole pair.
     role: &'static str,
-    /// The image or device of the metadata, where it is not the image.
+    /// The image or device of the metadata, if it is another one than the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_device: Option<String>,
     generation: u64,
@@ -51,14 +63,17 @@ struct Shown {
     group_blocks: u32,
     groups: u32,
     data_at: Option<u64>,
-    /// The metadata log; not on a data device.
+    /// The last complete copy of the metadata, where one is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<ShownCopy>,
+    /// The metadata log; `None` on a data device.
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<Log>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     per_group: Vec<Group>,
 }
 
-/// A device of a pair, or both, as text or JSON.
+/// Shows one device of a pair, or both, as text or JSON.
 pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<String, SystemError> {
     let disk = &disks[0];
     let id = match disks.len() {
@@ -66,7 +81,7 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
             let found = read_identity(disk).await?;
             found.map_err(|error| DualError::Identity { device: "disk", error })?
         }
-        // Both must belong together.
+        // Two devices must belong together.
         _ => Pair::open(disks).await?.identity,
     };
     let log = match id.role {
@@ -76,15 +91,29 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
         }
         _ => None,
     };
-    // The groups are in the metadata log, but the reader wants both devices.
+    // The groups are in the metadata log, but the reader needs both devices.
     let is_whole = disks.len() > 1 || id.data_at > 0;
     let groups = match options.groups && is_whole {
         true => ordo_dualfs::mount::read(disks).await?.groups().await?,
         false => Vec::new(),
     };
+    let copy = copy_of(disks, &id).await?;
     match options.json {
-        true => Ok(json(&shown(&id, log.as_ref(), &groups, options))?),
-        false => Ok(text(&id, log.as_ref(), &groups, options)),
+        true => Ok(json(&shown(&id, (log.as_ref(), copy), &groups, options))?),
+        false => Ok(text(&id, (log.as_ref(), copy), &groups, options)),
+    }
+}
+
+/// The last complete copy of the metadata, where the data device is among the disks and keeps one.
+async fn copy_of(disks: &[Device], id: &Identity) -> Result<Option<ShownCopy>, SystemError> {
+    let Some(area) = id.copy_area() else { return Ok(None) };
+    match ordo_dualfs::salvage::copy_on(disks).await {
+        Ok(found) => {
+            let (serial, time, blocks) = (found.serial, found.time, found.blocks);
+            Ok(Some(ShownCopy { serial, time, blocks, slots: area.slots }))
+        }
+        Err(DualError::Device(error)) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 
@@ -101,7 +130,7 @@ fn numbered<'g>(
 
 fn shown(
     id: &Identity,
-    log: Option<&Superblock>,
+    (log, copy): (Option<&Superblock>, Option<ShownCopy>),
     groups: &[GroupDescriptor],
     options: &ShowOptions,
 ) -> Shown {
@@ -118,6 +147,7 @@ fn shown(
         group_blocks: id.group_blocks,
         groups: id.groups,
         data_at: Some(id.data_at).filter(|at| *at > 0),
+        copy,
         log: log.map(|sb| Log {
             clean: sb.pflags & PF_CLEAN != 0,
             serial: sb.serial,
@@ -133,7 +163,7 @@ fn shown(
 
 fn text(
     id: &Identity,
-    log: Option<&Superblock>,
+    (log, copy): (Option<&Superblock>, Option<ShownCopy>),
     groups: &[GroupDescriptor],
     options: &ShowOptions,
 ) -> String {
@@ -159,6 +189,17 @@ fn text(
         id.groups,
         id.group_blocks,
     );
+    if id.copy_area().is_some() {
+        let _ = match copy {
+            Some(ShownCopy { serial, blocks, slots, .. }) => {
+                writeln!(
+                    out,
+                    "copy of the metadata: checkpoint {serial}, {blocks} blocks, room for {slots}"
+                )
+            }
+            None => writeln!(out, "copy of the metadata: none that is complete"),
+        };
+    }
     if let Some(sb) = log {
         let state = if sb.pflags & PF_CLEAN != 0 { "unmounted" } else { "not unmounted" };
         let _ = writeln!(

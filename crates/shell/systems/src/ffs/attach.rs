@@ -20,7 +20,7 @@ use crate::options::{CheckOptions, Choice, MessageSink, MountMessage, MountOptio
 use crate::system::System;
 
 /// The memory of the snapshot that a background check reads, in bytes.
-const VIEW_MAX: usize = 256 << 20;
+const SNAPSHOT_MAX: usize = 256 << 20;
 
 /// The parameters of a mount.
 struct Attaching<'a> {
@@ -84,7 +84,7 @@ impl Attaching<'_> {
     /// Mounts under soft updates. Space that a crash leaked is freed in the background.
     async fn soft_updates(&self) -> Tried<Mounted> {
         let attempt = async || {
-            let device = Rc::new(SnapshotDevice::new(self.disks[0].clone(), VIEW_MAX));
+            let device = Rc::new(SnapshotDevice::new(self.disks[0].clone(), SNAPSHOT_MAX));
             let policy = super::soft_updates(self.options);
             let options = self.options.ffs();
             Ok((mount(self.rt, device.clone(), policy, &options).await?, device))
@@ -99,8 +99,8 @@ impl Attaching<'_> {
         };
         let (groups, repaired) = (recovered.groups, recovered.repaired.len());
         self.notice(&format!(
-            "not unmounted cleanly: what is free in {groups} groups was worked out anew, {repaired} of them \
-             mended; what is held for nothing is given back in the background"
+            "not unmounted cleanly: the free space of {groups} groups was counted again, {repaired} of them \
+             repaired; leaked blocks and inodes are freed in the background"
         ));
         let check = Background::start(self.rt, &fs, &device, Pace::default());
         let tell = self.tell.clone();
@@ -137,7 +137,7 @@ impl Attaching<'_> {
         Ok(mounted)
     }
 
-    /// Mounts, and where a check is needed first, mounts again after it.
+    /// Mounts. If a check is needed first, runs it and mounts again.
     async fn attempt<T>(&self, mount: impl AsyncFn() -> Result<T, SystemError>) -> Tried<T> {
         let mut checked = false;
         loop {
@@ -156,7 +156,8 @@ impl Attaching<'_> {
         }
     }
 
-    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other.
+    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other
+    /// damage.
     async fn preen(&self) -> Result<(), SystemError> {
         self.notice("not unmounted cleanly: checking it");
         if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {
@@ -174,7 +175,7 @@ impl Attaching<'_> {
     }
 }
 
-/// The reason why a file system can only be read.
+/// The reason why a file system can only be read, for a person.
 fn reason(error: &MountError) -> String {
     match error {
         MountError::Unsupported(reason) => (*reason).to_owned(),

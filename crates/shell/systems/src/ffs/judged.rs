@@ -16,10 +16,11 @@ use ordo_vfs::{AnyFs, Ino, LocalFuture};
 use super::{Ufs2, plain};
 use crate::options::MountOptions;
 
-/// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
-/// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
-/// rename of a directory passes through a state in which it has both names. Without any ordering, a growing file's old fragments are another file's
-/// before the inode on disk has lost its pointer to them. A torn superblock or group has a wrong hash.
+/// Findings that the checker calls damage, although FFS has never ordered the writes that would prevent them,
+/// and a check repairs them without a loss. Bitmaps may be older than the blocks that they describe, so a check
+/// must come before the next mount. A rename of a directory passes through a state in which the directory has
+/// both names. Without any ordering, a growing file's old fragments may belong to another file before the inode
+/// on disk has lost its pointer to them. A torn superblock or group has a wrong hash.
 const NOT_ORDERED: [&str; 7] = [
     "BlocksNotMarked",
     "InodesNotMarked",
@@ -40,19 +41,19 @@ const SECTOR: u64 = ordo_crash::disk::SECTOR as u64;
 /// The severity of a finding after a crash.
 fn severity(report: &Report, finding: &Finding) -> ordo_crash::FindingSeverity {
     use ordo_crash::FindingSeverity as After;
-    // A directory that was being made or removed: no name leads to it, so it does no harm.
+    // The directory was being created or removed: no name leads to it, so it does no harm.
     let is_out_of_reach = || {
         let gone = |f: &Finding| f.kind() == "UnreferencedDirectory" && f.ino() == finding.ino();
         report.findings.iter().any(gone)
     };
     match (report.severity(finding), finding) {
         (Severity::CountsOnly, _) => After::Counts,
-        // FreeBSD's preen does not repair that.
+        // FreeBSD's preen does not repair this finding.
         (Severity::LeakOnly, Finding::UnreferencedDirectory { uncounted: true, .. }) => {
             After::Disorder
         }
         (Severity::LeakOnly, _) => After::Leak,
-        // A pointer in an indirect block may be on disk before the inode with the size that includes it.
+        // A pointer in an indirect block may be on disk before the inode with the size that includes its block.
         (Severity::Damage, Finding::PointerBeyondEnd { growth: true, .. }) => After::Repairable,
         (Severity::Damage, _) if NOT_ORDERED.contains(&finding.kind()) || is_out_of_reach() => {
             After::Repairable
@@ -73,8 +74,8 @@ fn translated(report: Report) -> Findings {
     Findings::new(all, unrepairable, move |number| report.describe(&report.findings[number]))
 }
 
-/// Names that a check or a log makes: a second `lost+found.1` where a check was interrupted too, `#00000012` in
-/// the root directory where lost+found has no space, and the log file.
+/// Whether a check or a log makes this name: a second `lost+found.1` if a check was interrupted too,
+/// `#00000012` in the root directory if lost+found has no space, and the log file.
 fn is_own_name(name: &[u8]) -> bool {
     let found = |rest: &[u8]| rest.len() >= 8 && rest[..8].iter().all(u8::is_ascii_digit);
     name.starts_with(b"lost+found")
@@ -120,13 +121,13 @@ impl DiskFormat for Ufs2 {
     }
 }
 
-/// The places of inodes, by a superblock.
+/// The places of inodes, computed from a superblock.
 struct Places {
     found: LocatedSuperblock,
     key: Vec<u64>,
 }
 
-/// The fields of a superblock that say where things are, and whether its state is believed.
+/// The superblock's fields that give places and sizes, and whether its state is believed.
 fn key(found: &LocatedSuperblock) -> Vec<u64> {
     let sb = &found.sb;
     let sizes = [sb.bsize as u64, sb.fsize as u64, sb.size as u64, sb.ncg.into(), sb.fpg as u64];

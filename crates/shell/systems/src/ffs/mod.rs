@@ -113,6 +113,7 @@ impl Ufs2 {
             (options.segment_size.is_some(), "--segment-size"),
             (options.no_seals, "--no-crc"),
             (options.metadata.is_some(), "--meta"),
+            (options.metadata_copy.is_some(), "--meta-copy"),
         ];
         if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
             return Err(SystemError::Option { option, what: self.noun() });
@@ -152,6 +153,10 @@ impl Format for Ufs2 {
         &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
     }
 
+    fn has_tuning(&self) -> bool {
+        true
+    }
+
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
         Box::pin(async move {
             match find_superblock(disk).await {
@@ -172,7 +177,7 @@ impl Format for Ufs2 {
             let made = self.options(options)?;
             let have = disks[0].geometry().bytes;
             if let Some(size) = made.size.filter(|size| *size > have) {
-                return Err(SystemError::NoRoom { have, size });
+                return Err(SystemError::NoFreeSpace { have, size });
             }
             let report = match options.log {
                 None => mkfs(&disks[0], &made, rt.wall_time().0).await?,

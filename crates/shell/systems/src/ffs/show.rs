@@ -1,4 +1,4 @@
-//! The output of `ordo info` for UFS2: that of dumpfs, and the log.
+//! The output of `ordo info` for UFS2: that of dumpfs, with a line about the log.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_ffs::mount::{LocatedSuperblock, find_superblock};
@@ -11,7 +11,7 @@ use crate::SystemError;
 use crate::journaled::{self, FoundLog, LogPlace};
 use crate::options::ShowOptions;
 
-/// The file system on `disk`, as text or JSON.
+/// Shows the file system on `disk`, as text or JSON.
 pub(super) async fn show(disk: &Device, options: &ShowOptions) -> Result<String, SystemError> {
     let found = find_superblock(disk).await?;
     let log = journaled::find(std::slice::from_ref(disk)).await;
@@ -47,7 +47,7 @@ fn log_bytes(log: &FoundLog) -> u64 {
     log.superblock.sectors * u64::from(log.superblock.sector)
 }
 
-/// The line about the log, which says whether it must be replayed.
+/// The line about the log. It says whether the log must be replayed.
 fn log_line(log: &FoundLog, found: &LocatedSuperblock) -> String {
     let state = match (found.sb.clean == 1, log.superblock.epoch) {
         (true, _) => "nothing to replay",
@@ -58,7 +58,7 @@ fn log_line(log: &FoundLog, found: &LocatedSuperblock) -> String {
     format!("log\t{}\tsize\t{size}\t{state}\n", place(log))
 }
 
-/// The summary area: the counts of each group.
+/// Reads the summary area: the counts of each group.
 async fn summary(disk: &Device, found: &LocatedSuperblock) -> Result<Vec<Csum>, SystemError> {
     let sb = &found.sb;
     let mut out = Vec::new();
@@ -74,7 +74,7 @@ async fn summary(disk: &Device, found: &LocatedSuperblock) -> Result<Vec<Csum>, 
     Ok(out)
 }
 
-/// One group's header, and its dump.
+/// Reads one group's header, and dumps it.
 async fn group(
     disk: &Device,
     found: &LocatedSuperblock,

@@ -1,4 +1,4 @@
-//! The judge of a crash of LFS: its check, in words that know no format.
+//! The judge of a crash of LFS: the findings of its check, translated to words without a format.
 
 use ordo_block::Device;
 use ordo_check::lfs::{LfsChecker, LfsReport};
@@ -10,7 +10,8 @@ use ordo_vfs::{AnyFs, LocalFuture};
 
 use super::Lfs;
 
-/// `lost+found`, and `#INODE` where there is none.
+/// Whether a check makes this name: `lost+found`, or `#INODE` in the root directory if there is no
+/// such directory.
 pub(crate) fn is_own_name(name: &[u8]) -> bool {
     let is_number = |rest: &[u8]| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit);
     name.starts_with(b"lost+found") || name.strip_prefix(b"#").is_some_and(is_number)
@@ -62,7 +63,7 @@ impl DiskFormat for Lfs {
     }
 
     fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // An inode is wherever the log had come to.
+        // An inode has no fixed place: it lies where the log was when it was written.
         Box::pin(async { None })
     }
 }

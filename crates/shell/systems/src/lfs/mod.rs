@@ -1,8 +1,8 @@
-//! LFS, on NetBSD's format, and the log as the way to keep it.
+//! LFS on NetBSD's format, and the system whose ordering is the log itself.
 
 pub(crate) mod judged;
 mod made;
-mod mounted;
+pub(crate) mod mounted;
 pub mod segments;
 mod show;
 
@@ -32,7 +32,7 @@ use crate::rules::names;
 use crate::size::u32_of;
 use crate::system::{ListedEntry, Mounting, System};
 
-/// LFS64 and LFS32, as NetBSD has them.
+/// NetBSD's LFS64 and LFS32.
 pub struct Lfs;
 
 /// The log-structured file system.
@@ -47,14 +47,15 @@ pub const LFS: System = System(&ListedEntry {
     rules: names::<LfsRules>,
 });
 
-/// Blocks in a segment of an LFS that is crashed: few, so that segments are begun and cleaned all the time.
+/// The number of blocks in a segment of an LFS in crash tests: few, so that segments are begun and cleaned
+/// all the time.
 const CRASHED_BLOCKS: u64 = 8;
-/// Blocks in a segment of a shape at most.
+/// The most blocks in a segment of a shape.
 const SEGMENT_BLOCKS_MAX: u64 = 32;
-/// Segments of one that is crashed.
+/// The number of segments of an LFS in crash tests.
 const CRASHED_SEGMENTS: u64 = 100;
 
-/// Blocks in a segment of a shape: those of a group, where groups are small.
+/// The number of blocks in a segment of a shape: as many as in a group, if groups are small.
 fn crashed_blocks(geometry: &FsGeometry) -> u64 {
     let small = geometry.group_blocks.map(u64::from).filter(|blocks| *blocks <= SEGMENT_BLOCKS_MAX);
     small.map_or(CRASHED_BLOCKS, |blocks| blocks.max(CRASHED_BLOCKS))
@@ -71,6 +72,7 @@ impl Lfs {
             (options.log.is_some(), "--journal"),
             (options.no_check_hashes, "--no-check-hashes"),
             (options.metadata.is_some(), "--meta"),
+            (options.metadata_copy.is_some(), "--meta-copy"),
         ];
         if let Some((_, option)) = refused.into_iter().find(|(given, _)| *given) {
             return Err(SystemError::Option { option, what: self.noun() });
@@ -123,7 +125,7 @@ impl Format for Lfs {
             let have = disks[0].geometry().bytes;
             let size = options.size.unwrap_or(have);
             if size > have {
-                return Err(SystemError::NoRoom { have, size });
+                return Err(SystemError::NoFreeSpace { have, size });
             }
             let now = rt.wall_time().0.max(0).cast_unsigned();
             let sb =
@@ -173,8 +175,16 @@ impl Format for Lfs {
             if found.sb.pflags & PF_CLEAN == 0 {
                 (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
+            let sealed = ordo_lfs::has_seals(&disks[0]).await?;
             match mounted::mount(rt, disks[0].clone(), options).await {
-                Ok(mounted) => Ok(Attempt::Mounted(mounted, LFS.ordering())),
+                Ok(mounted) => {
+                    if !sealed {
+                        (tell)(MountMessage::Notice(
+                            "its log has no seals and is written by NetBSD's rules: blocks, flush, summaries, flush",
+                        ));
+                    }
+                    Ok(Attempt::Mounted(mounted, LFS.ordering()))
+                }
                 Err(SystemError::Lfs(LfsError::NotWritable(why))) => {
                     Ok(Attempt::ReadOnly(why.to_owned()))
                 }
@@ -184,7 +194,7 @@ impl Format for Lfs {
     }
 
     fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<u64>> {
-        // Whoever reads it rolls forward in memory, and a repair does so on disk.
+        // A reader rolls forward in memory, and a repair does it on disk.
         Box::pin(async move { Ok(None) })
     }
 
@@ -222,7 +232,7 @@ impl Format for Lfs {
     }
 
     fn crash_free(&self, geometry: &FsGeometry) -> Option<u64> {
-        // All of an FFS of a full shape is as large.
+        // A full shape leaves as much space as an FFS of that shape has in all.
         (geometry.min_free == 0).then_some(geometry.bytes)
     }
 

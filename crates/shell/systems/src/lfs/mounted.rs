@@ -1,4 +1,4 @@
-//! An LFS that is mounted to be written.
+//! An LFS mounted for writing.
 
 use ordo_block::Device;
 use ordo_lfs::write::{LfsRules, LogFs, MountOptions as LogOptions, mount as mount_log};
@@ -10,7 +10,8 @@ use crate::mounted::{CleanerStatistics, Mounted, Statistics, Volume};
 use crate::options::MountOptions;
 use crate::rules::all_but;
 
-struct OnLog(LogFs);
+/// A mounted log. A DualFS is one too.
+pub(crate) struct OnLog(pub LogFs);
 
 /// Mounts the LFS on a device.
 pub(super) async fn mount(

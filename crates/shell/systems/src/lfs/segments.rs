@@ -1,4 +1,4 @@
-//! The segments of an LFS: how full each is, and cleaning them.
+//! The segments of an LFS: a map of how full they are, and cleaning.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use ordo_runtime::Runtime;
 
 use crate::SystemError;
 
-/// Segments in a line of the map.
+/// The number of segments in a line of the map.
 const LINE: usize = 64;
 /// The width of a segment in the drawing, and its height when it is full, in pixels.
 const CELL: (usize, usize) = (10, 24);
@@ -18,28 +18,28 @@ const CELL: (usize, usize) = (10, 24);
 /// A segment in the map.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct MapSegment {
-    /// Its number.
+    /// The segment's number.
     pub segment: u64,
     /// Whether it can be written.
     pub clean: bool,
-    /// Whether the log ends in it.
+    /// Whether the log ends in this segment.
     pub active: bool,
-    /// Live bytes in it.
+    /// The number of live bytes in the segment.
     pub live_bytes: u64,
-    /// When it was written last, in seconds since 1970.
+    /// The time when the segment was last written, in seconds since 1970.
     pub last_written: u64,
 }
 
-/// The segments of an LFS, by how full they are.
+/// The segments of an LFS, with the live bytes of each.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SegmentMap {
-    /// Bytes of a segment.
+    /// The size of a segment in bytes.
     pub segment_bytes: u64,
-    /// Live bytes in all of them.
+    /// The number of live bytes in all segments.
     pub live_bytes: u64,
     /// The number of segments that can be written.
     pub clean: u64,
-    /// All of them.
+    /// All segments.
     pub segments: Vec<MapSegment>,
 }
 
@@ -50,11 +50,11 @@ pub struct Cleaned {
     pub segments: u64,
     /// Live bytes that were moved.
     pub moved_bytes: u64,
-    /// Write-outs that it took.
+    /// The number of write-outs that the cleaning took.
     pub passes: u64,
 }
 
-/// The segments of the LFS on a device.
+/// Reads the segments of the LFS on a device.
 ///
 /// # Errors
 /// There is no LFS, it is damaged, or the device failed.
@@ -80,7 +80,8 @@ pub async fn map(disk: &Device) -> Result<SegmentMap, SystemError> {
     })
 }
 
-/// Cleans every segment of the LFS on a device of which no more than `percent` is live, and unmounts it.
+/// Cleans every segment of the LFS on a device of which at most `percent` is live. The LFS is unmounted
+/// afterwards.
 ///
 /// # Errors
 /// There is no LFS that can be written, it is damaged, or the device failed.
@@ -93,12 +94,12 @@ pub async fn clean(rt: &Runtime, disk: Device, percent: u64) -> Result<Cleaned, 
 }
 
 impl SegmentMap {
-    /// The tenth of a segment that is live, 0 to 9.
+    /// The live part of a segment in tenths, rounded down: 0 to 9.
     fn tenth(&self, segment: &MapSegment) -> u64 {
         (segment.live_bytes * 10 / self.segment_bytes.max(1)).min(9)
     }
 
-    /// The map as text, and how many segments are how full.
+    /// The map as text, with the number of segments in each tenth of fullness.
     pub fn text(&self) -> String {
         let mut out = format!(
             "{} segments of {}, {} clean, {} live\n. clean   0-9 tenths that are live   * the log ends here\n\n",
@@ -129,7 +130,7 @@ impl SegmentMap {
         out
     }
 
-    /// The map as a drawing: each segment is a bar as high as the part of it that is live.
+    /// The map as a drawing. Each segment is a bar whose height is the live part of the segment.
     pub fn svg(&self) -> String {
         let (width, height) = CELL;
         let lines = self.segments.len().div_ceil(LINE);

@@ -46,7 +46,7 @@ struct Shown {
     per_segment: Vec<Segment>,
 }
 
-/// The file system on `disk`, as text or JSON.
+/// Shows the file system on `disk`, as text or JSON.
 pub(super) async fn show(disk: &Device, options: &ShowOptions) -> Result<String, SystemError> {
     let fs = LfsReader::mount(disk.clone()).await?;
     let (sb, rolled) = (fs.superblock(), fs.rolled_forward());

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::Broken;
 use crate::rows::{self, BlockRow};
 
-/// An fsync that has returned. A mark in a trace tells of it: `fsync INODE FIRST BYTES`.
+/// An fsync that has returned, from a mark in the trace: `fsync INODE FIRST BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fsync {
     /// The file's inode.
@@ -24,7 +24,7 @@ pub struct Fsync {
 }
 
 impl Fsync {
-    /// Parses a mark; `None` where it is not an fsync's.
+    /// Parses a mark; `None` if it is not an fsync's.
     pub fn read(mark: &[u8]) -> Option<Fsync> {
         let text = std::str::from_utf8(mark).ok()?;
         let mut words = text.trim_end_matches(['\0', '\n']).split_whitespace();
@@ -55,16 +55,16 @@ pub(super) struct Played {
     block_shift: u32,
 }
 
-/// Replays a trace to a watcher that has seen nothing of it.
+/// Replays a trace to a watcher that has seen none of it.
 pub(super) fn play(trace: &Trace, watch: &Rc<Watch>) -> Played {
     let played = Rc::new(RefCell::new(Played { block_shift: 12, ..Played::default() }));
     let number = Rc::new(Cell::new(0));
     let (into, request) = (played.clone(), number.clone());
-    watch.listen(move |told| {
+    watch.listen(move |event| {
         let played = &mut *into.borrow_mut();
-        played.block_shift = told.block_shift;
-        rows::of_told(request.get(), told, &mut played.blocks);
-        played.changed.extend(told.inodes.iter().map(|ino| (request.get(), *ino)));
+        played.block_shift = event.block_shift;
+        rows::of_event(request.get(), event, &mut played.blocks);
+        played.changed.extend(event.inodes.iter().map(|ino| (request.get(), *ino)));
     });
     watch.number_by(number.clone());
     ordo_trace::replay_marked(trace, watch, &number, |mark| {

@@ -30,18 +30,18 @@ pub enum Broken {
         /// The write of its commit.
         commit: u64,
     },
-    /// A block was written at its fixed location before its transaction was committed. After a crash nothing can undo
-    /// that write.
+    /// A block was written at its fixed location before its transaction was committed. After a crash this write
+    /// cannot be rolled back.
     HomeBeforeCommit {
         /// The transaction.
         transaction: u64,
         /// The block's fixed location in bytes.
         offset: u64,
-        /// Its kind.
+        /// The kind.
         kind: Class,
         /// The write.
         write: u64,
-        /// The write of the commit; `None` where there was none.
+        /// The write of the commit; `None` if there was none.
         commit: Option<u64>,
     },
     /// An fsync returned, but its data was not written, or no flush has made it durable.
@@ -52,14 +52,14 @@ pub enum Broken {
         byte: u64,
         /// The mark for the fsync's return.
         mark: u64,
-        /// The write of that block, or of its copy in the journal; `None` where there was none since the last fsync.
+        /// The write of that block, or of its copy in the journal; `None` if there was none since the last fsync.
         written: Option<u64>,
     },
     /// A block was overwritten, and its inode did not change: the file's times are wrong after a crash.
     OverwrittenWithoutInode {
         /// The file.
         inode: u64,
-        /// Its path, where names were seen.
+        /// The path, if names were seen.
         path: Option<String>,
         /// The block's place in bytes.
         offset: u64,

@@ -94,7 +94,7 @@ fn numbers(bytes: &[u8], values: usize, words: &[u8; 256], into: &mut Vec<u8>) -
     Some(())
 }
 
-/// Reads a varint: seven bits a byte, the lowest first; the top bit says that more bytes follow.
+/// Reads a varint: seven bits a byte, the lowest first. The top bit means that more bytes follow.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
     for (i, byte) in bytes.iter().take(5).enumerate() {
@@ -118,8 +118,8 @@ mod tests {
     }
 
     /// Runs and groups as Parquet's format has them, a number without a word, and damage: an empty run, one beyond
-    /// the page's values, groups that are cut off, a header that does not end. Catches a run that is counted wrongly,
-    /// and a page that makes the reader loop or take memory.
+    /// the page's values, truncated groups, a header that does not end. Catches a run that is counted wrongly, and a
+    /// page that makes the reader loop or take memory.
     #[test]
     fn runs_and_groups_are_read() {
         assert_eq!(read(&[2, 6, 1], 3), Some(vec![11; 3]));
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A dictionary that is cut off, or has too many words.
+    /// A dictionary that is truncated, or has too many words, is refused.
     #[test]
     fn a_damaged_dictionary_is_refused() {
         let code = |word: &[u8]| word.len() as u8;

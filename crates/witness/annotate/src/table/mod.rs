@@ -41,7 +41,7 @@ pub(crate) enum Values {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) values: Values,
-    /// For each row whether it has a value; `None` where all rows have one.
+    /// For each row whether it has a value; `None` if all rows have one.
     pub(crate) present: Option<Vec<i16>>,
     /// Whether each number is little more than the one before, so that differences are stored.
     pub(crate) rising: bool,

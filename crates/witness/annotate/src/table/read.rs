@@ -18,7 +18,7 @@ use super::{SUMS, Seal, codes};
 
 /// Rows that are read at once.
 const BATCH: usize = 1 << 16;
-/// Rows of a group at most, since a reader holds one group of a column in memory.
+/// The most rows of a group, since a reader holds one group of a column in memory.
 const GROUP_MAX: usize = 1 << 24;
 /// The magic bytes at a file's beginning and end.
 const MAGIC: [u8; 4] = *b"PAR1";
@@ -30,7 +30,7 @@ pub(crate) struct Table {
     bytes: u64,
     meta: ParquetMetaData,
     seal: Seal,
-    /// The check sums by group and column; `None` where the file has none.
+    /// The check sums by group and column; `None` if the file has none.
     sums: Option<Vec<u32>>,
 }
 
@@ -351,7 +351,8 @@ fn sums(digits: &str) -> Result<Vec<u32>, ParquetError> {
     all.ok_or_else(|| wrong("its check sums are none"))
 }
 
-/// Reads until all rows are there. `read` reads at most so many more, and returns how many there are then.
+/// Reads until all rows are there. `read` gets the number of rows that are missing, and returns the number read so
+/// far.
 fn whole(
     max: i16,
     rows: usize,

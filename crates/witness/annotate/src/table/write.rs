@@ -22,7 +22,7 @@ use super::{Column, SUMS, Seal, Values};
 /// processor's cache.
 pub(crate) const GROUP: usize = 1 << 17;
 
-/// The ends of groups of about `most` rows; `whole` says whether a row belongs with the one before it.
+/// The ends of groups of about `most` rows. `whole` tells whether a row belongs with the one before it.
 pub(crate) fn ends(rows: usize, most: usize, whole: impl Fn(usize) -> bool) -> Vec<usize> {
     let (mut ends, mut first) = (Vec::new(), 0);
     while first < rows {

@@ -14,7 +14,7 @@ use crate::terms::Slot;
 pub(super) struct Target {
     pub inode: LfsInode,
     pub live: Live,
-    /// Its blocks, where a caller needs them.
+    /// The inode's blocks, if a caller needs them.
     pub blocks: BTreeMap<u64, i64>,
     keep: bool,
     frags: u64,
@@ -34,13 +34,13 @@ impl Target {
     }
 }
 
-/// Whether a mode has a type that exists.
+/// Whether a mode has a known file type.
 fn is_type(kind: u16) -> bool {
     [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK, IFWHT].contains(&kind)
 }
 
 impl LfsRun<'_> {
-    /// Looks at every inode in use by the IFILE, and claims its blocks.
+    /// Checks every inode that is in use according to the IFILE, and claims its blocks.
     pub(super) async fn check_blocks(&mut self) -> Result<(), LfsCheckError> {
         for ino in IFILE_INO + 1..self.inode_count() {
             let addr = self.entry(ino).daddr;
@@ -205,7 +205,7 @@ impl LfsRun<'_> {
         Ok(())
     }
 
-    /// Claims a block of contents: on the data device, if the file's are there.
+    /// Claims a block of contents: on the data device, if the file's contents are there.
     fn take_contents(
         &mut self,
         target: &mut Target,
@@ -232,7 +232,7 @@ impl LfsRun<'_> {
         Ok(false)
     }
 
-    /// Claims a block for a file. Returns false where the file cannot have it, so that the pointer must be cleared.
+    /// Claims a block for a file. Returns false if the file cannot have it, so that its pointer must be cleared.
     fn take(
         &mut self,
         target: &mut Target,
@@ -252,7 +252,7 @@ impl LfsRun<'_> {
             () => None,
         };
         if let Some(finding) = wrong {
-            // The IFILE gives the places of everything else: no part of it can be missing.
+            // The places of everything else are in the IFILE, so no part of it can be missing.
             if ino == IFILE_INO {
                 return Err(LfsCheckError::IfileBlock { lbn: target.blocks.len() as u64, addr });
             }

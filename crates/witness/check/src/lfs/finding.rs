@@ -11,9 +11,9 @@ findings! {
     /// An inconsistency of an LFS, and its place. Blocks are addresses in fragments; offsets are in bytes.
     LfsFinding:
 
-    /// One of the two superblocks that checkpoints write is not usable.
+    /// One of the two superblocks that checkpoints write is unusable.
     SuperblockDamaged {
-        /// Its place, in bytes.
+        /// The superblock's place, in bytes.
         at: u64,
         /// The fault.
         error: String,
@@ -23,7 +23,7 @@ findings! {
     SuperblockField {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         stored: i64,
         /// The right value.
         right: i64,
@@ -59,11 +59,11 @@ findings! {
         field: &'static str,
         /// The value in the cleaner info.
         stored: u64,
-        /// The value by the list.
+        /// The value according to the list.
         right: u64,
     } Damage, "cleaner info: {field} is {stored}, but the list has {right}", repair "made right";
 
-    /// An inode's address is one where no inode can be.
+    /// An inode's address is at a place where no inode can be.
     InodeAddress {
         /// The inode.
         ino: u64,
@@ -75,15 +75,15 @@ findings! {
     InodeMissing {
         /// The inode.
         ino: u64,
-        /// The block.
+        /// The address of the block.
         addr: i64,
     } Damage, "inode {ino} is not in the block at {addr}", repair "cleared";
 
-    /// An inode has no type, or one that does not exist.
+    /// An inode has no file type, or an unknown one.
     InodeMode {
         /// The inode.
         ino: u64,
-        /// Its mode.
+        /// The inode's mode.
         mode: u16,
     } Damage, "inode {ino} has the impossible mode {mode:#o}", repair "cleared";
 
@@ -91,7 +91,7 @@ findings! {
     InodeSize {
         /// The inode.
         ino: u64,
-        /// Its size in bytes.
+        /// The inode's size in bytes.
         size: u64,
     } Damage, "inode {ino} has the impossible size {size}", repair "cleared";
 
@@ -139,7 +139,7 @@ findings! {
     DirectorySize {
         /// The directory.
         ino: u64,
-        /// Its size in bytes.
+        /// The directory's size in bytes.
         size: u64,
     } Damage, "directory {ino} has {size} bytes, no multiple of 512", repair "cut to one";
 
@@ -151,7 +151,7 @@ findings! {
         lbn: u64,
     } Damage, "directory {ino}: block {lbn} is missing", repair "cut before it";
 
-    /// A directory entry is damaged, so that nothing behind it in its chunk can be believed.
+    /// A directory entry is damaged, so that the entries behind it in its chunk cannot be read.
     DirectoryEntry {
         /// The directory.
         ino: u64,
@@ -215,7 +215,7 @@ findings! {
     Unreferenced {
         /// The inode.
         ino: u64,
-        /// Its size in bytes.
+        /// The inode's size in bytes.
         size: u64,
     } Damage, "inode {ino}, of {size} bytes, has no name", repair "named #INODE in lost+found or the root";
 
@@ -237,7 +237,7 @@ findings! {
 
     /// There is no root directory.
     RootMissing {
-        /// The mode of inode 2; 0 where it is free.
+        /// The mode of inode 2; 0 if it is free.
         mode: u16,
     } Damage, "the root is no directory, its mode is {mode:#o}", repair "not repaired";
 
@@ -305,7 +305,7 @@ findings! {
         addr: i64,
     } Damage, "inode {ino}: {slot} leads to block {addr} of the data device, which is another file's", repair "cleared";
 
-    /// An inode's contents are meant for a group that does not exist.
+    /// An inode's group of the data device does not exist.
     InodeGroup {
         /// The inode.
         ino: u64,
@@ -313,7 +313,7 @@ findings! {
         group: u32,
     } CountsOnly, "inode {ino} is meant for group {group}, which does not exist; it counts for group 0", repair "not repaired";
 
-    /// Blocks of files are free by a group's bitmap.
+    /// Blocks of files are free according to a group's bitmap.
     GroupBlocksFree {
         /// The group.
         group: u32,
@@ -321,7 +321,7 @@ findings! {
         blocks: u64,
     } Damage, "group {group}: {blocks} blocks of files are free by the bitmap", repair "bitmap made right";
 
-    /// Blocks that no file has are in use by a group's bitmap.
+    /// Blocks without a file are in use according to a group's bitmap.
     GroupBlocksUsed {
         /// The group.
         group: u32,
@@ -341,7 +341,7 @@ findings! {
         right: u32,
     } CountsOnly, "group {group}: {field} is {stored}, but must be {right}", repair "count made right";
 
-    /// A block behind the data device's last one is in use by the bitmap.
+    /// A block behind the data device's last one is in use according to the bitmap.
     GroupBeyondEnd {
         /// The block.
         block: u64,
@@ -360,7 +360,7 @@ impl LfsFinding {
         self.class()
     }
 
-    /// Whether a repair removes it.
+    /// Whether a repair removes the finding.
     pub fn is_repairable(&self) -> bool {
         self.repair() != "not repaired"
     }

@@ -1,4 +1,4 @@
-//! DualFS's pass: the data device's groups. Pointers, bitmaps and counts must say the same.
+//! DualFS's pass: the data device's groups. Files' pointers, bitmaps and counts must agree.
 
 use ordo_format::dualfs::{DataShape, GroupDescriptor};
 use ordo_format::lfs::{LE, LfsInode};
@@ -18,7 +18,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// No file has any. The device has room for the shape's blocks.
+    /// The state before any file has claimed a block. The device is large enough for the shape's
+    /// blocks.
     pub fn new(shape: DataShape) -> Contents {
         let mut used = vec![0; shape.blocks.div_ceil(64) as usize];
         // Block 0 has the identity.
@@ -30,7 +31,7 @@ impl Contents {
         self.used[(block / 64) as usize] >> (block % 64) & 1 != 0
     }
 
-    /// Claims a block for a file. The fault, where the file cannot have it.
+    /// Claims a block for a file. The error tells why the file cannot have it.
     pub fn take(&mut self, ino: u64, addr: i64) -> Result<(), Unfit> {
         if !self.shape.holds(addr) {
             return Err(Unfit::Outside);
@@ -44,14 +45,14 @@ impl Contents {
         Ok(())
     }
 
-    /// A file is cleared: nobody has its blocks any more.
+    /// Releases the blocks of a file that is cleared.
     pub fn give_up(&mut self, ino: u64) {
         for block in self.owned.remove(&ino).unwrap_or_default() {
             self.used[(block / 64) as usize] &= !(1 << (block % 64));
         }
     }
 
-    /// Blocks of files.
+    /// The number of blocks that files have.
     pub fn in_use(&self) -> u64 {
         self.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() - 1
     }
@@ -63,18 +64,19 @@ pub(super) enum Unfit {
     BeyondEnd,
     /// The device has no such block for files.
     Outside,
-    /// Another file has it.
+    /// Another file has the block.
     Twice,
 }
 
 impl LfsRun<'_> {
-    /// The data device's claims, where an inode's contents are on it.
+    /// The data device's claims, if an inode's contents are on it.
     pub(super) fn contents_of(&mut self, inode: &LfsInode) -> Option<&mut Contents> {
         let is_contents = inode.kind() == IFREG && inode.inumber != ordo_format::lfs::IFILE_INO;
         self.contents.as_mut().filter(|_| is_contents)
     }
 
-    /// Checks the group tables against what files have. After rolling forward, differences follow from that and are no findings.
+    /// Checks the group tables against the files' blocks. After rolling forward, differences are
+    /// expected and are no findings.
     pub(super) fn check_groups(&mut self) {
         let Some(contents) = self.contents.take() else { return };
         let shape = contents.shape;

@@ -1,9 +1,9 @@
 //! Pass 6: the log behind the checkpoint.
 //!
-//! A partial segment counts when all partial segments up to the one that completes it are whole, with consecutive
-//! serial numbers. Rolling forward moves inodes to their places in the log, and blocks that were written after the
-//! last inode of their file too. It frees files without links, marks written segments dirty, and moves the checkpoint
-//! to the end of the log. Everything else follows from the other passes.
+//! A partial segment counts when all partial segments up to the one that completes its write-out are valid, with
+//! consecutive serial numbers. Rolling forward moves inodes to their places in the log, and so it does with blocks
+//! that were written after the last inode of their file. It frees files without links, marks written segments dirty,
+//! and moves the checkpoint to the end of the log. Everything else follows from the other passes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Piece {
     blocks: Vec<PsegBlock>,
 }
 
-/// A block that was written without its inode after it.
+/// A block that was written after the last copy of its inode in the log.
 struct Alone {
     addr: i64,
     bytes: u32,
@@ -36,7 +36,7 @@ pub(super) struct Log {
 }
 
 impl LfsRun<'_> {
-    /// Follows the log for as long as it is whole.
+    /// Follows the log as long as its partial segments are valid.
     pub(super) async fn read_log(&mut self) -> Result<(), LfsCheckError> {
         let (mut at, mut next, mut serial) = (self.sb.offset, self.sb.nextseg, self.sb.serial);
         let (mut pieces, mut whole) = (Vec::new(), 0);
@@ -70,7 +70,7 @@ impl LfsRun<'_> {
         end - at <= self.sb.block_frags() + i64::from(self.sb.sumsize / self.sb.fsize)
     }
 
-    /// The partial segment at `at`, where it has this serial number and is whole.
+    /// The partial segment at `at`, if it has this serial number and is valid.
     async fn piece(&mut self, at: i64, serial: u64) -> Result<Option<Piece>, LfsCheckError> {
         let frags = self.sb.sumsize / self.sb.fsize;
         if !self.sb.is_log(at, frags) {
@@ -98,13 +98,13 @@ impl LfsRun<'_> {
         }
     }
 
-    /// Notes a torn end of the log, which a crash leaves: only for a partial segment that would count.
+    /// Notes a torn end of the log, which a crash leaves. Only a partial segment that would otherwise count is noted.
     fn torn(&mut self, at: i64, error: SummaryError) -> Option<Piece> {
         self.report.torn.get_or_insert((at, error.to_string()));
         None
     }
 
-    /// Lays the log over the IFILE: from here on all passes see what a mount would.
+    /// Applies the log to the IFILE: from here on all passes see the file system as a mount would.
     pub(super) async fn roll_forward(&mut self) -> Result<(), LfsCheckError> {
         let pieces = std::mem::take(&mut self.log.pieces);
         let Some(last) = pieces.last() else { return Ok(()) };
@@ -117,7 +117,7 @@ impl LfsRun<'_> {
             for block in &piece.blocks {
                 let addr = match *block {
                     PsegBlock::Inodes { addr } => addr,
-                    // Contents on a device of their own are never in the log; all else comes with its inode.
+                    // Contents on a data device are never in the log, and metadata is always written with its inode.
                     PsegBlock::File { .. } if self.contents.is_some() => continue,
                     PsegBlock::File { addr, bytes, ino, version, lbn } => {
                         let blocks = alone.entry(ino).or_default();

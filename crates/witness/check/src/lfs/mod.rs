@@ -10,9 +10,10 @@
 //! - 6, rolling forward (`log`): with a repair it comes before the others, in memory.
 //!
 //! Invariants:
-//! - Nothing is written before all passes are done. Repairs change blocks in place, first the files', then the
-//!   IFILE's, at the end both superblocks. So a repair that is cut off is found again. Blocks that are changed in
-//!   place no longer match the sums of their partial segment, but nobody reads these behind a checkpoint.
+//! - Nothing is written before all passes are done. Repairs change blocks in place, first blocks of files, then of
+//!   the IFILE, at the end both superblocks. So the next check finds what an interrupted repair has left. Blocks
+//!   that are changed in place no longer match the checksums of their partial segment, but these are not read before
+//!   a checkpoint.
 //! - After pass 1 every block belongs to at most one file.
 //! - No device contents cause a panic or a recursion, or work and memory out of proportion to the log's true
 //!   contents.
@@ -51,7 +52,7 @@ use state::LfsRun;
 pub struct LfsChecker {
     device: Device,
     repair: Repair,
-    /// The data device's blocks, where the log is DualFS's.
+    /// The shape of the data device, if the log is DualFS's.
     data: Option<DataShape>,
 }
 
@@ -61,7 +62,7 @@ impl LfsChecker {
         LfsChecker { device: device.erase(), repair, data: None }
     }
 
-    /// A checker of a metadata log of DualFS, whose data device has this shape, and room for its blocks.
+    /// A checker of a metadata log of DualFS. Its data device has this shape, and is large enough for its blocks.
     pub(crate) fn of_pair(
         device: impl BlockDevice,
         shape: DataShape,
@@ -86,7 +87,7 @@ impl LfsChecker {
         Ok(report)
     }
 
-    /// Checks, and repairs as was asked for. Repairs are durable on return.
+    /// Checks the file system, and makes the repairs that were asked for. Repairs are durable on return.
     ///
     /// # Errors
     /// There is no LFS to check, its IFILE cannot be read, or the device failed. An inconsistent LFS is no error; it

@@ -26,7 +26,7 @@ fn printable(name: &[u8]) -> String {
 
 impl LfsRun<'_> {
     /// Truncates a directory to whole chunks, and before the first block that is missing or cannot be its own.
-    /// Returns false where nothing is left.
+    /// Returns false if nothing is left.
     pub(super) async fn fit_directory(
         &mut self,
         target: &mut Target,
@@ -37,7 +37,7 @@ impl LfsRun<'_> {
             self.report.add(LfsFinding::DirectorySize { ino, size });
             target.cut(size - size % CHUNK as u64);
         }
-        // A block cannot be the directory's twice, so the number of blocks looked at is bounded.
+        // No block can be the directory's twice, so the number of blocks that are read is bounded.
         let mut seen = BTreeSet::new();
         for lbn in 0..target.inode.size.div_ceil(bsize) {
             let bytes = self.sb.block_bytes(lbn, target.inode.size);
@@ -51,7 +51,7 @@ impl LfsRun<'_> {
         Ok(target.inode.size > 0)
     }
 
-    /// The address of a block, where it can be the file's.
+    /// The address of a block, if it can be the file's.
     async fn own_block(
         &mut self,
         target: &Target,
@@ -132,7 +132,7 @@ impl LfsRun<'_> {
         from: usize,
     ) -> Result<(), LfsCheckError> {
         let header = self.sb.width.dir_header();
-        // A rest too small for an entry follows a whole entry, which takes it.
+        // The last bytes, if they are too few for an entry, become part of the entry before them.
         let mut start = from;
         if CHUNK - from < header {
             let before = dir::entries(self.sb.width, &bytes[..CHUNK]).flatten().last();
@@ -168,7 +168,7 @@ impl LfsRun<'_> {
         let mut space = CHUNK - 2 * dir::entry_size(width, 2);
         for (ino, kind, name) in found.iter().filter(|(.., n)| n != b"." && n != b"..") {
             let size = dir::entry_size(width, name.len());
-            // An entry that does not fit any more loses its name here, and gets another one later.
+            // An entry that does not fit any more loses its name here. The inode gets another name later.
             if size <= space {
                 space -= size;
                 entries.push((*ino, *kind, name));
@@ -229,7 +229,7 @@ impl LfsRun<'_> {
             }
             self.inodes.get_mut(&ino).expect("a directory").links += 1;
         } else {
-            // The right target is known when all names are.
+            // The right target is known only when all names are.
             let known = self.inodes.get_mut(&ino).expect("a directory");
             known.dotdot = Some((entry.ino, at.addr, place));
         }

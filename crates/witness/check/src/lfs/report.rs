@@ -30,7 +30,7 @@ pub struct LfsReport {
     pub counts: BTreeMap<Severity, u64>,
     /// Whether the superblock said that the file system was unmounted.
     pub was_clean: bool,
-    /// Whether it was taken to be clean and not checked.
+    /// Whether the file system was assumed to be clean and not checked.
     pub skipped: bool,
     /// The log behind the checkpoint. Without a repair the passes check the checkpoint, as fsck_lfs does; a repair
     /// rolls forward first.
@@ -49,14 +49,14 @@ pub struct LfsReport {
     pub files: u64,
     /// Fragments in use by files.
     pub used_fragments: u64,
-    /// Free fragments by the superblock.
+    /// Free fragments according to the superblock.
     pub free_fragments: i64,
     /// Blocks of the data device in use by files; none in an LFS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_blocks_used: Option<u64>,
 }
 
-/// The number of findings that are kept at most.
+/// The most findings that are kept.
 const MAX_FINDINGS: usize = 100_000;
 
 impl LfsReport {
@@ -89,7 +89,7 @@ impl LfsReport {
         }
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub fn is_consistent(&self) -> bool {
         self.counts.is_empty()
     }
@@ -103,7 +103,7 @@ impl LfsReport {
         }
     }
 
-    /// The exit status of fsck(8): 0 for no findings, 1 where all findings are repaired, 4 where something is left.
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is left.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
             (true, _) => 0,
@@ -156,7 +156,7 @@ pub enum LfsCheckError {
     /// There is no usable superblock.
     #[error("no usable LFS superblock; at byte 8192: {0}")]
     NoSuperblock(SuperblockError),
-    /// The device ends before the file system does.
+    /// The device is too small for the file system.
     #[error("cut short: the file system has {size} bytes, the device {device}")]
     Truncated {
         /// The file system's size in bytes.
@@ -175,29 +175,29 @@ pub enum LfsCheckError {
     /// The IFILE's inode is not at the superblock's address.
     #[error("the IFILE's inode is not at {addr}: nothing can be found without it")]
     IfileInode {
-        /// The block.
+        /// The address of the block.
         addr: i64,
     },
-    /// The IFILE is too small for its own tables, or not whole blocks.
+    /// The IFILE is too small for its own tables, or its size is not a whole number of blocks.
     #[error("the IFILE has {size} bytes, which do not hold its tables")]
     IfileSize {
-        /// Its size in bytes.
+        /// The IFILE's size in bytes.
         size: u64,
     },
-    /// A block of the IFILE is missing, at an impossible place, or there twice.
+    /// A block of the IFILE is missing, at an impossible place, or at the place of another one.
     #[error("block {lbn} of the IFILE is at {addr}, where it cannot be")]
     IfileBlock {
-        /// The block.
+        /// The logical block.
         lbn: u64,
-        /// Its address.
+        /// The block's address.
         addr: i64,
     },
-    /// The IFILE's group tables are not those of the data device.
+    /// The group tables in the IFILE belong to a data device of another size.
     #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
     Tables {
-        /// Blocks by the superblock.
+        /// The number of blocks according to the superblock.
         have: u64,
-        /// Blocks by the data device.
+        /// The number of blocks of the data device.
         want: u64,
     },
     /// The device failed.

@@ -11,7 +11,7 @@ use super::state::LfsRun;
 struct Sums {
     /// Live bytes and summaries.
     least_used: i64,
-    /// The same with whole inode blocks.
+    /// Live bytes, summaries, and whole blocks of inodes.
     most_used: i64,
     dmeta: i64,
     avail: i64,
@@ -20,7 +20,7 @@ struct Sums {
 
 impl LfsRun<'_> {
     /// Checks the live bytes of each segment, the clean segments, and the totals. After rolling forward, differences
-    /// follow from that and are no findings.
+    /// are expected and are no findings.
     pub(super) fn check_segments(&mut self) {
         if self.relist {
             self.make_free_list();

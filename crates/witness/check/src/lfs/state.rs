@@ -20,7 +20,7 @@ use crate::io::Io;
 /// The IFILE's contents.
 pub(super) struct Ifile {
     pub bytes: Vec<u8>,
-    /// The address of each block.
+    /// The address of each block of the IFILE.
     pub blocks: Vec<i64>,
     /// Whether the contents differ from what is on the device.
     pub changed: bool,
@@ -32,18 +32,18 @@ pub(super) type Live = Vec<(u64, u64)>;
 /// An inode in use.
 pub(super) struct Known {
     pub inode: LfsInode,
-    /// The block that contains it, and its place in the block in bytes.
+    /// The block that contains the inode, and the inode's place in the block in bytes.
     pub place: (i64, usize),
-    /// The live bytes of its blocks.
+    /// The live bytes of the inode's blocks.
     pub live: Live,
     /// For a directory, its blocks.
     pub blocks: BTreeMap<u64, i64>,
-    /// The number of names found.
+    /// The number of names found for the inode.
     pub links: i64,
-    /// For a directory, its parent; the next field is the place of its entry: block, byte.
+    /// For a directory, its parent. The next field has the place of its entry: block, byte.
     pub parent: Option<u64>,
     pub named_at: Option<(i64, usize)>,
-    /// For a directory, the inode in its `..`, and the place of that: block, byte.
+    /// For a directory, the inode in its `..`, and the place of that entry: block, byte.
     pub dotdot: Option<(u64, i64, usize)>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct LfsRun<'d> {
     /// The live bytes of each segment.
     pub live: Vec<u64>,
     pub inodes: BTreeMap<u64, Known>,
-    /// The contents of regular files, where they are on a device of their own.
+    /// The claims to the data device, if the contents of regular files are there.
     pub contents: Option<Contents>,
     /// Whether the free list must be built again.
     pub relist: bool,
@@ -129,7 +129,7 @@ impl<'d> LfsRun<'d> {
         Ok(())
     }
 
-    /// An inode in the block at `addr`, and its place in the block; `None` where it is not there.
+    /// An inode in the block at `addr`, and its place in the block; `None` if it is not there.
     pub async fn load(
         &mut self,
         ino: u64,

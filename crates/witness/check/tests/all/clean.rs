@@ -21,7 +21,7 @@ fn freebsds_image_is_consistent() {
 }
 
 #[test]
-fn what_makefs_makes_is_consistent() {
+fn images_of_makefs_have_no_findings() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
@@ -44,7 +44,7 @@ fn what_makefs_makes_is_consistent() {
 }
 
 #[test]
-fn what_mkfs_makes_is_consistent() {
+fn images_of_mkfs_have_no_findings() {
     for (block_size, frag_size) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 65536)] {
         for endian in [Endian::Little, Endian::Big] {
             for snapshot_dir in [false, true] {
@@ -101,7 +101,7 @@ fn freebsd_finds_nothing_in_what_is_made_here() {
             }
         }
     }
-    // And what it is asked is a question.
+    // And the prompt is a question.
     let disk = crate::support::populated(Endian::Little).0;
     crate::support::Surgeon::new(&disk).remove_entry(2, "large");
     let said = fsck.look(&disk.to_vec());

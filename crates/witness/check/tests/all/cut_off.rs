@@ -1,4 +1,4 @@
-//! A repair that is cut off, and begun again.
+//! A repair that is interrupted, and begun again.
 //!
 //! Fault model: the power fails after any of the writes of a repair; writes complete in order.
 
@@ -48,7 +48,7 @@ fn full_root() -> Rc<RamDisk> {
 /// The root directory must grow into a longer run elsewhere to take lost+found in. Catches a repair whose inode
 /// points there before the entries are written: the next repair would lose everything in the root.
 #[test]
-fn what_had_a_name_keeps_it_when_a_repair_is_cut_off() {
+fn files_keep_their_names_when_a_repair_is_interrupted() {
     let disk = full_root();
     let start = disk.snapshot();
     let executor = Executor::simulated(1);

@@ -84,7 +84,7 @@ fn campaign(count: usize) -> usize {
 }
 
 #[test]
-fn what_is_put_into_a_field_is_found_as_the_page_says() {
+fn each_planted_field_value_has_the_finding_on_the_page() {
     assert!(campaign(SOME) > 600);
 }
 

@@ -1,5 +1,5 @@
-//! The checkers, on images that are whole and on images that were damaged. One program, so that what
-//! they have in common is compiled once.
+//! The checkers, on whole images and on damaged images. One program, so that the shared code is
+//! compiled once.
 
 mod clean;
 mod cut_off;

@@ -229,7 +229,7 @@ fn other_shapes_are_repaired_too() {
 }
 
 #[test]
-fn noise_in_place_of_everything_ends() {
+fn a_check_of_random_bytes_ends() {
     // Only the superblock is left: every structure must be made again, or given up.
     let (sound, _) = populated(Endian::Little);
     for seed in 0..20 {
@@ -262,7 +262,7 @@ fn memory_for_findings_is_bounded() {
 }
 
 #[test]
-fn what_is_no_file_system_is_refused() {
+fn images_without_a_file_system_are_refused() {
     let (sound, _) = populated(Endian::Little);
     let bytes = sound.to_vec();
     let cut = Rc::new(RamDisk::from_image(&bytes[..4 << 20]));

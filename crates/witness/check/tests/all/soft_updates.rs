@@ -141,7 +141,7 @@ fn crashed(sound: &RamDisk) -> Surgeon {
 }
 
 fn found(report: &Report) -> Vec<&'static str> {
-    // Other leaks that come with it, and counts that follow, do not matter here.
+    // Other leaks that come with the planted one, and counts that follow, do not matter here.
     let also = ["BlocksLeaked", "GroupCounts", "Summary", "Totals"];
     let all = kinds(report);
     let rest: Vec<_> = all.iter().copied().filter(|kind| !also.contains(kind)).collect();
@@ -192,7 +192,7 @@ fn without_the_mark_the_same_is_saved() {
     plain.remove_entry(ROOT, "large");
     let report = check(&plain.disk, Repair::Yes).unwrap();
     assert!(!report.soft_updates && lost_and_found(&plain), "{report}");
-    // Where a full check is needed (`FS_NEEDSFSCK`), inodes without a name are not cleared either.
+    // If a full check is needed (`FS_NEEDSFSCK`), inodes without a name are not cleared either.
     let marked = crashed(&sound);
     marked.change_superblock(|sb| sb.flags |= FS_NEEDSFSCK);
     marked.remove_entry(ROOT, "large");
@@ -237,7 +237,7 @@ const DAMAGE: &[Damage] = &[
 ];
 
 #[test]
-fn where_there_is_damage_nothing_is_cleared() {
+fn no_inode_is_cleared_beside_damage() {
     let (sound, inodes) = populated(Endian::Little);
     for (kind, damage) in DAMAGE {
         let s = crashed(&sound);

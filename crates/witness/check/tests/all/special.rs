@@ -103,7 +103,7 @@ fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
 /// A file that cannot have a name anywhere is cleared in a full repair, as FreeBSD's fsck does; a preen leaves it. A
 /// directory is left, and reported each time.
 #[test]
-fn what_finds_no_space_is_cleared_or_reported_each_time() {
+fn orphans_without_space_in_lost_found_are_cleared_or_reported_each_time() {
     let disk = without_space(true);
     Surgeon::new(&disk).remove_entry(2, "f");
     for repair in [Repair::No, Repair::Preen] {
@@ -123,7 +123,7 @@ fn what_finds_no_space_is_cleared_or_reported_each_time() {
         assert!(kinds(&report).contains(&"NoSpace"), "round {round}:\n{report}");
         assert_eq!(report.exit_code(), 4);
     }
-    // With space, it gets a name again.
+    // With space, the file gets a name again.
     Surgeon::new(&disk).remove_entry(2, "f");
     check(&disk, Repair::Yes).unwrap();
     check(&disk, Repair::Yes).unwrap();
@@ -180,7 +180,7 @@ fn a_superblock_can_be_chosen() {
 }
 
 #[test]
-fn a_crashed_file_system_is_marked_clean_once_it_is() {
+fn a_crashed_file_system_is_marked_clean_after_its_repair() {
     let (disk, inodes) = populated(Endian::Big);
     let surgeon = Surgeon::new(&disk);
     surgeon

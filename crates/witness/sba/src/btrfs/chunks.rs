@@ -32,8 +32,8 @@ pub(super) struct Chunks {
     /// Every chunk item, with the number of leaves that hold it and the order in which the first one came.
     said: BTreeMap<Chunk, (u32, u64)>,
     now: u64,
-    /// The chunks by address. Where two overlap, the later one counts: in one transaction a chunk may be removed and
-    /// another get its addresses.
+    /// The chunks by address. If two overlap, the later one counts: one transaction may remove a chunk and give its
+    /// addresses to another.
     by_address: BTreeMap<u64, Rc<Chunk>>,
     by_place: BTreeMap<u64, BtrfsPiece>,
     changed: bool,
@@ -65,7 +65,7 @@ impl Chunks {
         }
     }
 
-    /// Builds the maps again where something changed, and returns the chunks that are new.
+    /// Builds the maps again if something changed, and returns the new chunks.
     pub(super) fn renewed(&mut self) -> Vec<Rc<Chunk>> {
         if !std::mem::take(&mut self.changed) {
             return Vec::new();

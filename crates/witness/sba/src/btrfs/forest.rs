@@ -1,8 +1,8 @@
 //! The known tree blocks, and the number of pointers to each.
 //!
-//! A block is in the forest as long as the current roots lead to it, and from the time that it is written to the
-//! superblock that makes its transaction current. Snapshots share blocks, so pointers are counted. A pointer names
-//! the transaction that wrote the block: a later block at the same address is another block.
+//! A block is in the forest from the time it is written until the current roots no longer lead to it. (A new block is
+//! kept until the superblock makes its transaction current.) Snapshots share blocks, so pointers are counted. A
+//! pointer names the transaction that wrote the block: a later block at the same address is another block.
 
 use std::collections::BTreeSet;
 
@@ -58,14 +58,14 @@ impl Forest {
         {
             self.overwritten(was, gone);
         }
-        body.below.iter().for_each(|below| self.hold(*below));
+        body.below.iter().for_each(|below| self.add_reference(*below));
         let node = self.nodes.entry(at).or_default();
         let old = node.body.replace(body);
         if new && self.new.insert(at) {
             node.by += 1;
         }
         if let Some(old) = old {
-            old.below.iter().for_each(|below| self.let_go(*below, gone));
+            old.below.iter().for_each(|below| self.drop_reference(*below, gone));
             gone.push(old);
         }
     }
@@ -73,19 +73,19 @@ impl Forest {
     fn overwritten(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         let body = self.nodes.get_mut(&at).and_then(|node| node.body.take());
         if let Some(body) = body {
-            body.below.iter().for_each(|below| self.let_go(*below, gone));
+            body.below.iter().for_each(|below| self.drop_reference(*below, gone));
             gone.push(body);
         }
         self.reached(at, gone);
     }
 
     /// Adds a pointer to a block.
-    pub(super) fn hold(&mut self, at: Pointer) {
+    pub(super) fn add_reference(&mut self, at: Pointer) {
         self.nodes.entry(at).or_default().by += 1;
     }
 
     /// Removes a pointer to a block. A block without pointers is free, and its own pointers are removed too.
-    pub(super) fn let_go(&mut self, at: Pointer, gone: &mut Vec<Body>) {
+    pub(super) fn drop_reference(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         // A loop instead of a recursion: damage may make a chain of any length.
         let mut rest = vec![at];
         while let Some(at) = rest.pop() {
@@ -103,10 +103,10 @@ impl Forest {
         }
     }
 
-    /// Takes in that a root leads to this block already, so that it need not wait for its transaction.
+    /// Notes that a root leads to this block already, so that the block need not wait for its transaction.
     pub(super) fn reached(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         if self.new.remove(&at) {
-            self.let_go(at, gone);
+            self.drop_reference(at, gone);
         }
     }
 
@@ -116,7 +116,7 @@ impl Forest {
             std::mem::take(&mut self.new).into_iter().partition(|at| at.generation <= generation);
         self.new = later;
         let now: BTreeSet<Pointer> = now;
-        now.into_iter().for_each(|at| self.let_go(at, gone));
+        now.into_iter().for_each(|at| self.drop_reference(at, gone));
     }
 }
 
@@ -132,25 +132,25 @@ mod tests {
         Body { below: below.into(), ..Body::default() }
     }
 
-    /// Two roots share a leaf. When one root goes, the leaf must stay; when both go, it must go. A block of a new
-    /// transaction stays until the transaction is current, and no longer where no root leads to it.
+    /// Two roots share a leaf. When one root goes, the leaf must stay; when both are gone, it must go. A block of a
+    /// new transaction stays until the transaction is current, and then goes if no root leads to it.
     #[test]
-    fn what_is_shared_stays() {
+    fn shared_tree_blocks_stay() {
         let mut forest = Forest::default();
         let mut gone = Vec::new();
         let (one, two, leaf, lost) = (at(10, 5, 1), at(20, 6, 1), at(30, 5, 0), at(40, 6, 0));
-        forest.hold(one);
+        forest.add_reference(one);
         forest.put(one, body(&[leaf]), false, &mut gone);
         forest.put(leaf, body(&[]), false, &mut gone);
         forest.put(two, body(&[leaf]), true, &mut gone);
         forest.put(lost, body(&[]), true, &mut gone);
         assert!(forest.at(40).is_some());
-        forest.hold(two);
+        forest.add_reference(two);
         forest.current(6, &mut gone);
         assert!(forest.at(40).is_none() && forest.at(20).is_some());
-        forest.let_go(one, &mut gone);
+        forest.drop_reference(one, &mut gone);
         assert!(forest.at(10).is_none() && forest.at(30).is_some());
-        forest.let_go(two, &mut gone);
+        forest.drop_reference(two, &mut gone);
         assert!(forest.nodes.is_empty() && forest.at.is_empty() && gone.len() == 4);
     }
 
@@ -161,10 +161,10 @@ mod tests {
         let mut forest = Forest::default();
         let mut gone = Vec::new();
         let circle = at(10, 5, 0);
-        forest.hold(circle);
+        forest.add_reference(circle);
         forest.put(circle, body(&[circle, at(10, 5, 1)]), true, &mut gone);
         forest.put(at(10, 9, 0), body(&[]), true, &mut gone);
-        forest.let_go(circle, &mut gone);
+        forest.drop_reference(circle, &mut gone);
         forest.current(9, &mut gone);
         assert!(forest.nodes.is_empty() && forest.at.is_empty());
         for i in 0..200_000 {

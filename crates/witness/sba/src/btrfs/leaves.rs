@@ -28,7 +28,7 @@ pub(super) struct BtrfsLog {
 pub(super) struct Body {
     /// The tree for which the block was made.
     pub(super) owner: u64,
-    /// The first bytes of its checksum: the same block written again has the same.
+    /// The first bytes of its checksum. A block that is written again unchanged has the same checksum.
     pub(super) sum: u64,
     /// The blocks to which it points.
     pub(super) below: Box<[Pointer]>,
@@ -37,7 +37,7 @@ pub(super) struct Body {
     pub(super) log: Option<Box<BtrfsLog>>,
 }
 
-/// Reads a block as one of the tree `of`. That is the block's own tree, except for log trees.
+/// Reads a block as one of the tree `of`: the block's own tree or, for a log tree, its subvolume.
 pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderState) -> Body {
     let owner = node.header.owner;
     let mut below: Vec<Pointer> = node.children().collect();
@@ -77,8 +77,7 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderSt
                 }
             }
             kind::DIR_INDEX => {
-                // Entries of files repeat what the inodes' own references say, so only entries of subvolumes are
-                // read.
+                // Entries of files repeat the references in the inodes, so only entries of subvolumes are read.
                 if let Some((entry, name)) = DirItem::read(bytes)
                     && entry.location.kind == kind::ROOT
                     && let Some(dir) = file(of, key.objectid)
@@ -97,7 +96,7 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderSt
     Body { owner, sum, below, extents, chunks, log }
 }
 
-/// An extent as part of a file, where it makes sense.
+/// An extent as a part of a file, if its numbers make sense.
 fn used(g: &Geometry, tree: u64, ino: u64, at: u64, e: &FileExtent) -> Option<BtrfsExtent> {
     let packed = e.compression != 0;
     let (start, disk_len, offset, len) = (e.disk_bytenr, e.disk_num_bytes, e.offset, e.num_bytes);

@@ -2,12 +2,13 @@
 //!
 //! Everything but data is in trees, and no tree block is changed in place. A transaction writes changed blocks
 //! elsewhere, up to the root, and then the superblock, which makes the new roots current and the old ones free. A
-//! tree block carries its tree, its address and a checksum: where these agree, it is known without a pointer to it.
-//! Data are known when a leaf with their extent is written ([`owners`]). Addresses are logical; chunks map them to
-//! the device ([`chunks`]). Pointers to blocks are counted ([`forest`]).
+//! tree block carries its tree, its address and a checksum: if these agree, the block is known without a pointer to
+//! it. Data are known when a leaf with their extent is written ([`owners`]). Addresses are logical; chunks map them
+//! to the device ([`chunks`]). Pointers to blocks are counted ([`forest`]).
 //!
 //! An fsync writes a tree of its own, the log tree, and a superblock that leads to it. Log tree blocks are journal
-//! traffic. The tree of log roots names the subvolume of each, so it is known when that superblock is written.
+//! traffic. The tree of log roots names the subvolume of each log tree, so the subvolume is known when that
+//! superblock is written.
 
 mod chunks;
 mod forest;
@@ -31,7 +32,7 @@ pub(crate) use prime::probe;
 
 /// The start of the device, where btrfs keeps nothing but the superblock, in bytes.
 const RESERVED: u64 = 1 << 20;
-/// Tree blocks kept at most at places where no chunk is known yet.
+/// The most possible tree blocks that are kept for places in no known chunk.
 const EARLY_MAX: usize = 1024;
 
 pub(crate) struct Btrfs {
@@ -43,7 +44,7 @@ pub(crate) struct Btrfs {
     chunks: Chunks,
     forest: Forest,
     owners: BtrfsOwners,
-    /// By place, possible tree blocks where no chunk is known yet.
+    /// Possible tree blocks in no known chunk, by place.
     early: BTreeMap<u64, Box<[u8]>>,
     /// The roots in the superblock.
     roots: Vec<Pointer>,
@@ -99,7 +100,8 @@ impl Btrfs {
         ((at >> self.g.sector_shift) + 1) << self.g.sector_shift
     }
 
-    /// Says to whom the blocks of an extent belong. A file that uses only a part of the extent owns only that part.
+    /// Claims the blocks of an extent for the file to which they belong. A file that uses only a part of the extent
+    /// owns only that part.
     fn claim(&self, extent: &BtrfsExtent, state: &mut DecoderState) {
         let (start, class, shift) = (extent.start, extent.class(), self.g.sector_shift);
         let end = start + extent.disk_len;
@@ -113,7 +115,7 @@ impl Btrfs {
             self.chunks.places(from, to - from, |at, place, len| {
                 let block = place >> shift;
                 let blocks = (place + len).div_ceil(1 << shift) - block;
-                // What the file owns begins with `used`, so nothing is before it.
+                // The file's part begins at `used`, so the blocks before it are not the file's.
                 let owner = ino.map(|ino| Owner {
                     ino,
                     first: Some((extent.at + (at - used.0)) >> shift),
@@ -140,7 +142,7 @@ impl Btrfs {
         }
     }
 
-    /// Takes in a tree block at its address; `new` where it is written.
+    /// Takes in a tree block at its address; `new` if it is being written.
     fn learn(&mut self, node: &Node<'_>, bytes: &[u8], new: bool, state: &mut DecoderState) {
         let (at, owner) = (node.pointer(), node.header.owner);
         let mut body = leaves::read(&self.g, node, owner, state);
@@ -210,12 +212,12 @@ impl Btrfs {
     fn adopt(&mut self, sb: &Superblock, state: &mut DecoderState) {
         self.bytes = sb.dev_item.total_bytes.min(self.device);
         let (roots, system) = (sb.roots(), sb.system_chunks());
-        roots.iter().for_each(|root| self.forest.hold(*root));
+        roots.iter().for_each(|root| self.forest.add_reference(*root));
         system.iter().for_each(|chunk| self.chunks.add(chunk));
         let mut gone = Vec::new();
         self.forest.current(sb.generation, &mut gone);
         for root in std::mem::replace(&mut self.roots, roots) {
-            self.forest.let_go(root, &mut gone);
+            self.forest.drop_reference(root, &mut gone);
         }
         for chunk in std::mem::replace(&mut self.system, system) {
             self.chunks.remove(&chunk);
@@ -277,7 +279,7 @@ impl Btrfs {
         self.change(None, gone, state);
     }
 
-    /// Names a write where no chunk is known. A possible tree block is kept until one is.
+    /// Names a write to a place in no known chunk. A possible tree block is kept until its chunk is known.
     fn early_written(&mut self, at: u64, bytes: &[u8]) -> ClassifiedRange {
         let end = at + bytes.len() as u64;
         let size = self.g.node_size as u64;
@@ -297,7 +299,7 @@ impl Btrfs {
         ClassifiedRange { class, offset: at, len: to - at, what: BlockMeaning::Unclaimed }
     }
 
-    /// The meaning of data at an address, with the number of bytes for which it holds at most.
+    /// The meaning of data at an address, with the most bytes for which it holds.
     fn data(&self, address: u64, at: u64, to: u64) -> Option<ClassifiedRange> {
         let owned = self.owners.at(address)?;
         let len = owned.left.min(to - at);
@@ -367,7 +369,7 @@ impl Btrfs {
         }
     }
 
-    /// The meaning of an address by what is known, whatever is read there.
+    /// The meaning of an address by what is known, regardless of the contents that are read there.
     fn stands(
         &self,
         place: &BtrfsPlace,
@@ -459,7 +461,14 @@ impl Decoder for Btrfs {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         cover(out, offset, len, self.bytes, |at, end| {
             let (place, stop) = self.place(at);
             let to = stop.min(end);

@@ -1,4 +1,4 @@
-//! The files that own extents of data. One extent may belong to many files, and many leaves may say so.
+//! The files that own extents of data. Many files may share an extent, and many leaves may refer to it.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,21 @@ use ordo_format::btrfs::tree;
 
 use crate::kind::Class;
 
-/// Users of one extent that are looked at: the others own it too, but are not asked.
+/// The most users of an extent that are searched for the owner of a byte. Others own it too, but are not searched.
 const USERS_MAX: usize = 64;
 /// The bits of a file's number that hold the inode's number; the subvolume's is above.
 const INODE_BITS: u32 = 40;
 
-/// The number by which a file is known outside the decoder: the inode's in the first subvolume, and elsewhere with
-/// the subvolume's above it. `None` where it does not fit, or the subvolume is not known.
+/// The number by which a file is known outside of the decoder: the inode number, with the subvolume's number above
+/// it unless it is the first subvolume. `None` if it does not fit, or if the subvolume is not known.
 pub(super) fn file(of: u64, ino: u64) -> Option<u64> {
     let fits = tree::is_subvolume(of) && ino >> INODE_BITS == 0 && of >> (64 - INODE_BITS) == 0;
     let above = if of == tree::FS { 0 } else { of };
     fits.then_some(above << INODE_BITS | ino)
 }
 
-/// A part of an extent as a part of a file. Ordered by address; of parts that share an extent, the first owns it.
+/// A part of an extent as a part of a file. Parts are ordered by address; of several parts with the same extent,
+/// the first owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BtrfsExtent {
     /// The address of the extent.
@@ -49,7 +50,7 @@ impl BtrfsExtent {
         self.packed || within.checked_sub(self.offset).is_some_and(|n| n < self.len)
     }
 
-    /// The least part, in this order, of an extent at `start`.
+    /// The smallest possible part, in this order, of an extent at `start`.
     fn least(start: u64) -> BtrfsExtent {
         let (tree, ino, at, offset, len, disk_len, packed) = (0, 0, 0, 0, 0, 0, false);
         BtrfsExtent { start, tree, ino, at, offset, len, disk_len, packed }
@@ -58,7 +59,7 @@ impl BtrfsExtent {
 
 /// The ownership of an address.
 pub(super) struct Owned {
-    /// The file part that uses it; `None` where no file uses that part of the extent.
+    /// The file part that uses it; `None` if no file uses that part of the extent.
     pub(super) by: Option<BtrfsExtent>,
     /// The kind of the extent, from any of its owners.
     pub(super) class: Class,

@@ -10,7 +10,7 @@ use super::owners::file;
 use super::{Btrfs, BtrfsOwners, Forest};
 use crate::decoder::{Decoder, DecoderState, DiskImage};
 
-/// The decoder of an image, where it holds btrfs.
+/// The decoder of an image, if it holds btrfs.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(PLACES[0], &mut bytes).ok()?;
@@ -66,7 +66,7 @@ impl Btrfs {
         }
     }
 
-    /// Reads a tree block from the first of its mirrors where it is valid.
+    /// Reads a tree block from the first mirror on which it is valid.
     fn fetch(&self, image: &dyn DiskImage, at: Pointer, block: &mut [u8]) -> bool {
         let mut found = false;
         self.chunks.places(at.address, self.g.node_size as u64, |_, place, len| {

@@ -5,7 +5,8 @@ use ordo_format::ext4::superblock::GroupPlaces;
 
 use crate::kind::{BlockMeaning, Class};
 
-/// Groups that are looked at: more than any disk has, and a bound against a damaged superblock.
+/// The most groups that are searched: more than any disk has, as a bound against a damaged
+/// superblock.
 const GROUPS_MAX: u32 = 1 << 22;
 
 /// The use of an area.

@@ -14,7 +14,7 @@ pub(super) struct Copy {
     pub(super) tag: Tag,
     /// Whether the copy's checksum is right.
     pub(super) right: bool,
-    /// The copy's bytes, where it was written before its descriptor.
+    /// The copy's bytes, if it was written before its descriptor.
     pub(super) late: Box<[u8]>,
 }
 
@@ -50,7 +50,7 @@ fn revoke(shape: &Shape, bytes: &[u8], state: &mut DecoderState) -> u64 {
 }
 
 impl ExtLog {
-    /// Takes in the journal's superblock. Returns false where it makes no sense.
+    /// Takes in the journal's superblock. Returns false if it makes no sense.
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
         let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };
         if self.shape != Some(shape) {

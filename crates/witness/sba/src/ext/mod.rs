@@ -37,7 +37,7 @@ pub(crate) struct Ext {
     files: Files,
     log: ExtLog,
     system: &'static str,
-    /// Set when a superblock of another geometry has been written: nothing that was learned holds any more.
+    /// Set when a superblock of another geometry was written: nothing that was learned is valid any more.
     lost: bool,
     /// Copies whose descriptor came after them; the allocation is reused.
     late: Vec<Copy>,
@@ -120,7 +120,7 @@ impl Ext {
         }
     }
 
-    /// Keeps blocks of a file that may have lost them before: they may be another file's map or directory.
+    /// Keeps blocks that a file may have lost: they may be another file's map or directory by now.
     fn doubt(&mut self, first: u64, run: &Run, bytes: &[u8]) {
         if !self.pointers_come_late() || !matches!(run.role, Role::Data { .. }) {
             return;
@@ -180,7 +180,7 @@ impl Ext {
     }
 
     /// Takes in a copy in the journal whose descriptor is known: learns from it, and adds it to its transaction.
-    /// `offset` is the copy's place on the device, where it is in the present request.
+    /// `offset` is the copy's place on the device, if the copy is part of the present request.
     fn copied(
         &mut self,
         copy: &Copy,
@@ -539,7 +539,14 @@ impl Decoder for Ext {
         self.dirs.claimed(&self.files.runs, state);
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.geometry.block_shift;
         self.pieces(offset, len, out, |ext, piece, place| match place {
             ExtPlace::Fixed(area) => ext.fixed(piece, &area),

@@ -1,5 +1,5 @@
-//! An external journal: a device with a superblock like a file system's, then the journal. The fixed locations of its
-//! copies are on another device that nobody watches here, so their kinds are not known.
+//! An external journal: a device with a superblock like a file system's, then the journal. Its copies belong at fixed
+//! locations of another device, which is not watched, so their kinds are not known.
 
 use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;

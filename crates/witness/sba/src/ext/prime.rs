@@ -10,12 +10,12 @@ use crate::runs::Role;
 
 /// The root directory's inode (`EXT4_ROOT_INO`).
 const ROOT_INODE: u64 = 2;
-/// Bytes of an inode table that are read at once at most.
+/// The most bytes of an inode table that are read at once.
 const STEP: u64 = 1 << 20;
 /// Rounds in which nodes of block maps are read: the deepest tree has six levels.
 const ROUNDS: usize = 8;
 
-/// The decoder of an image, where it holds ext2, ext3 or ext4.
+/// The decoder of an image, if it holds ext2, ext3 or ext4.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;

@@ -58,7 +58,7 @@ impl Whole {
         self.places.push(at);
     }
 
-    /// Whether the checksum in a commit block is right; `None` where the block has none, or not all of the
+    /// Whether the checksum in a commit block is right; `None` if the block has none, or if not all of the
     /// transaction was seen.
     pub(super) fn is_right(
         &mut self,
@@ -91,7 +91,8 @@ impl Whole {
 mod tests {
     use super::*;
 
-    /// The published check value of this CRC, and blocks one by one against all at once.
+    /// The published check value of this CRC; and the combination of single blocks' CRCs equals the CRC of all
+    /// blocks.
     #[test]
     fn blocks_are_put_together() {
         // CRC-32/MPEG-2 of "123456789".

@@ -28,7 +28,7 @@ use nodes::{F2fsKnown, NoNodes, Waiting};
 use packs::Pack;
 pub(crate) use prime::probe;
 
-/// Unclaimed blocks kept at most.
+/// The most unclaimed blocks that are kept.
 const EARLY_MAX: usize = 4096;
 /// The first type of node segments (`CURSEG_HOT_NODE`).
 const NODES: u8 = 3;
@@ -43,7 +43,7 @@ struct F2fs {
     /// By inode that was not seen yet, its nodes: they cannot be read without it.
     waiting: FxHashMap<u32, Vec<Waiting>>,
     waits: usize,
-    /// By segment of the main area, its type, where any of its blocks is in use.
+    /// By segment of the main area, its type, if any of its blocks is in use.
     types: Vec<Option<u8>>,
     /// Unclaimed blocks that could be nodes or could hold names.
     early: BTreeMap<u64, Box<[u8]>>,
@@ -176,8 +176,8 @@ impl F2fs {
         }
     }
 
-    /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
-    /// was seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it follows from what was
+    /// seen.
     fn named(&self, block: u64) -> (Class, BlockMeaning, u64) {
         let copy =
             |names: [&'static str; 2], place: usize, n| BlockMeaning::Piece(names[place & 1], n);
@@ -331,6 +331,7 @@ impl Decoder for F2fs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.blocks << BLOCK_SHIFT, |at, end| self.part(at, end));
     }

@@ -12,9 +12,9 @@ use crate::graph::{Entries, Entry, Reader};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// Inodes that are remembered at most.
+/// The most inodes that are remembered.
 const INODES_MAX: usize = 1 << 20;
-/// Nodes kept at most whose inode was not seen.
+/// The most nodes that are kept before their inode is seen.
 const WAITING_MAX: usize = 4096;
 
 /// A graph reader without nodes: F2FS finds its nodes by number and not by address, so the graph holds only data.
@@ -180,7 +180,7 @@ impl F2fs {
         all
     }
 
-    /// Takes in nodes that were written before their inode, where they are still at the same address.
+    /// Takes in nodes that were written before their inode, if they are still at the same address.
     fn waited(&mut self, ino: u32, state: &mut DecoderState) {
         for (block, bytes) in self.take_waiting(ino) {
             let there = self.graph.runs.at(block).is_some_and(|run| run.ino == u64::from(ino));

@@ -7,8 +7,8 @@ use ordo_format::Endian;
 use ordo_format::jfs::{LogPage, LogRecord, PAGE};
 
 /// Bytes for records in a page.
-const ROOM: u64 = (PAGE - 16) as u64;
-/// Pages kept, for records that end in a later page.
+const PAGE_RECORDS: u64 = (PAGE - 16) as u64;
+/// The number of kept pages; a record may end in a later page.
 const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
@@ -47,7 +47,8 @@ impl JfsLog {
         let tail = LogPage::decode(&bytes[PAGE - 8..], Endian::Little);
         let end = u64::from(head.end);
         // A torn page, or one with only zeros left, teaches nothing.
-        if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + ROOM).contains(&end) {
+        if (head.page, head.end) != (tail.page, tail.end) || !(8..=8 + PAGE_RECORDS).contains(&end)
+        {
             return Page::NotUnderstood;
         }
         let number = u64::from(head.page);
@@ -59,22 +60,24 @@ impl JfsLog {
         while self.pages.len() as u64 > KEPT {
             self.pages.pop_first();
         }
-        let to = number * ROOM + end - 8;
+        let to = number * PAGE_RECORDS + end - 8;
         // The first page begins in the middle of unknown records: records are read as far back as they are whole.
-        let from = self.read.filter(|from| *from <= to && to - from <= KEPT * ROOM);
-        let records = self.records(from.unwrap_or(number * ROOM), to);
+        let from = self.read.filter(|from| *from <= to && to - from <= KEPT * PAGE_RECORDS);
+        let records = self.records(from.unwrap_or(number * PAGE_RECORDS), to);
         self.read = Some(to);
         Page::Records(records)
     }
 
-    /// The bytes of records from `from` to `to`, where all their pages are there.
+    /// The bytes of records from `from` to `to`, if all their pages were seen.
     fn bytes(&self, from: u64, to: u64, mut out: Vec<u8>) -> Option<Vec<u8>> {
         out.clear();
         let mut at = from;
         while at < to {
-            let page = self.pages.get(&(at / ROOM))?;
-            let end = to.min((at / ROOM + 1) * ROOM);
-            out.extend_from_slice(&page[(at % ROOM) as usize..(at % ROOM + end - at) as usize]);
+            let page = self.pages.get(&(at / PAGE_RECORDS))?;
+            let end = to.min((at / PAGE_RECORDS + 1) * PAGE_RECORDS);
+            out.extend_from_slice(
+                &page[(at % PAGE_RECORDS) as usize..(at % PAGE_RECORDS + end - at) as usize],
+            );
             at = end;
         }
         Some(out)

@@ -42,7 +42,7 @@ pub(crate) struct Jfs {
     inodes: FxHashMap<u64, Box<[u8]>>,
 }
 
-/// The decoder of an image, where it holds JFS.
+/// The decoder of an image, if it holds JFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
@@ -78,7 +78,7 @@ enum JfsPlace {
     Free,
 }
 
-/// The byte of an inode block from which a record's offsets count; `None` where the record is not of one.
+/// The byte of an inode block from which a record's offsets count; `None` if the record is not about inodes.
 fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
     const INODE: u16 = 1;
     const ROOT: u16 = 0x10;
@@ -128,7 +128,7 @@ fn log_page(log: &mut JfsLog, page: u64, bytes: &[u8]) -> (Vec<JfsRecord>, Class
     match page {
         0 => fixed("first page of the log, unused"),
         1 => {
-            // A log that is formatted, or was replayed, starts again.
+            // A log that was formatted or replayed starts again.
             log.reset();
             fixed("log superblock")
         }
@@ -262,7 +262,7 @@ impl Jfs {
         }
     }
 
-    /// The number of a block's first inode, where all its inodes claim to be of this file set.
+    /// The number of a block's first inode, if all inodes in the block claim to be of this file set.
     fn first_inode(&self, bytes: &[u8]) -> Option<u64> {
         let mut all = bytes.chunks_exact(Dinode::SIZE).map(whose);
         let (fileset, first, stamp) = all.next()?;
@@ -327,7 +327,7 @@ impl Jfs {
         }
     }
 
-    /// Applies a record's changes to a block of inodes, and takes in those inodes that differ.
+    /// Applies a record's changes to a block of inodes, and takes in the inodes that differ.
     fn inodes_logged(
         &mut self,
         home: u64,
@@ -472,6 +472,7 @@ impl Decoder for Jfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.bytes(), |at, end| {
             let block = at >> SHIFT;

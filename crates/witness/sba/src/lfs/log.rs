@@ -1,11 +1,11 @@
-//! The partial segments that were seen, and what lies where in them.
+//! The partial segments that were seen, and the meaning of each block in them.
 
 use std::collections::BTreeMap;
 
 use ordo_format::lfs::summary::flag;
 use ordo_format::lfs::{PsegBlock, Segsum, Summary, Superblock};
 
-/// A block that lies at an address.
+/// A block of a partial segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LfsPiece {
     Summary { serial: u64, by_cleaner: bool },
@@ -19,7 +19,8 @@ pub(super) struct Pseg {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) head: Segsum,
-    /// Its blocks, the summary first: the address of each, its fragments, and what it is.
+    /// The blocks of the partial segment, the summary first: address, number of fragments, and meaning of
+    /// each.
     pub(super) pieces: Vec<(i64, i64, LfsPiece)>,
 }
 
@@ -48,7 +49,7 @@ impl Pseg {
     }
 }
 
-/// All partial segments that were seen, by their addresses. None overlaps another one.
+/// All partial segments that were seen, by their addresses. No two overlap.
 #[derive(Debug, Default)]
 pub(super) struct LfsLog {
     psegs: BTreeMap<i64, Pseg>,
@@ -59,21 +60,22 @@ impl LfsLog {
         self.psegs.range(..=addr).next_back().map(|(_, pseg)| pseg)
     }
 
-    /// The partial segment that has an address, and the number of its piece there.
+    /// The partial segment that contains an address, and the number of its block there.
     pub(super) fn at(&self, addr: i64) -> Option<(&Pseg, usize)> {
         let pseg = self.before(addr).filter(|pseg| addr < pseg.end)?;
         let next = pseg.pieces.partition_point(|(start, ..)| *start <= addr);
         Some((pseg, next.checked_sub(1)?))
     }
 
-    /// Whether a partial segment can begin at an address: where its segment does, or where another one ends.
+    /// Whether a partial segment can begin at an address: at the start of a segment, or at the end of
+    /// another partial segment.
     pub(super) fn may_begin(&self, sb: &Superblock, addr: i64) -> bool {
         let Some(segment) = sb.segment_of(addr) else { return false };
         let follows = || self.psegs.range(..addr).next_back().is_some_and(|(_, p)| p.end == addr);
         addr == sb.segment_data(segment) || follows()
     }
 
-    /// Takes in a partial segment. Those that it overwrites are given up and returned.
+    /// Takes in a partial segment. Partial segments that it overwrites are removed and returned.
     pub(super) fn add(&mut self, pseg: Pseg) -> Vec<Pseg> {
         let first = self.before(pseg.start).map_or(pseg.start, |before| before.start);
         let hit: Vec<i64> = self
@@ -87,7 +89,7 @@ impl LfsLog {
         old
     }
 
-    /// Whether the cleaner has written what lies at an address.
+    /// Whether the cleaner has written the block at an address.
     pub(super) fn is_cleaners(&self, addr: i64) -> bool {
         self.at(addr).is_some_and(|(pseg, _)| pseg.head.flags & flag::CLEAN != 0)
     }

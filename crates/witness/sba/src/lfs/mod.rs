@@ -5,8 +5,8 @@
 //! whether a file is a directory: its inode does, which is in the same partial segment or a later one. The inode map and the
 //! usage of segments are a file too, the IFILE.
 //!
-//! DualFS's metadata log is decoded here too (`dual`): contents of regular files lie apart from it, at the places of its data
-//! device.
+//! DualFS's metadata log is decoded here too (`dual`). The contents of its regular files are not in the log, but on
+//! the data device.
 //!
 //! No block counts as journal: blocks stay where they are written. A block is named by its address; a block that is written
 //! before its summary or its inode is a guess until that comes.
@@ -26,31 +26,34 @@ use rustc_hash::FxHashMap;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, Owner, cover};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
+use dual::DataBlocks;
 use log::{LfsLog, LfsPiece, Pseg};
 pub(crate) use prime::probe;
 
-/// Inodes that are remembered at most.
+/// The most inodes that are remembered.
 const INODES_MAX: usize = 1 << 20;
-/// Blocks of files of an unknown type that are remembered at most.
+/// The most blocks of files of an unknown type that are remembered.
 const WAITING_MAX: usize = 1 << 20;
-/// Bytes of blocks that were written before their summary or inode that are kept at most.
+/// The most bytes that are kept of blocks which were written before their summary or inode.
 const EARLY_MAX: usize = 16 << 20;
 
 struct Lfs {
     sb: Superblock,
-    /// The identity of a DualFS's metadata device.
+    /// The identity of the metadata device, for a DualFS.
     dual: Option<Identity>,
     log: LfsLog,
     /// The kind of each file's blocks.
     classes: FxHashMap<u64, Class>,
     /// By file and logical block: the address, and the length in bytes.
     places: BTreeMap<(u64, i64), (i64, u32)>,
-    /// By address: contents that were written before it was known what they are; `kept` counts their bytes.
+    /// By address: contents of blocks that were written before they could be named; `kept` counts their bytes.
     early: BTreeMap<i64, Box<[u8]>>,
     kept: usize,
     /// By inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<(i64, i64)>>,
     waiting: usize,
+    /// The blocks of files on a DualFS's data device that is on the same disk.
+    data: DataBlocks,
 }
 
 /// The meaning of an address.
@@ -59,7 +62,8 @@ enum LfsPlace {
     /// One of the two superblocks that checkpoints write.
     Superblock,
     Copy,
-    /// A piece of the log: what it is, its length from the address on, and how many blocks of the same file follow in order.
+    /// A block of the log: its meaning, its length from the address on, and the number of blocks of the same file
+    /// that follow in order.
     LfsLog(LfsPiece, i64),
     /// A place in the log to which no write was seen.
     Free,
@@ -68,9 +72,11 @@ enum LfsPlace {
 
 impl Lfs {
     fn new(sb: Superblock, dual: Option<Identity>) -> Lfs {
+        let data = DataBlocks::new(dual.as_ref());
         Lfs {
             sb,
             dual,
+            data,
             log: LfsLog::default(),
             classes: FxHashMap::default(),
             places: BTreeMap::new(),
@@ -120,7 +126,7 @@ impl Lfs {
         LfsPlace::LfsLog(piece, end - addr)
     }
 
-    /// The kind of a file's block, where it is known.
+    /// The kind of a file's block, if it is known.
     fn class_of(&self, ino: u64, lbn: i64) -> Option<Class> {
         let tables = i64::from(self.sb.cleansz) + i64::from(self.sb.segtabsz);
         let groups = tables..tables + self.sb.group_table_blocks().cast_signed();
@@ -136,7 +142,7 @@ impl Lfs {
         }
     }
 
-    /// Takes in the partial segments that begin in a write, or in what was written before it.
+    /// Takes in the partial segments that begin in a write, or in blocks that were written before it.
     fn announced(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         let fsize = self.fsize() as u64;
         let (mut addr, end) = (offset / fsize, (offset + data.len() as u64) / fsize);
@@ -173,7 +179,7 @@ impl Lfs {
                 self.places.insert((*ino, *lbn), (*addr, bytes));
             }
         }
-        // What came before its summary is known now.
+        // Blocks that came before their summary are named now.
         for (addr, frags, piece) in pieces {
             let Some(bytes) = self.early_bytes(addr, frags) else { continue };
             match piece {
@@ -185,7 +191,7 @@ impl Lfs {
                 LfsPiece::File { ino, lbn } => match self.class_of(ino, lbn) {
                     Some(class) => {
                         self.claim(addr, frags, class, Some((ino, lbn)), state);
-                        self.contents_of(ino, class, &bytes, state);
+                        self.contents_of((ino, lbn), class, &bytes, state);
                     }
                     None => self.wait(ino, addr, frags),
                 },
@@ -236,7 +242,7 @@ impl Lfs {
         self.waiting += 1;
     }
 
-    /// Takes in a block of inodes: the types of files, and what these no longer have.
+    /// Takes in a block of inodes: it gives the types of files, and shows which blocks files have lost.
     fn inodes(&mut self, bytes: &[u8], state: &mut DecoderState) {
         for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
             let inode = LfsInode::read(self.sb.width, raw);
@@ -254,6 +260,7 @@ impl Lfs {
             let blocks = inode.size.div_ceil(self.sb.bsize.into()).min(i64::MAX as u64);
             let end = if class.is_some() { blocks.cast_signed() } else { 0 };
             self.forget_from(ino, end);
+            self.data.inode(&inode, end, state);
             let Some(class) = class else {
                 self.classes.remove(&ino);
                 continue;
@@ -286,14 +293,23 @@ impl Lfs {
             }
             self.claim(addr, frags, class, Some((ino, lbn)), state);
             if let Some(bytes) = self.early_bytes(addr, frags) {
-                self.contents_of(ino, class, &bytes, state);
+                self.contents_of((ino, lbn), class, &bytes, state);
             }
         }
     }
 
-    /// Learns names from a directory's block.
-    fn contents_of(&self, ino: u64, class: Class, bytes: &[u8], state: &mut DecoderState) {
-        if class != Class::Directory {
+    /// Learns names from a directory's block, and from an indirect block which file has which blocks of a data device.
+    fn contents_of(
+        &mut self,
+        (ino, lbn): (u64, i64),
+        class: Class,
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) {
+        if lbn < 0 {
+            self.data.indirect(&self.sb, (ino, lbn), bytes, state);
+        }
+        if class != Class::Directory || state.only_kinds {
             return;
         }
         for entry in dir::entries(self.sb.width, bytes).map_while(Result::ok) {
@@ -303,7 +319,8 @@ impl Lfs {
         }
     }
 
-    /// Takes in what a write has, whose summaries are known: inodes first, since they say what the rest is.
+    /// Takes in the blocks of a write whose summaries are known: inodes first, since the kinds of other blocks depend
+    /// on them.
     fn passed(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         let fsize = self.fsize() as u64;
         for is_first in [true, false] {
@@ -325,7 +342,7 @@ impl Lfs {
                         self.divide(self.sb.byte_of(start), bytes, state);
                     }
                     LfsPiece::File { ino, lbn } if !is_first => match self.class_of(ino, lbn) {
-                        Some(class) => self.contents_of(ino, class, bytes, state),
+                        Some(class) => self.contents_of((ino, lbn), class, bytes, state),
                         None => {
                             self.wait(ino, addr, frags);
                             self.keep(addr, bytes);
@@ -337,7 +354,7 @@ impl Lfs {
         }
     }
 
-    /// A block of inodes belongs to the files that they are of.
+    /// Divides a block of inodes among the files whose inodes it has.
     fn divide(&self, offset: u64, bytes: &[u8], state: &mut DecoderState) {
         let raw = bytes.chunks_exact(self.sb.width.inode_size());
         let all: Vec<u64> = raw
@@ -399,12 +416,16 @@ impl Lfs {
         ClassifiedRange { class, offset: at, len: to - at, what }
     }
 
-    /// The part from `at` on where it is in an identity, or on a data device that is on the same disk.
+    /// The part from `at` on, if it is in an identity or on a data device on the same disk.
     fn part_of_pair(&self, at: u64, end: u64) -> Option<ClassifiedRange> {
         let identity = self.dual.as_ref()?;
         let (class, what, len) = match at.checked_sub(identity.data_at) {
             Some(at) if identity.data_at > 0 => {
-                dual::data_part(identity, at, end - identity.data_at)
+                let end = end - identity.data_at;
+                match self.data.part(at, end) {
+                    Some(found) => found,
+                    None => dual::data_part(identity, at, end),
+                }
             }
             _ if at < u64::from(self.sb.fsize) => {
                 let len = u64::from(self.sb.fsize).min(end) - at;
@@ -415,10 +436,10 @@ impl Lfs {
         Some(ClassifiedRange { class, offset: at, len, what })
     }
 
-    /// Bytes that the file system has on the disk.
+    /// The size of the file system on this disk in bytes.
     fn bytes(&self) -> u64 {
         match &self.dual {
-            Some(id) if id.data_at > 0 => id.data_at + id.blocks * u64::from(id.bsize),
+            Some(id) if id.data_at > 0 => id.data_at + id.data_bytes(),
             _ => self.sb.size * u64::from(self.sb.fsize),
         }
     }
@@ -483,7 +504,7 @@ impl Decoder for Lfs {
             }
             part
         });
-        // What has no summary yet may get one.
+        // A block without a summary may get one later.
         let (fsize, mut at) = (self.fsize() as u64, offset);
         while at < offset + data.len() as u64 && offset.is_multiple_of(fsize) {
             let first = (at / fsize).cast_signed();
@@ -507,6 +528,7 @@ impl Decoder for Lfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         let bytes = self.bytes();
         cover(out, offset, len, bytes, |at, end| self.part(at, end));
@@ -519,13 +541,14 @@ impl Decoder for Lfs {
             Contents { at, offset: self.sb.byte_of(*addr), len: u64::from(*len) }
         });
         let mut all: Vec<_> = all.collect();
+        all.extend(self.data.contents(ino));
         all.sort_unstable_by_key(|c| c.offset);
         all
     }
 }
 
 impl Lfs {
-    /// The kind that a block without a summary or without its inode looks like.
+    /// The most likely kind of a block without a summary or without its inode.
     fn looks(&self, bytes: &[u8]) -> Class {
         let is_directory = || {
             let chunk = bytes.get(..dir::CHUNK).unwrap_or_default();

@@ -9,7 +9,7 @@ use super::log::{LfsPiece, Pseg};
 use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 
-/// The decoder of an image, where it holds an LFS.
+/// The decoder of an image, if it holds an LFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let identity = dual::identity(image);
     if let Some(data) = identity.as_ref().and_then(DataDisk::probe) {
@@ -60,7 +60,7 @@ impl Lfs {
                 found.push(pseg);
             }
         }
-        // The newest place of a block counts.
+        // The place that was written last counts.
         found.sort_by_key(|pseg| (pseg.head.serial, pseg.start));
         found.into_iter().for_each(|pseg| self.register(pseg, state));
         let blocks: Vec<(i64, i64)> = self
@@ -77,15 +77,18 @@ impl Lfs {
             }
         }
         let is_directory = |ino: &u64| self.classes.get(ino) == Some(&Class::Directory);
-        let places: Vec<(u64, i64, u32)> = self
+        // Indirect blocks lead to blocks of a data device.
+        let leads = |lbn: i64| lbn < 0 && self.data.is_here();
+        let places: Vec<(u64, i64, i64, u32)> = self
             .places
             .iter()
-            .filter(|((ino, lbn), _)| *lbn >= 0 && is_directory(ino))
-            .map(|((ino, _), (addr, len))| (*ino, *addr, *len))
+            .filter(|((ino, lbn), _)| if *lbn < 0 { leads(*lbn) } else { is_directory(ino) })
+            .map(|((ino, lbn), (addr, len))| (*ino, *lbn, *addr, *len))
             .collect();
-        for (ino, addr, len) in places {
+        for (ino, lbn, addr, len) in places {
             if let Some(bytes) = frags(image, &sb, addr, i64::from(len / sb.fsize)) {
-                self.contents_of(ino, Class::Directory, &bytes, state);
+                let class = if lbn < 0 { Class::Indirect } else { Class::Directory };
+                self.contents_of((ino, lbn), class, &bytes, state);
             }
         }
         self.untyped.clear();

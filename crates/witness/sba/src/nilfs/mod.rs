@@ -28,13 +28,13 @@ use log::{NilfsLog, NilfsPiece, Partial, Sum};
 use places::Places;
 pub(crate) use prime::probe;
 
-/// Inodes that are remembered at most.
+/// The most inodes that are remembered.
 const INODES_MAX: usize = 1 << 20;
-/// Blocks without a summary, or of files of an unknown type, that are remembered at most.
+/// The most blocks that are remembered without a summary, or for files of an unknown type.
 const WAITING_MAX: usize = 1 << 20;
-/// Bytes of such blocks that are kept at most, as a shift.
+/// The most bytes of such blocks that are kept, as a shift.
 const EARLY_SHIFT: u32 = 24;
-/// Possible summaries kept that cannot be read or placed yet.
+/// The most possible summaries that are kept until they can be read or placed.
 const HEADS_MAX: usize = 64;
 
 struct Nilfs {
@@ -92,7 +92,7 @@ impl Nilfs {
         }
     }
 
-    /// The kind of a file's blocks, where it is known.
+    /// The kind of a file's blocks, if it is known.
     fn class_of(&self, file: u64, holds: Holds) -> Option<Class> {
         Some(match (file, holds) {
             (_, Holds::Node(_)) => Class::Indirect,
@@ -160,7 +160,7 @@ impl Nilfs {
         }
     }
 
-    /// A block's contents, from the present write or from one that came early.
+    /// A block's contents, from the present write or from an earlier one.
     fn bytes<'a>(&'a self, block: u64, now: Option<(u64, &'a [u8])>) -> Option<&'a [u8]> {
         let size = self.g.block_size();
         let here = now.and_then(|(first, data)| {
@@ -176,7 +176,7 @@ impl Nilfs {
         let Some(head) = SegmentSummary::head(&self.g, first) else { return Begun::Damaged };
         if self.log.at(block).is_some_and(|(piece, _)| !matches!(piece, NilfsPiece::Summary { .. }))
         {
-            // A block of a file, whatever it looks like.
+            // The block belongs to a file, so it is no summary, whatever it looks like.
             return Begun::Yes;
         }
         if !self.log.may_begin(&self.g, block, &head) {
@@ -226,8 +226,8 @@ impl Nilfs {
         }
     }
 
-    /// Takes in a written block whose summary is known. The first round learns what metadata say; the second learns
-    /// contents whose meaning depends on that.
+    /// Takes in a written block whose summary is known. The first round learns from metadata; the second learns from
+    /// contents whose meaning depends on them.
     fn passed(&mut self, block: u64, bytes: &[u8], first: bool, state: &mut DecoderState) {
         let Some((piece, _)) = self.log.at(block) else { return };
         if first {
@@ -344,8 +344,8 @@ impl Nilfs {
         }
     }
 
-    /// The meaning of a block, and the number of blocks from it on with the same meaning, where it follows from what
-    /// was seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it follows from what was
+    /// seen.
     fn named(&self, place: &NilfsPlace) -> (Class, BlockMeaning, u64) {
         let (piece, alike) = match *place {
             NilfsPlace::Boot => return (Class::BootArea, BlockMeaning::BootArea, 1),
@@ -507,6 +507,7 @@ impl Decoder for Nilfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             self.part(at, end, &self.place(at >> self.g.block_shift))

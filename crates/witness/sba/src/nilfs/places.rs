@@ -1,4 +1,4 @@
-//! The present places of files' blocks: the newest place to which each was written.
+//! The present places of files' blocks: the place to which each block was last written.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Writes over, inside and beside each other, and removals, are compared with a map by block.
+    /// Runs that overlap, contain or touch each other, and removals, are compared with a map of
+    /// single blocks.
     #[test]
     fn each_block_is_where_it_was_written_last() {
         let (mut places, mut map) = (Places::default(), BTreeMap::new());

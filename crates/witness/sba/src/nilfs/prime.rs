@@ -1,5 +1,5 @@
 //! Priming: learns the state of a device before requests pass. It reads all summaries in the order in which they were
-//! written, and then the blocks that the DAT calls live.
+//! written, and then keeps the blocks that are live according to the DAT.
 
 use ordo_format::nilfs2::{
     Geometry, SUPERBLOCK_AT, SegmentSummary, Superblock, ino, node_level, second_superblock_at,
@@ -87,7 +87,7 @@ impl Nilfs {
         }
     }
 
-    /// Keeps the places that the DAT calls live. The DAT's own newest blocks are always live.
+    /// Keeps the places that are live according to the DAT. The DAT's own newest blocks are always live.
     fn prime_live(&mut self, image: &dyn DiskImage) {
         let (g, mut live) = (self.g, FxHashSet::default());
         let dat: Vec<_> = self.file(image, ino::DAT).collect();
@@ -98,7 +98,7 @@ impl Nilfs {
         self.places.keep(ino::DAT, |block| live.contains(&block));
     }
 
-    /// The blocks of a file, one after the other.
+    /// Reads the blocks of a file, one after the other.
     fn file<'a>(
         &self,
         image: &'a dyn DiskImage,

@@ -7,19 +7,19 @@ use ordo_format::ntfs::{self, Action, LogRecord, LogShape, RecordPage, action, u
 use rustc_hash::FxHashMap;
 
 const LE: Endian = Endian::Little;
-/// Transactions that are open at once at most.
+/// The most transactions that are open at once.
 const OPEN_MAX: usize = 4096;
-/// Bytes of a record's data at most.
+/// The most bytes of a record's data.
 const DATA_MAX: usize = 1 << 20;
-/// The page size where no restart page has been seen, in bytes.
+/// The page size before a restart page has been seen, in bytes.
 pub(super) const PAGE: usize = 4096;
 
-/// An event that a log page tells.
+/// An event that a log page reports.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LogOperation {
     /// A record of a transaction, with its bytes; the transaction is named by its first record's LSN.
     Bytes { id: u64, len: u64 },
-    /// A change of these clusters; the decoder works out the byte on the volume.
+    /// A change of these clusters. The decoder computes the byte on the volume.
     Change { id: u64, action: Action, clusters: Vec<u64> },
     /// The end of a transaction that was not rolled back.
     Commit { id: u64 },
@@ -74,8 +74,8 @@ impl NtfsLog {
         self.shape.map_or(PAGE, |shape| shape.page_size)
     }
 
-    /// Takes in a page that is written at this byte of the log.
-    pub(super) fn page(&mut self, at: u64, raw: &[u8], said: &mut Vec<LogOperation>) -> Page {
+    /// Takes in a page that is written at byte `at` of the log.
+    pub(super) fn page(&mut self, at: u64, raw: &[u8], events: &mut Vec<LogOperation>) -> Page {
         if raw.iter().all(|b| *b == 0xff) {
             return Page::Empty;
         }
@@ -84,7 +84,7 @@ impl NtfsLog {
             b"RSTR" | b"CHKD" => match LogShape::read(&page) {
                 Some(shape) => {
                     if self.shape.is_some_and(|old| old.place_bits != shape.place_bits) {
-                        // Another log: its LSNs start again.
+                        // This is another log: its LSNs start again.
                         (self.last, self.part) = (0, None);
                         self.open.clear();
                     }
@@ -95,7 +95,7 @@ impl NtfsLog {
             },
             b"RCRD" => match self.shape {
                 Some(shape) if shape.page_size == page.len() => {
-                    self.records(at, &page, &shape, said)
+                    self.records(at, &page, &shape, events)
                 }
                 _ => Page::NotUnderstood,
             },
@@ -108,7 +108,7 @@ impl NtfsLog {
         at: u64,
         page: &[u8],
         shape: &LogShape,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> Page {
         let size = page.len() as u64;
         let head = RecordPage::decode(page, LE);
@@ -120,7 +120,7 @@ impl NtfsLog {
             _ => Some(at),
         };
         let (mut from, mut newest) = (shape.records_at, None);
-        // A tail copy has a place that is not its own; its first record's LSN names its own.
+        // A tail copy is not at the page's own place, which the LSN of its first record gives.
         let first = next_record(page, &mut { from }, home.filter(|home| *home != at), shape);
         home = first.map(|(_, home)| home).or(home);
         // A page whose newest record is older than the last one read does not continue it.
@@ -129,7 +129,7 @@ impl NtfsLog {
             p.head.lsn > last && home == Some(p.next) && (place || head.last >= p.head.lsn)
         };
         if let Some(part) = self.part.take_if(goes_on) {
-            match self.rest(part, page, shape, &mut newest, said) {
+            match self.rest(part, page, shape, &mut newest, events) {
                 Ok(end) => from = end,
                 Err(part) => {
                     self.part = Some(part);
@@ -149,7 +149,7 @@ impl NtfsLog {
                 let next = next_page(its_home, shape);
                 self.part = Some(SplitRecord { head: record, data: data.to_vec(), next });
             } else {
-                self.record(&record, data, &mut newest, said);
+                self.record(&record, data, &mut newest, events);
             }
         }
         match home {
@@ -158,15 +158,15 @@ impl NtfsLog {
         }
     }
 
-    /// Continues a record that the previous page began. Returns where the record ends, or keeps it where it continues
-    /// in the next page.
+    /// Continues a record that began in the previous page. Returns where the record ends; if it continues in the next
+    /// page, it is kept.
     fn rest(
         &mut self,
         mut part: SplitRecord,
         page: &[u8],
         shape: &LogShape,
         newest: &mut Option<u64>,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> Result<usize, SplitRecord> {
         let want = part.head.len as usize - part.data.len();
         let capacity = &page[shape.records_at..];
@@ -176,7 +176,7 @@ impl NtfsLog {
             part.next = next_page(part.next, shape);
             return Err(part);
         }
-        self.record(&part.head, &part.data, newest, said);
+        self.record(&part.head, &part.data, newest, events);
         Ok((shape.records_at + take).next_multiple_of(8))
     }
 
@@ -185,7 +185,7 @@ impl NtfsLog {
         head: &LogRecord,
         data: &[u8],
         newest: &mut Option<u64>,
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) {
         self.last = head.lsn;
         let Some((what, clusters)) = Action::read(data).filter(|_| head.kind == 1) else { return };
@@ -203,19 +203,19 @@ impl NtfsLog {
         let id = open.first;
         *newest = Some(id);
         if !open.committed {
-            said.push(LogOperation::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
+            events.push(LogOperation::Bytes { id, len: (LogRecord::SIZE + data.len()) as u64 });
         }
         let done = match what.redo {
             action::COMMIT => !std::mem::replace(&mut open.committed, true),
             action::FORGET => !open.committed && !open.rolled_back,
             _ => {
-                open.rolled_back = what.undo == action::UNDONE && head.undo_next == 0;
-                said.push(LogOperation::Change { id, action: what, clusters });
+                open.rolled_back = what.undo == action::COMPENSATION && head.undo_next == 0;
+                events.push(LogOperation::Change { id, action: what, clusters });
                 return;
             }
         };
         if done {
-            said.push(LogOperation::Commit { id });
+            events.push(LogOperation::Commit { id });
         }
         if what.redo == action::FORGET {
             self.open.remove(&head.transaction);
@@ -269,9 +269,9 @@ pub(super) fn newest(page: &[u8], shape: &LogShape) -> Option<u64> {
     known.then_some(head.last_whole)
 }
 
-/// The byte of the volume where the structure begins that an action changes.
+/// The byte of the volume at which the structure begins that an action changes.
 pub(super) fn home(action: &Action, clusters: &[u64], cluster_shift: u32) -> Option<u64> {
-    let within = u64::from(action.sector) * ntfs::STRIDE as u64;
+    let within = u64::from(action.sector) * ntfs::FIXUP_UNIT as u64;
     let cluster = *clusters.get((within >> cluster_shift) as usize)?;
     let start = cluster.checked_mul(1 << cluster_shift)?;
     start.checked_add(within & ((1 << cluster_shift) - 1))

@@ -37,7 +37,7 @@ pub(crate) struct Ntfs {
     g: Geometry,
     graph: Graph<Flat>,
     log: NtfsLog,
-    said: Vec<LogOperation>,
+    events: Vec<LogOperation>,
 }
 
 /// A graph reader without nodes: records point to contents directly.
@@ -97,7 +97,7 @@ impl Ntfs {
         }
     }
 
-    /// The offset in its file's contents of a byte of the volume.
+    /// The offset, in its file's contents, of a byte of the volume.
     fn byte_of(&self, run: &Run, at: u64) -> u64 {
         let Role::Data { lbn } = run.role else { return 0 };
         (lbn << self.g.cluster_shift) + (at - (run.start << self.g.cluster_shift))
@@ -124,7 +124,7 @@ impl Ntfs {
     fn record_written(&mut self, number: u64, record: &[u8], state: &mut DecoderState) {
         let head = FileRecord::decode(record, LE);
         let used = head.flags & 1 != 0;
-        // An extension record counts as part of its base record.
+        // An extension record counts as a part of its base record.
         let ino = match head.base & ((1 << 48) - 1) {
             0 if head.base == 0 => number,
             base => base,
@@ -142,7 +142,7 @@ impl Ntfs {
         self.graph.set_root(number, entries.into_vec(), state);
     }
 
-    /// Takes in the records of a range of `$MFT` that begins at this byte. Returns false where one is damaged.
+    /// Takes in the records of a range of `$MFT` that begins at `byte`. Returns false if one of them is damaged.
     fn records_written(&mut self, byte: u64, bytes: &[u8], state: &mut DecoderState) -> bool {
         let (size, mut sound) = (1usize << self.g.record_shift, true);
         let skip = (byte.next_multiple_of(size as u64) - byte) as usize;
@@ -171,10 +171,10 @@ impl Ntfs {
         }
     }
 
-    /// Learns from the events that a page of the log told.
+    /// Learns from the events that a page of the log reported.
     fn heed(&mut self, state: &mut DecoderState) {
-        for said in std::mem::take(&mut self.said) {
-            match said {
+        for events in std::mem::take(&mut self.events) {
+            match events {
                 LogOperation::Bytes { id, len } => drop(state.journal.write(id, len)),
                 LogOperation::Commit { id } => drop(state.journal.commit(id, 0)),
                 LogOperation::Change { id, action, clusters } => {
@@ -198,7 +198,7 @@ impl Ntfs {
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
-        let page = self.log.page(byte, bytes, &mut self.said);
+        let page = self.log.page(byte, bytes, &mut self.events);
         self.heed(state);
         match page {
             Page::Restart => {
@@ -324,6 +324,7 @@ impl Decoder for Ntfs {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
     ) {
         cover(out, offset, len, self.g.bytes, |at, end| {
             let place = self.place(at);

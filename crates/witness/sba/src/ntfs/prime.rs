@@ -19,7 +19,7 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
     let mut bytes = [0; Boot::SIZE];
     image.read_at(0, &mut bytes).ok()?;
     let g = Boot::read(&bytes)?;
-    let mut ntfs = Ntfs { g, graph: Graph::new(Flat), log: NtfsLog::default(), said: Vec::new() };
+    let mut ntfs = Ntfs { g, graph: Graph::new(Flat), log: NtfsLog::default(), events: Vec::new() };
     state.names.set_root(ROOT);
     let mut first = vec![0; 1 << g.record_shift];
     image.read_at(g.mft << g.cluster_shift, &mut first).ok()?;

@@ -23,7 +23,7 @@ use tree::{Tree, node_entry};
 const ROOT: u64 = 0;
 /// The object of the root directory (`REISERFS_ROOT_OBJECTID`).
 const ROOT_OBJECT: u64 = 2;
-/// Inodes that are remembered at most.
+/// The most inodes that are remembered.
 const INODES_MAX: usize = 1 << 20;
 
 /// The announcement of a journal block by a descriptor.
@@ -54,7 +54,7 @@ pub(crate) struct Reiser {
     inodes: FxHashMap<u32, u64>,
 }
 
-/// The decoder of an image, where it holds ReiserFS.
+/// The decoder of an image, if it holds ReiserFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = [0; Superblock::SIZE];
     image.read_at(SUPERBLOCK_AT, &mut bytes).ok()?;
@@ -378,7 +378,14 @@ impl Decoder for Reiser {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.g.block_shift;
         cover(out, offset, len, self.g.blocks << shift, |at, end| {
             let block = at >> shift;

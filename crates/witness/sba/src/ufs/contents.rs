@@ -4,7 +4,7 @@ use ordo_format::Endian;
 use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::dir::{self, CHUNK};
 
-use crate::kind::{Class, EntryChange};
+use crate::kind::{Class, EntryChange, Looks};
 
 /// The addresses in an indirect block, with their indexes; zeros are left out.
 pub(super) type Addresses = Box<[(u32, u64)]>;
@@ -49,51 +49,27 @@ pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option
     Some(found.into())
 }
 
-/// The kind that bytes look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looks {
-    Directory,
-    Indirect,
-    /// All zeros: can be of any kind.
-    Zero,
-    /// Neither a directory nor an indirect block.
-    Other,
-}
-
-impl Looks {
-    /// The most likely kind.
-    pub(super) fn class(self) -> Class {
-        match self {
-            Looks::Directory => Class::Directory,
-            Looks::Indirect => Class::Indirect,
-            Looks::Zero | Looks::Other => Class::FileData,
-        }
-    }
-
-    /// Whether a block of this kind could look so. A file could hold bytes that look like a directory; but a block
-    /// that was a directory's before much more likely is one.
-    pub(super) fn can_be(self, class: Class) -> bool {
-        match self {
-            Looks::Zero => true,
-            Looks::Directory => class == Class::Directory,
-            Looks::Indirect => class == Class::Indirect,
-            Looks::Other => !matches!(class, Class::Directory | Class::Indirect),
-        }
+/// The most likely kind of bytes that look so.
+pub(super) fn class_of(looks: Looks) -> Class {
+    match looks {
+        Looks::Like(class) => class,
+        Looks::Unjudged | Looks::Any | Looks::Plain => Class::FileData,
     }
 }
 
-/// The look of bytes. Only a whole block can be an indirect block.
+/// The looks of bytes: zeros can be of any kind. A file could hold bytes that look like a directory; but a block
+/// that was a directory's before much more likely is one. Only a whole block can be an indirect block.
 pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks {
     if is_zero(bytes) {
-        Looks::Zero
+        Looks::Any
     } else if is_directory(bytes, endian) {
-        Looks::Directory
+        Looks::Like(Class::Directory)
     } else if bytes.len() == sb.block_size()
         && addresses(bytes, endian, sb).is_some_and(|a| !a.is_empty())
     {
-        Looks::Indirect
+        Looks::Like(Class::Indirect)
     } else {
-        Looks::Other
+        Looks::Plain
     }
 }
 

@@ -7,12 +7,12 @@ use ordo_format::Endian;
 use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFMT, IFREG};
 use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, Superblock};
 use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
 
 use super::contents::{self, Addresses};
-use super::ledger::Ledger;
 use super::owners::{Extent, Owners, Role};
+use crate::decoder::{Claim, DecoderState, Owner};
 use crate::kind::{Class, InodeChange};
-use crate::stats::Stats;
 
 /// Addresses kept at most of unclaimed blocks that look like indirect blocks.
 const CANDIDATE_ADDRESSES: usize = 1 << 20;
@@ -25,6 +25,8 @@ type PointerSlot = u8;
 
 const FIRST_INDIRECT: PointerSlot = NDADDR as PointerSlot;
 const FIRST_ATTRIBUTE: PointerSlot = (NDADDR + NIADDR) as PointerSlot;
+/// Pointers in an inode: to contents, to indirect blocks, to extended attributes.
+const POINTERS: usize = NDADDR + NIADDR + 2;
 
 /// An inode in use, as it was last written.
 #[derive(Clone, Debug)]
@@ -96,7 +98,6 @@ pub(super) struct Files {
     nodes: FxHashMap<u64, Node>,
     candidates: Candidates,
     pub(super) owners: Owners,
-    pub(super) ledger: Ledger,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -107,15 +108,13 @@ fn hash(bytes: &[u8]) -> u64 {
 
 impl Files {
     pub(super) fn new(sb: &Superblock, endian: Endian) -> Files {
-        let shift = sb.fragshift as u32;
         Files {
             sb: sb.clone(),
             endian,
             inodes: FxHashMap::default(),
             nodes: FxHashMap::default(),
             candidates: Candidates::default(),
-            owners: Owners::new(shift),
-            ledger: Ledger::new(shift),
+            owners: Owners::new(sb.fragshift as u32),
         }
     }
 
@@ -218,13 +217,13 @@ impl Files {
     }
 
     /// Takes in inodes as they are on the device now.
-    pub(super) fn learn_inodes(&mut self, first: u64, bytes: &[u8], stats: &mut Stats) {
+    pub(super) fn learn_inodes(&mut self, first: u64, bytes: &[u8], state: &mut DecoderState) {
         let mut changed = Vec::new();
         for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
             let ino = ino as u32;
             match self.inodes.get(&ino) {
                 None if self.endian.get_u16(raw, 0) == 0 => {}
-                Some(old) if old.hash == hash(raw) => self.confirm(ino, stats),
+                Some(old) if old.hash == hash(raw) => self.confirm(ino, state),
                 _ => changed.push((ino, self.read_inode(raw))),
             }
         }
@@ -242,51 +241,54 @@ impl Files {
             match new {
                 Some(new) => {
                     self.inodes.insert(ino, new);
-                    self.claim_all(ino, stats);
+                    self.claim_all(ino, state);
                 }
                 None => {
                     self.inodes.remove(&ino);
                 }
             }
         }
-        self.release_lost(stats);
+        self.release_lost(state);
     }
 
     /// Gives fragments back to their earlier owners when the later claim is gone. An extent that is given back may be
     /// an indirect block, and may take fragments from others in turn. A hostile image could make that endless, hence
     /// the bound.
-    fn release_lost(&mut self, stats: &mut Stats) {
+    fn release_lost(&mut self, state: &mut DecoderState) {
         for _ in 0..GIVEN_BACK_MAX {
-            let Some(Extent { start, frags, ino, role }) = self.owners.next_to_release() else {
-                return;
-            };
-            self.claim_as(start, frags.into(), ino, role, stats);
+            let Some(extent) = self.owners.next_to_release() else { return };
+            self.claim(extent, true, state);
         }
     }
 
     /// Takes in an inode that was written again without a change: its pointers confirm the guesses about its blocks.
-    fn confirm(&mut self, ino: u32, stats: &mut Stats) {
-        if self.ledger.is_empty() {
+    fn confirm(&self, ino: u32, state: &mut DecoderState) {
+        if state.pending.is_empty() {
             return;
         }
-        let Some(inode) = self.inodes.get(&ino) else { return };
-        for (slot, addr) in &inode.pointers {
-            let class = if *slot < FIRST_INDIRECT {
-                self.data_class(ino)
-            } else if *slot < FIRST_ATTRIBUTE {
-                Class::Indirect
-            } else {
-                Class::ExtendedAttributes
-            };
-            self.ledger.settle(*addr, self.frags(inode, *slot), class, stats);
+        for extent in self.extents(ino) {
+            if state.pending.has(extent.start, extent.frags.into()) {
+                self.tell(&extent, false, state);
+            }
         }
     }
 
-    fn claim_all(&mut self, ino: u32, stats: &mut Stats) {
-        let Some(inode) = self.inodes.get(&ino).cloned() else { return };
-        for (slot, addr) in inode.pointers.iter().copied() {
-            self.claim_as(addr, self.frags(&inode, slot), ino, self.role_of(slot), stats);
+    fn claim_all(&mut self, ino: u32, state: &mut DecoderState) {
+        for extent in self.extents(ino) {
+            self.claim(extent, false, state);
         }
+    }
+
+    /// The extents to which an inode's pointers lead.
+    fn extents(&self, ino: u32) -> SmallVec<[Extent; POINTERS]> {
+        let Some(inode) = self.inodes.get(&ino) else { return SmallVec::new() };
+        let of = |(slot, start): &(PointerSlot, u64)| Extent {
+            start: *start,
+            frags: self.frags(inode, *slot) as u8,
+            ino,
+            role: self.role_of(*slot),
+        };
+        inode.pointers.iter().map(of).collect()
     }
 
     /// The role of the block to which an inode's pointer leads.
@@ -312,48 +314,50 @@ impl Files {
         }
     }
 
-    fn claim_as(&mut self, addr: u64, frags: u64, ino: u32, role: Role, stats: &mut Stats) {
-        match role {
-            Role::Indirect { level, first_lbn } => {
-                self.claim_indirect(addr, ino, level, first_lbn, stats);
-            }
-            _ => self.claim(addr, frags, ino, role, stats),
+    /// Gives fragments to a file. `is_old` says that the pointer is in a block that was written before anything led
+    /// to it.
+    fn claim(&mut self, extent: Extent, is_old: bool, state: &mut DecoderState) {
+        let Extent { start, ino, role, .. } = extent;
+        let Role::Indirect { level, first_lbn } = role else {
+            self.drop_node(start);
+            self.own(extent, is_old, state);
+            return;
+        };
+        let is_it = |n: &Node| (n.ino, n.level, n.first_lbn) == (ino, level, first_lbn);
+        let known = self.nodes.get(&start).is_some_and(is_it);
+        if !known {
+            self.drop_node(start);
+            self.nodes.insert(start, Node { ino, level, first_lbn, children: None });
+        }
+        self.own(extent, is_old, state);
+        if !known && let Some(addresses) = self.candidates.take(start) {
+            self.claim_addresses(start, addresses, true, state);
         }
     }
 
-    fn claim(&mut self, addr: u64, frags: u64, ino: u32, role: Role, stats: &mut Stats) {
-        if !matches!(role, Role::Indirect { .. }) {
-            self.drop_node(addr);
-        }
-        let extent = Extent { start: addr, frags: frags as u8, ino, role };
-        if self.owners.at(addr) != Some(extent) {
+    fn own(&mut self, extent: Extent, is_old: bool, state: &mut DecoderState) {
+        let is_new = self.owners.at(extent.start) != Some(extent);
+        if is_new {
             self.owners.claim(extent);
         }
-        let class = self.class_of(&extent);
-        self.ledger.settle(addr, frags, class, stats);
+        if is_new || state.pending.has(extent.start, extent.frags.into()) {
+            self.tell(&extent, is_old, state);
+        }
     }
 
-    fn claim_indirect(
-        &mut self,
-        addr: u64,
-        ino: u32,
-        level: u8,
-        first_lbn: u64,
-        stats: &mut Stats,
-    ) {
-        let known = self
-            .nodes
-            .get(&addr)
-            .is_some_and(|n| (n.ino, n.level, n.first_lbn) == (ino, level, first_lbn));
-        if !known {
-            self.drop_node(addr);
-            self.nodes.insert(addr, Node { ino, level, first_lbn, children: None });
-        }
-        let role = Role::Indirect { level, first_lbn };
-        self.claim(addr, self.sb.frag as u64, ino, role, stats);
-        if !known && let Some(addresses) = self.candidates.take(addr) {
-            self.claim_addresses(addr, addresses, stats);
-        }
+    /// Tells the watcher that a pointer shows whose an extent is.
+    fn tell(&self, extent: &Extent, is_old: bool, state: &mut DecoderState) {
+        let first = match extent.role {
+            Role::Data { lbn } => Some(lbn),
+            Role::Indirect { .. } | Role::Attributes => None,
+        };
+        state.claims.push(Claim {
+            block: extent.start,
+            blocks: extent.frags.into(),
+            class: self.class_of(extent),
+            owner: Some(Owner { ino: extent.ino.into(), first, packed: false }),
+            is_old,
+        });
     }
 
     /// Takes a block from a file. An indirect block goes with all blocks to which it points.
@@ -400,11 +404,6 @@ impl Files {
         all
     }
 
-    /// Drops all notes: guesses stay as they were counted.
-    pub(super) fn forget_notes(&mut self) {
-        self.ledger = Ledger::new(self.sb.fragshift as u32);
-    }
-
     /// Whether an unclaimed block was an indirect block when it was last written or last pointed to.
     pub(super) fn was_indirect(&self, addr: u64) -> bool {
         self.candidates.blocks.contains_key(&addr)
@@ -421,12 +420,18 @@ impl Files {
     }
 
     /// Takes in the addresses of an indirect block as it is on the device now.
-    pub(super) fn learn_indirect(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
-        self.claim_addresses(addr, new, stats);
-        self.release_lost(stats);
+    pub(super) fn learn_indirect(&mut self, addr: u64, new: Addresses, state: &mut DecoderState) {
+        self.claim_addresses(addr, new, false, state);
+        self.release_lost(state);
     }
 
-    fn claim_addresses(&mut self, addr: u64, new: Addresses, stats: &mut Stats) {
+    fn claim_addresses(
+        &mut self,
+        addr: u64,
+        new: Addresses,
+        is_old: bool,
+        state: &mut DecoderState,
+    ) {
         let Some(node) = self.nodes.get_mut(&addr) else { return };
         let (ino, level, first_lbn) = (node.ino, node.level, node.first_lbn);
         let old = node.children.replace(new.clone()).unwrap_or_default();
@@ -436,7 +441,8 @@ impl Files {
         for (index, child) in new.iter().copied() {
             if level == 1 || child != addr {
                 let role = self.role_below(level, first_lbn, index);
-                self.claim_as(child, self.sb.frag as u64, ino, role, stats);
+                let frags = self.sb.frag as u8;
+                self.claim(Extent { start: child, frags, ino, role }, is_old, state);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The state of a file system as learned so far: it names requests and learns from them.
 
-use ordo_block::Operation;
 use ordo_format::Endian;
 use ordo_format::ufs2::dir::CHUNK;
 use ordo_format::ufs2::{Dinode, Superblock};
@@ -9,10 +8,9 @@ use rustc_hash::FxHashMap;
 use super::area::{self, Area};
 use super::contents;
 use super::files::Files;
-use super::ledger::Note;
 use super::owners::{Extent, Role};
-use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
-use crate::stats::{Stats, TrafficCounts};
+use crate::decoder::{Contents, DecoderState};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, Looks, Reason};
 
 /// Bytes of directories kept at most, to tell which entries a write changes.
 const DIRECTORY_BYTES: usize = 64 << 20;
@@ -75,21 +73,33 @@ pub(super) enum Ask {
     Changes,
 }
 
-impl Ask {
-    pub(super) fn of(op: Operation, detailed: bool) -> Ask {
-        match op {
-            Operation::Write if detailed => Ask::Changes,
-            Operation::Write => Ask::Write,
-            Operation::Read | Operation::Flush | Operation::Discard => Ask::Read,
-        }
+/// A range of a request, and its contents.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) data: Option<&'a [u8]>,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn of(offset: u64, data: &'a [u8]) -> Piece<'a> {
+        Piece { offset, len: data.len() as u64, data: Some(data) }
+    }
+
+    /// The part from one offset on the device to another.
+    fn cut(&self, from: u64, to: u64) -> Piece<'a> {
+        let within = (from - self.offset) as usize..(to - self.offset) as usize;
+        Piece { offset: from, len: to - from, data: self.data.map(|data| &data[within]) }
     }
 }
 
-/// The bytes of a request within one block, and their contents.
-struct Piece<'a> {
-    offset: u64,
-    len: u64,
-    data: Option<&'a [u8]>,
+/// A request that was named.
+#[derive(Default)]
+pub(super) struct Named {
+    /// Its parts, in order and without gaps.
+    pub(super) parts: Vec<ClassifiedRange>,
+    /// The looks of unclaimed parts with contents, by offset.
+    pub(super) looks: Vec<(u64, Looks)>,
 }
 
 impl View {
@@ -108,32 +118,20 @@ impl View {
     }
 
     /// Names every byte of a request. A write is named by the state that it leaves on the device.
-    pub(super) fn name(
-        &self,
-        ask: Ask,
-        offset: u64,
-        len: u64,
-        data: Option<&[u8]>,
-    ) -> Vec<ClassifiedRange> {
-        let mut parts = Vec::new();
-        let end = offset.saturating_add(len);
-        let mut at = offset;
+    pub(super) fn name(&self, ask: Ask, request: &Piece<'_>, named: &mut Named) {
+        let end = request.offset.saturating_add(request.len);
+        let mut at = request.offset;
         while at < end {
             let (area, area_end) = area::locate(&self.sb, at);
             let to = area_end.min(end);
-            let piece = Piece {
-                offset: at,
-                len: to - at,
-                data: data.map(|d| &d[(at - offset) as usize..(to - offset) as usize]),
-            };
+            let piece = request.cut(at, to);
             if area == Area::Data {
-                self.name_data(ask, &piece, &mut parts);
+                self.name_data(ask, &piece, named);
             } else {
-                parts.push(self.name_fixed(ask, area, &piece));
+                named.parts.push(self.name_fixed(ask, area, &piece));
             }
             at = to;
         }
-        parts
     }
 
     fn name_fixed(&self, ask: Ask, area: Area, piece: &Piece<'_>) -> ClassifiedRange {
@@ -162,21 +160,19 @@ impl View {
     }
 
     /// Names a range of the data area, block by block.
-    fn name_data(&self, ask: Ask, piece: &Piece<'_>, parts: &mut Vec<ClassifiedRange>) {
+    fn name_data(&self, ask: Ask, piece: &Piece<'_>, named: &mut Named) {
         let (mut at, end) = (piece.offset, piece.offset + piece.len);
         while at < end {
             let frag = at >> self.sb.fshift;
             let owner = self.files.owners.at(frag);
             let until = owner.map_or_else(|| self.files.owners.next_after(frag), |e| e.end());
             let to = self.sb.byte_of(until).min(end);
-            let (from, till) = ((at - piece.offset) as usize, (to - piece.offset) as usize);
-            let data = piece.data.map(|d| &d[from..till]);
-            let block = Piece { offset: at, len: to - at, data };
+            let block = piece.cut(at, to);
             match owner {
                 Some(extent) if !self.contradicts(ask, &extent, &block) => {
-                    parts.push(self.name_owned(ask, &extent, &block));
+                    named.parts.push(self.name_owned(ask, &extent, &block));
                 }
-                _ => self.name_unclaimed(&block, parts),
+                _ => self.name_unclaimed(&block, named),
             }
             at = to;
         }
@@ -199,7 +195,7 @@ impl View {
                     && contents::addresses(data, self.endian, &self.sb).is_none()
             }
             Class::FileData | Class::Symlink | Class::ExtendedAttributes => {
-                whole_start && looks().class() != Class::FileData
+                whole_start && contents::class_of(looks()) != Class::FileData
             }
             _ => false,
         }
@@ -242,15 +238,20 @@ impl View {
     }
 
     /// Names unclaimed fragments by what they look like. Adjacent ones that look alike become one part.
-    fn name_unclaimed(&self, block: &Piece<'_>, parts: &mut Vec<ClassifiedRange>) {
-        let what = BlockMeaning::Unclaimed;
-        let looks = |data| contents::looks_like(data, self.endian, &self.sb).class();
+    fn name_unclaimed(&self, block: &Piece<'_>, named: &mut Named) {
+        let part = |class, offset, len| ClassifiedRange {
+            class,
+            offset,
+            len,
+            what: BlockMeaning::Unclaimed,
+        };
+        let looks_of = |data: &[u8]| contents::looks_like(data, self.endian, &self.sb);
         let Some(data) = block.data else {
-            let (class, offset, len) = (Class::FileData, block.offset, block.len);
-            parts.push(ClassifiedRange { class, offset, len, what });
+            named.parts.push(part(Class::FileData, block.offset, block.len));
             return;
         };
-        let mut class = looks(data);
+        let looks = looks_of(data);
+        let mut class = contents::class_of(looks);
         // A truncated file leaves zeros in its indirect blocks.
         if data.len() == self.sb.block_size()
             && self.files.was_indirect(block.offset >> self.sb.fshift)
@@ -259,42 +260,46 @@ impl View {
             class = Class::Indirect;
         }
         if class != Class::FileData {
-            parts.push(ClassifiedRange { class, offset: block.offset, len: block.len, what });
+            named.parts.push(part(class, block.offset, block.len));
+            named.looks.push((block.offset, looks));
             return;
         }
-        let first = parts.len();
-        let mut at = 0;
-        while at < data.len() {
-            let next = ((block.offset + at as u64) >> self.sb.fshift) + 1;
-            let to = ((self.sb.byte_of(next) - block.offset) as usize).min(data.len());
-            let class = looks(&data[at..to]);
-            let (offset, len) = (block.offset + at as u64, (to - at) as u64);
-            match parts[first..].last_mut().filter(|p| p.class == class) {
-                Some(last) => last.len += len,
-                None => parts.push(ClassifiedRange { class, offset, len, what: what.clone() }),
+        let first = named.parts.len();
+        let mut at = block.offset;
+        while at < block.offset + block.len {
+            let next = self.sb.byte_of((at >> self.sb.fshift) + 1);
+            let to = next.min(block.offset + block.len);
+            let class =
+                block.cut(at, to).data.map_or(class, |data| contents::class_of(looks_of(data)));
+            match named.parts[first..].last_mut().filter(|p| p.class == class) {
+                Some(last) => last.len += to - at,
+                None => named.parts.push(part(class, at, to - at)),
             }
             at = to;
         }
+        for part in &named.parts[first..] {
+            let alone =
+                || block.cut(part.offset, part.offset + part.len).data.map_or(looks, looks_of);
+            let looks = if part.len == block.len { looks } else { alone() };
+            named.looks.push((part.offset, looks));
+        }
     }
 
-    /// Learns from a write that was named so, and notes the guesses in it.
+    /// Learns from a write that was named so.
     pub(super) fn absorb_write(
         &mut self,
         part: &ClassifiedRange,
         data: &[u8],
-        counts: TrafficCounts,
-        stats: &mut Stats,
+        state: &mut DecoderState,
     ) {
         match &part.what {
             BlockMeaning::Inodes { first, count, .. } => {
-                self.absorb_inodes(part, *first, *count, data, stats)
+                self.absorb_inodes(part, *first, *count, data, state);
             }
             BlockMeaning::File { .. }
             | BlockMeaning::Attributes { .. }
-            | BlockMeaning::Indirect { .. } => {
-                self.absorb_block(part, data, counts, false, stats);
-            }
-            BlockMeaning::Unclaimed => self.absorb_block(part, data, counts, true, stats),
+            | BlockMeaning::Indirect { .. } => self.absorb_block(part, data, false, state),
+            BlockMeaning::Unclaimed => self.absorb_block(part, data, true, state),
             _ => {}
         }
     }
@@ -305,12 +310,12 @@ impl View {
         first: u64,
         count: u64,
         data: &[u8],
-        stats: &mut Stats,
+        state: &mut DecoderState,
     ) {
         let cg = self.sb.frag_group(part.offset >> self.sb.fshift);
         let (_, skip, _) = area::inodes_in(&self.sb, cg, part.offset, part.len);
         if let Some(bytes) = data.get(skip..skip + count as usize * Dinode::SIZE) {
-            self.files.learn_inodes(first, bytes, stats);
+            self.files.learn_inodes(first, bytes, state);
         }
     }
 
@@ -318,9 +323,8 @@ impl View {
         &mut self,
         part: &ClassifiedRange,
         data: &[u8],
-        counts: TrafficCounts,
         unclaimed: bool,
-        stats: &mut Stats,
+        state: &mut DecoderState,
     ) {
         let frag = part.offset >> self.sb.fshift;
         let start = match self.files.owners.at(frag) {
@@ -328,16 +332,10 @@ impl View {
             _ => frag,
         };
         let from = (part.offset - self.sb.byte_of(start)) as usize;
-        if part.class == Class::Directory {
-            self.directories.keep(start, from, data);
-        } else {
+        if part.class != Class::Directory {
             self.directories.forget(start);
-        }
-        if unclaimed {
-            let last = (part.offset + part.len - 1) >> self.sb.fshift;
-            let looks = contents::looks_like(data, self.endian, &self.sb);
-            let (class, frags) = (part.class, last - start + 1);
-            self.files.ledger.note(Note { start, frags, class, looks, counts, newest: counts });
+        } else if !state.only_kinds {
+            self.directories.keep(start, from, data);
         }
         let whole = from == 0 && data.len() == self.sb.block_size();
         let addresses = (part.class == Class::Indirect && whole)
@@ -345,26 +343,31 @@ impl View {
             .flatten();
         match addresses {
             Some(addresses) if unclaimed => self.files.keep_candidate(start, addresses),
-            Some(addresses) => self.files.learn_indirect(start, addresses, stats),
+            Some(addresses) => self.files.learn_indirect(start, addresses, state),
             None => self.files.forget_candidate(start),
         }
     }
 
     /// Learns from a read, as far as nothing was known of its blocks.
-    pub(super) fn absorb_read(&mut self, part: &ClassifiedRange, data: &[u8], stats: &mut Stats) {
+    pub(super) fn absorb_read(
+        &mut self,
+        part: &ClassifiedRange,
+        data: &[u8],
+        state: &mut DecoderState,
+    ) {
         let start = part.offset >> self.sb.fshift;
         match &part.what {
             BlockMeaning::Inodes { first, count, .. } if !self.primed => {
-                self.absorb_inodes(part, *first, *count, data, stats);
+                self.absorb_inodes(part, *first, *count, data, state);
             }
             BlockMeaning::Indirect { .. } => {
                 let unseen = self.files.indirect(start).is_some_and(|(_, known)| known.is_none());
                 if unseen && data.len() == self.sb.block_size() {
                     let found = contents::addresses(data, self.endian, &self.sb);
-                    self.files.learn_indirect(start, found.unwrap_or_default(), stats);
+                    self.files.learn_indirect(start, found.unwrap_or_default(), state);
                 }
             }
-            BlockMeaning::File { .. } if part.class == Class::Directory => {
+            BlockMeaning::File { .. } if part.class == Class::Directory && !state.only_kinds => {
                 if let Some(extent) = self.files.owners.at(start) {
                     let from = (part.offset - self.sb.byte_of(extent.start)) as usize;
                     self.directories.keep(extent.start, from, data);
@@ -372,5 +375,21 @@ impl View {
             }
             _ => {}
         }
+    }
+
+    /// The ranges that hold a file's contents.
+    pub(super) fn contents(&self, ino: u64) -> Vec<Contents> {
+        let sb = &self.sb;
+        let extents = self.files.owners.iter().filter(|e| u64::from(e.ino) == ino);
+        let data = extents.filter(|e| self.files.class_of(e) == Class::FileData);
+        let mut all: Vec<Contents> = data
+            .filter_map(|e| {
+                let Role::Data { lbn } = e.role else { return None };
+                let (offset, len) = (sb.byte_of(e.start), sb.byte_of(e.frags.into()));
+                Some(Contents { at: lbn << sb.bshift, offset, len })
+            })
+            .collect();
+        all.sort_unstable_by_key(|c| c.offset);
+        all
     }
 }

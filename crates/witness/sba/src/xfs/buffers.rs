@@ -12,7 +12,7 @@ use crate::decoder::DecoderState;
 const CHUNK: usize = 128;
 /// [`BufferItem::flags`]: the block was freed, and older changes do not count (`XFS_BLF_CANCEL`).
 const CANCEL: u16 = 2;
-/// Directory blocks kept at most.
+/// The most directory blocks that are kept.
 const DIRS_MAX: usize = 1 << 16;
 
 /// A buffer as the log holds it.
@@ -24,7 +24,7 @@ pub(super) struct LoggedBuffer {
 }
 
 impl LoggedBuffer {
-    /// The bytes of its regions in the log.
+    /// The bytes of the buffer's regions in the log.
     pub(super) fn bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.len() as u64).sum()
     }
@@ -51,7 +51,7 @@ impl LoggedBuffer {
 }
 
 impl Xfs {
-    /// Learns from a buffer in the log, where it is a directory's block.
+    /// Learns from a buffer in the log, if it is a directory's block.
     pub(super) fn buffer_logged(&mut self, buffer: &LoggedBuffer, state: &mut DecoderState) {
         let (item, shift) = (&buffer.item, self.g.block_shift - 9);
         let linear = item.sector >> shift;

@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 use super::buffers::LoggedBuffer;
 use crate::decoder::DiskImage;
 
-/// Transactions that are open at once at most; `REGION_MAX` bounds the bytes of a continued region.
+/// The most transactions that are open at once. `REGION_MAX` bounds the bytes of a continued region.
 const OPEN_MAX: usize = 1024;
 const REGION_MAX: usize = 1 << 20;
 
-/// An event that a log record tells.
+/// An event that a log record reports.
 #[derive(Debug)]
 pub(super) enum LogOperation {
     /// An operation of a transaction, with its bytes.
@@ -49,10 +49,10 @@ pub(super) struct LoggedInode {
     pub(super) attributes: Option<Vec<u8>>,
 }
 
-/// Blocks in a log record at most, its headers included.
+/// The most blocks in a log record, its headers included.
 const RECORD_MAX: u64 = (256 << 10) / BLOCK as u64 + 8;
 
-/// Log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
+/// The most log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
 const EARLY_MAX: usize = 8;
 
 /// A transaction that is being read.
@@ -65,7 +65,7 @@ struct Open {
     wanted: usize,
 }
 
-/// A log record of which more is to come.
+/// A log record that is not complete yet.
 #[derive(Debug)]
 struct Pending {
     head: RecordHead,
@@ -130,7 +130,7 @@ fn newest(image: &dyn DiskImage, start: u64, blocks: u64) -> Option<u64> {
 }
 
 impl LoggedInode {
-    /// The bytes of its regions in the log.
+    /// The bytes of the inode's regions in the log.
     pub(super) fn bytes(&self) -> u64 {
         let fork = |fork: &Option<Vec<u8>>| fork.as_ref().map_or(0, Vec::len);
         (InodeItem::SIZE + self.core.len() + fork(&self.data) + fork(&self.attributes)) as u64
@@ -144,14 +144,14 @@ impl XfsLog {
     }
 
     /// Takes in a range of the log that is written from block `at` on. Returns its meaning and length. After block
-    /// `blocks` the log continues at its start; where its length is not known, a record that continues anywhere may
+    /// `blocks` the log continues at its start; if its length is not known, a record that continues anywhere may
     /// continue at block 0.
     pub(super) fn piece(
         &mut self,
         at: u64,
         blocks: Option<u64>,
         data: &[u8],
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> (XfsPiece, usize) {
         let goes_on = |p: &Pending| p.next == at || (blocks.is_none() && at == 0);
         if let Some(i) = self.pending.iter().position(goes_on) {
@@ -160,7 +160,7 @@ impl XfsLog {
             let take = want.min(data.len());
             pending.bytes.extend_from_slice(&data[..take]);
             if take == want {
-                let piece = self.record(&pending.head, &pending.bytes, said);
+                let piece = self.record(&pending.head, &pending.bytes, events);
                 pending.bytes.clear();
                 self.spare = pending.bytes;
                 return (piece, take);
@@ -186,12 +186,12 @@ impl XfsLog {
         }
         let want = head.blocks() * BLOCK;
         if want <= data.len() {
-            return (self.record(&head, &data[..want], said), want);
+            return (self.record(&head, &data[..want], events), want);
         }
         let next = (at + (data.len() / BLOCK) as u64) % blocks.unwrap_or(u64::MAX);
         if (next == 0 || blocks.is_none()) && self.rest.len() == want - data.len() {
             let record = [data, &std::mem::take(&mut self.rest)].concat();
-            return (self.record(&head, &record, said), data.len());
+            return (self.record(&head, &record, events), data.len());
         }
         let mut bytes = std::mem::take(&mut self.spare);
         bytes.extend_from_slice(data);
@@ -218,7 +218,7 @@ impl XfsLog {
         &mut self,
         head: &RecordHead,
         record: &[u8],
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> XfsPiece {
         if !self.is_next(head) {
             self.early.push((head.clone(), record.to_vec()));
@@ -228,11 +228,11 @@ impl XfsLog {
             // The missing predecessor will not arrive any more, so the oldest waiting record is read.
             self.early.sort_by_key(|(head, _)| head.lsn);
             self.last = None;
-            self.catch_up(said);
+            self.catch_up(events);
             return XfsPiece::Record(None);
         }
-        let piece = self.read(head, record, said);
-        self.catch_up(said);
+        let piece = self.read(head, record, events);
+        self.catch_up(events);
         piece
     }
 
@@ -243,21 +243,26 @@ impl XfsLog {
     }
 
     /// Reads the waiting records whose turn has come.
-    fn catch_up(&mut self, said: &mut Vec<LogOperation>) {
+    fn catch_up(&mut self, events: &mut Vec<LogOperation>) {
         while let Some(i) = self.early.iter().position(|(head, _)| self.is_next(head)) {
             let (head, record) = self.early.remove(i);
-            let piece = self.read(&head, &record, said);
+            let piece = self.read(&head, &record, events);
             if matches!(piece, XfsPiece::NotUnderstood) {
-                said.push(LogOperation::NotUnderstood);
+                events.push(LogOperation::NotUnderstood);
             }
         }
     }
 
-    fn read(&mut self, head: &RecordHead, record: &[u8], said: &mut Vec<LogOperation>) -> XfsPiece {
+    fn read(
+        &mut self,
+        head: &RecordHead,
+        record: &[u8],
+        events: &mut Vec<LogOperation>,
+    ) -> XfsPiece {
         self.last = self.last.max(Some(head.lsn));
         let mut data = std::mem::take(&mut self.unpacked);
         let piece = match head.unpack(record, &mut data) {
-            Some(()) => self.unpacked(head, &data, said),
+            Some(()) => self.unpacked(head, &data, events),
             None => XfsPiece::NotUnderstood,
         };
         self.unpacked = data;
@@ -268,18 +273,18 @@ impl XfsLog {
         &mut self,
         head: &RecordHead,
         data: &[u8],
-        said: &mut Vec<LogOperation>,
+        events: &mut Vec<LogOperation>,
     ) -> XfsPiece {
         let (mut last, mut unmount) = (None, false);
         let whole = operations(data, head.operations, |op, body| {
             let len = (ordo_format::xfs::log::OpHead::SIZE + body.len()) as u64;
             if op.flags & flags::UNMOUNT != 0 {
                 unmount = true;
-                said.push(LogOperation::Unmount);
+                events.push(LogOperation::Unmount);
                 return;
             }
             last = Some(op.id);
-            said.push(LogOperation::Bytes { id: op.id, len });
+            events.push(LogOperation::Bytes { id: op.id, len });
             if op.flags & flags::START != 0 {
                 if self.open.len() >= OPEN_MAX {
                     self.open.clear();
@@ -287,9 +292,9 @@ impl XfsLog {
                 self.open.insert(op.id, Open::default());
             } else if op.flags & flags::COMMIT != 0 {
                 self.open.remove(&op.id);
-                said.push(LogOperation::Commit { id: op.id });
+                events.push(LogOperation::Commit { id: op.id });
             } else if let Some(open) = self.open.get_mut(&op.id) {
-                open.operation(op.id, op.flags, body, said);
+                open.operation(op.id, op.flags, body, events);
             }
         });
         match (whole, unmount) {
@@ -301,7 +306,7 @@ impl XfsLog {
 }
 
 impl Open {
-    fn operation(&mut self, id: u32, bits: u8, body: &[u8], said: &mut Vec<LogOperation>) {
+    fn operation(&mut self, id: u32, bits: u8, body: &[u8], events: &mut Vec<LogOperation>) {
         if bits & flags::CONTINUED == 0 {
             self.part.clear();
         }
@@ -313,26 +318,26 @@ impl Open {
             return;
         }
         if self.part.is_empty() {
-            self.region(id, body.to_vec(), said);
+            self.region(id, body.to_vec(), events);
         } else {
             self.part.extend_from_slice(body);
             let region = std::mem::take(&mut self.part);
-            self.region(id, region, said);
+            self.region(id, region, events);
         }
     }
 
-    fn region(&mut self, id: u32, region: Vec<u8>, said: &mut Vec<LogOperation>) {
+    fn region(&mut self, id: u32, region: Vec<u8>, events: &mut Vec<LogOperation>) {
         if self.wanted == 0 {
             // Every transaction begins with a header region of its own.
             if region.len() == 16 && region.starts_with(b"NART") {
                 return;
             }
             let Some((kind, regions)) = item_head(&region) else {
-                said.push(LogOperation::NotUnderstood);
+                events.push(LogOperation::NotUnderstood);
                 return;
             };
             if !(item::FIRST..=item::LAST).contains(&kind) {
-                said.push(LogOperation::NotUnderstood);
+                events.push(LogOperation::NotUnderstood);
             }
             self.wanted = usize::from(regions.max(1));
             self.regions.clear();
@@ -342,7 +347,7 @@ impl Open {
         if self.wanted == 0 {
             let regions = std::mem::take(&mut self.regions);
             if let Some(item) = whole_item(id, regions) {
-                said.push(item);
+                events.push(item);
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
 //! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
-//! In version 5 every block of metadata names its kind, its file system and its place; a block whose names agree is
-//! believed. The log holds records of changes, not copies of blocks.
+//! In version 5 every block of metadata names its kind, its file system and its place; a block in which all three
+//! agree is believed. The log holds records of changes, not copies of blocks.
 
 mod buffers;
 mod log;
@@ -38,10 +38,10 @@ pub(crate) struct Xfs {
     logged: FxHashMap<u64, Vec<u64>>,
     /// Directory blocks as they are known, from their place and from changes in the log.
     dirs: FxHashMap<u64, Box<[u8]>>,
-    said: Vec<LogOperation>,
+    events: Vec<LogOperation>,
 }
 
-/// The bit that tells a directory inside its inode from blocks: the inode's number stands for it.
+/// The bit that marks the number of an inode with an inline directory, among numbers of directory blocks.
 const INLINE: u64 = 1 << 63;
 
 /// The use of a place.
@@ -142,7 +142,7 @@ impl Xfs {
             let Some(start) = self.g.in_group(group, block).filter(|_| block != 0) else {
                 continue;
             };
-            // A block that a tree claims stays the tree's, whatever an older list says.
+            // A block that a tree claims stays the tree's, even if an older list has it.
             if self
                 .graph
                 .runs
@@ -284,7 +284,7 @@ impl Xfs {
         }
     }
 
-    /// The file to which the block that contains a sector belongs; 0 where there is none.
+    /// The file to which the block that contains a sector belongs; 0 if there is none.
     fn owner_at(&self, sector: u64) -> u64 {
         let linear = sector >> (self.g.block_shift - 9);
         self.graph.runs.at(linear).map_or(0, |run| run.ino)
@@ -293,8 +293,8 @@ impl Xfs {
     /// Learns from the events that a range of the log told. Returns whether all were understood.
     fn heed(&mut self, range: (u64, u64), state: &mut DecoderState) -> bool {
         let mut understood = true;
-        for said in std::mem::take(&mut self.said) {
-            match said {
+        for events in std::mem::take(&mut self.events) {
+            match events {
                 LogOperation::Bytes { id, len } => drop(state.journal.write(id.into(), len)),
                 LogOperation::Commit { id } => drop(state.journal.commit(id.into(), 0)),
                 LogOperation::Buffer { id, buffer } => {
@@ -329,7 +329,7 @@ impl Xfs {
         let g = &self.g;
         let start = g.log.unwrap_or(0) << g.block_shift;
         let (block, blocks) = ((at - start) / 512, (g.log_blocks << g.block_shift) / 512);
-        let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.said);
+        let (piece, len) = self.log.piece(block, Some(blocks), bytes, &mut self.events);
         let understood = self.heed((at, len as u64), state);
         let (class, what) = named_piece(&piece, understood);
         ClassifiedRange { class, offset: at, len: len as u64, what }
@@ -532,7 +532,14 @@ impl Decoder for Xfs {
         });
     }
 
-    fn read(&mut self, offset: u64, len: u64, data: Option<&[u8]>, out: &mut Vec<ClassifiedRange>) {
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        _state: &mut DecoderState,
+    ) {
         let shift = self.g.block_shift;
         cover(out, offset, len, self.g.blocks << shift, |at, end| {
             let place = self.place(at);

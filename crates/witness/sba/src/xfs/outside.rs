@@ -15,7 +15,7 @@ const SEARCHED: u64 = 512 << 10;
 struct XfsLogDevice {
     blocks: u64,
     log: XfsLog,
-    said: Vec<LogOperation>,
+    events: Vec<LogOperation>,
 }
 
 /// The decoder of an image, where the device begins with log records.
@@ -25,7 +25,7 @@ pub(crate) fn probe(image: &dyn DiskImage, _state: &mut DecoderState) -> Option<
     bytes.chunks_exact(BLOCK).find_map(RecordHead::read)?;
     let blocks = image.bytes() / BLOCK as u64;
     let log = XfsLog::over(image, 0, blocks);
-    Some(Box::new(Outside(XfsLogDevice { blocks, log, said: Vec::new() })))
+    Some(Box::new(Outside(XfsLogDevice { blocks, log, events: Vec::new() })))
 }
 
 impl LogOnly for XfsLogDevice {
@@ -47,10 +47,10 @@ impl LogOnly for XfsLogDevice {
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning, usize) {
-        let (piece, len) = self.log.piece(block, None, bytes, &mut self.said);
+        let (piece, len) = self.log.piece(block, None, bytes, &mut self.events);
         let mut understood = true;
-        for said in self.said.drain(..) {
-            match said {
+        for events in self.events.drain(..) {
+            match events {
                 LogOperation::Bytes { id, len } => drop(state.journal.write(id.into(), len)),
                 LogOperation::Commit { id } => drop(state.journal.commit(id.into(), 0)),
                 LogOperation::Buffer { id, buffer } => {

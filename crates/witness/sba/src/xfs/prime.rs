@@ -26,7 +26,7 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
         XfsLog::over(image, start << g.block_shift, (g.log_blocks << g.block_shift) / 512)
     });
     let (logged, dirs) = (FxHashMap::default(), FxHashMap::default());
-    let mut xfs = Xfs { g, graph, log, lists, logged, dirs, said: Vec::new() };
+    let mut xfs = Xfs { g, graph, log, lists, logged, dirs, events: Vec::new() };
     state.names.set_root(g.root);
     let mut sector = vec![0; 1 << g.sector_shift];
     for group in 0..groups {

@@ -18,7 +18,7 @@ const UUID: &str = "6f2c0d1e-3b5a-4c7d-8e9f-a0b1c2d3e4f5";
 const NODE: usize = 16 << 10;
 const SECTOR: usize = 4096;
 
-/// An image of one device; with files, where a folder is given.
+/// An image of one device; with files, if a folder is given.
 fn made(folder: &Path, args: &[&str], files: Option<&Path>) -> Option<Vec<u8>> {
     let path = folder.join("image");
     let _ = std::fs::remove_file(&path);
@@ -158,7 +158,7 @@ fn changed(block: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 /// A block that is torn, names another address, or has an impossible level or count: it is unknown, and nothing is
 /// learned from it, though its checksum is right.
 #[test]
-fn what_cannot_be_true_is_unknown() {
+fn contradictory_blocks_are_unknown() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
     let at = node(&after, 5, 0);
     let block = &after[at..at + NODE];
@@ -255,7 +255,7 @@ fn circles_and_absurd_chunks_end() {
 /// Tree blocks in a chunk that has not been seen yet are guesses until the chunk tree's leaf is written. Catches
 /// blocks that are lost when a chunk and its contents are written in the wrong order.
 #[test]
-fn a_chunk_is_told_of_later() {
+fn tree_blocks_are_guesses_until_their_chunk_is_known() {
     let Some((_, after, _)) = filled(&["-m", "single"]) else { return };
     let (chunks, root, leaf) = (node(&after, 3, 0), node(&after, 1, 0), node(&after, 5, 0));
     let mut start = after.clone();

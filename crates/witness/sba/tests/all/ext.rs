@@ -32,7 +32,7 @@ fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
 /// every copy in the journal the transaction and the fixed location that debugfs gives it. Catches a tag read at the
 /// wrong place, a lost transaction, and an inode that was seen in the journal and not used.
 #[test]
-fn what_a_kernel_did_under_ext3_has_names() {
+fn every_block_of_a_kernels_ext3_trace_is_named() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     assert_eq!(said.system, "ext3");
@@ -65,7 +65,7 @@ fn what_a_kernel_did_under_ext3_has_names() {
 
 /// The description of requests in words.
 #[test]
-fn requests_are_told_in_words() {
+fn requests_are_described_in_words() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     let line = |id| &said.lines.iter().find(|(i, _)| *i == id).unwrap().1;

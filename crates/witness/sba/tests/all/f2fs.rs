@@ -166,7 +166,7 @@ fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
 /// end the tools must find as many blocks in use, at the same places, of the same files. Catches an old place of a
 /// node that was kept, a removed file that still owns blocks, and a checkpoint's journal that was not read.
 #[test]
-fn what_a_kernel_did_under_f2fs_has_names() {
+fn every_block_of_a_kernels_f2fs_trace_is_named() {
     let Some((recorded, said, after)) = played() else { return };
     assert_eq!(said.system, "f2fs");
     all_is_known(&said, "f2fs");
@@ -222,12 +222,12 @@ fn files_have_paths() {
 /// A decoder that learns everything from the final device must agree with one that watched from the start; the same
 /// at each checkpoint on the way.
 #[test]
-fn who_comes_late_knows_as_much() {
+fn a_watcher_that_starts_late_knows_as_much() {
     let Some((recorded, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     same(&late, &said.watch, &after);
-    // Half way: a checkpoint has just ended, and the NAT lacks what is in the checkpoint's journal. Later fsyncs have
-    // made a file durable that no checkpoint has.
+    // Half way: a checkpoint has just ended, and the NAT lacks the changes in the checkpoint's journal. Later fsyncs
+    // have made a file durable that no checkpoint has.
     for half in [23, 42] {
         half_way(&recorded, half);
     }
@@ -318,7 +318,7 @@ const FEATURES: [&str; 2] = ["", "extra_attr,inode_checksum,inode_crtime,sb_chec
 /// with its contents, and agree with the tools on every block. Catches a count of addresses that is off by some
 /// fields, direct nodes in a wrong order, and an indirect node taken for a direct one.
 #[test]
-fn what_the_tools_fill_is_found() {
+fn files_written_by_the_tools_are_found() {
     for features in FEATURES {
         let folder = tempfile::tempdir().unwrap();
         let Some((_, image, files)) = filled(folder.path(), features) else { return };

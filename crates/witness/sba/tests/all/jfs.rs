@@ -50,7 +50,7 @@ fn used(image: &[u8]) -> BTreeSet<u64> {
 /// transaction as many records as jfs_logdump finds. At the end a block must have an owner exactly where the block
 /// allocation map calls it used. Catches a record read from the wrong end, and an inode in the log that was not used.
 #[test]
-fn what_a_kernel_did_under_jfs_has_names() {
+fn every_block_of_a_kernels_jfs_trace_is_named() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     assert_eq!(said.system, "jfs");

@@ -1,5 +1,5 @@
-//! The decoders, held to what the tools of each file system say. One program, so that what
-//! they have in common is compiled once.
+//! The decoders, compared with the output of each file system's own tools. One program, so that the
+//! shared code is compiled once.
 
 mod analysis;
 mod btrfs;

@@ -110,7 +110,7 @@ fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
 /// end every block of the log must be what dumpseg prints of its summary: no block more, none less. Catches a summary
 /// entry of the wrong size, one that spans the end of a block, and a super root taken for data.
 #[test]
-fn what_a_kernel_did_under_nilfs2_has_names() {
+fn every_block_of_a_kernels_nilfs2_trace_is_named() {
     let Some((_, said, after)) = played() else { return };
     assert_eq!(said.system, "nilfs2");
     all_is_known(&said, "nilfs2");
@@ -273,7 +273,7 @@ fn files_have_paths() {
 /// A decoder that learns everything from the final device must agree with one that watched from the start. Catches
 /// facts that are learned only by watching, and priming from segments that are over.
 #[test]
-fn who_comes_late_knows_as_much() {
+fn a_watcher_that_starts_late_knows_as_much() {
     let Some((_, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     for at in 0..after.len() as u64 / BLOCK as u64 {
@@ -366,7 +366,7 @@ fn seed(image: &[u8]) -> u32 {
 /// The cleaner moves outdated blocks as well as live ones, and its summaries do not tell them apart. So a block that
 /// it moves is not a file's newest until the DAT says so. Catches a file whose contents go back to an older state.
 #[test]
-fn what_the_cleaner_moves_is_where_the_dat_says() {
+fn blocks_moved_by_the_cleaner_are_at_the_dats_addresses() {
     let Some((_, said, after)) = played() else { return };
     let watch = &said.watch;
     let was = places(watch, 65)[&0];

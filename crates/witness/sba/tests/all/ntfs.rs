@@ -100,7 +100,7 @@ fn played(recorded: &Recorded) -> WatchResult {
 /// committed exactly where it ended without a rollback. Catches a last record that is cut at a page's end, and one
 /// that is left from an older round.
 #[test]
-fn what_windows_logged_is_read() {
+fn a_log_written_by_windows_is_read() {
     let Some(recorded) = windows() else { return };
     let said = played(&recorded);
     all_is_known(&said, "the log of Windows");
@@ -203,7 +203,7 @@ fn fill(root: &Path) -> std::io::Result<()> {
 /// cluster must have an owner exactly where `$Bitmap` calls it used. Catches runs that are read wrongly, and records
 /// that are not read at all.
 #[test]
-fn what_is_in_use_has_an_owner() {
+fn clusters_in_use_have_owners() {
     let Some(recorded) = filled() else { return };
     let said = played(&recorded);
     assert_eq!(said.stats.writes[Class::Unknown].blocks, 0);
@@ -266,7 +266,7 @@ fn changed_bytes_of_ntfs_and_its_trace_never_panic() {
 /// A torn log page, a page of a log whose shape is not known, and a torn file record: they are unknown, and nothing
 /// is learned from them.
 #[test]
-fn what_is_torn_is_unknown() {
+fn torn_records_are_unknown() {
     let Some(recorded) = windows() else { return };
     for (page, before) in [(40, true), (40, false), (0, true)] {
         let requests = recorded.trace.requests();

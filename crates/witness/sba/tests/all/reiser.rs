@@ -45,7 +45,7 @@ fn busy(image: &Path) -> Option<BTreeSet<u64>> {
 /// debugreiserfs gives it. At the end a block has an owner exactly where the bitmap calls it used. Catches a misread
 /// leaf, a copy that came before its descriptor and was lost, and a claim that was not given up.
 #[test]
-fn what_a_kernel_did_under_reiserfs_has_names() {
+fn every_block_of_a_kernels_reiserfs_trace_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
     for mode in MODES {

@@ -77,7 +77,7 @@ fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
 /// transaction and every buffer and inode in the log must be those that xfs_logprint finds, and each is later written
 /// at its fixed location. At the end a block has an owner exactly where the trees of free space do not have it.
 #[test]
-fn what_a_kernel_did_under_xfs_has_names() {
+fn every_block_of_a_kernels_xfs_trace_is_named() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
     let said = watched(&recorded.start, &recorded.trace).unwrap();
     assert_eq!(said.system, "xfs");
@@ -107,7 +107,8 @@ fn what_a_kernel_did_under_xfs_has_names() {
     for (ino, paths) in named(image.to_str().unwrap(), 3).unwrap() {
         for watch in [&said.watch, &fresh] {
             let found = watch.path(ino);
-            // One file got a second name and lost it again; the watcher from the start still has it.
+            // One file got a second name and lost it again; the watcher that saw the trace from its start still has
+            // that name.
             let is_one = |found: &str| paths.iter().any(|p| p == found) || found == "/d/h3";
             assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
         }

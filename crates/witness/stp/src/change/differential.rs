@@ -1,5 +1,5 @@
-//! Differential journaling (§3.3.5 of the paper): the journal has the bytes of a block that changed since the journal's,
-//! or the fixed location's, last copy of it.
+//! Differential journaling (§3.3.5 of the paper): the journal gets only the bytes of a block that changed since its
+//! last copy in the journal, or since its last write at the fixed location.
 //!
 //! The encoding, whose size is counted: for each block its number and the count of runs, 10 bytes; for each run its
 //! first byte and its length, 4 bytes, and its bytes. Runs less than 4 bytes apart are one. A block that would not get
@@ -53,7 +53,7 @@ impl<'a> Versions<'a> {
         })?
     }
 
-    /// The size of what a journal has to hold of a new version, which is from now on the last one.
+    /// The number of bytes that the journal needs for a new version. That version is the last one from now on.
     fn replace(&mut self, home: u64, new: &'a [u8]) -> usize {
         let size = match self.newest.get(&home) {
             Some(old) => encoded(old, new),

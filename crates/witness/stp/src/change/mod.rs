@@ -1,8 +1,8 @@
 //! Changes of a file system, made to the plan of its traffic.
 //!
-//! - [`place`]: where the journal lies, and on which disk.
-//! - [`timing`]: what waits for what, what is flushed.
-//! - [`mode`]: what goes into the journal: ordered, data, adaptive.
+//! - [`place`]: the place and the disk of the journal.
+//! - [`timing`]: the waits between requests, and flushes.
+//! - [`mode`]: the contents of the journal: ordered, data, adaptive.
 //! - [`differential`]: bytes that changed instead of whole blocks.
 
 pub mod differential;
@@ -38,20 +38,20 @@ pub struct World<'a> {
 /// The place for a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalPlace {
-    /// In thousandths of the device: 500 is its middle.
+    /// A part of the device in thousandths: 500 is its middle.
     Permille(u64),
     /// A byte of the device.
     Byte(u64),
 }
 
-/// How a file system journals file data.
+/// The way in which a file system journals file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Data is written at its fixed location before the transaction that points to it (`data=ordered`).
     Ordered,
     /// Data is written into the journal too (`data=journal`).
     Data(Home),
-    /// Each transaction as is best for it: ordered where its data is sequential, data where it is not.
+    /// Each transaction in the better way: ordered if its data is sequential, otherwise data.
     Adaptive(Home),
 }
 
@@ -64,7 +64,7 @@ pub enum Home {
     Timer,
 }
 
-/// How the order of journal writes is kept on a disk with a volatile cache.
+/// The way in which the order of journal writes is kept on a disk with a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barriers {
     /// Not at all: no flush, no FUA.
@@ -157,7 +157,7 @@ impl PlanChange {
     }
 }
 
-/// The reason why a place or a cache means nothing where the disk is not known.
+/// The reason why a place or a cache has no meaning if the disk is not known.
 const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither places nor caches have a \
                         time; say it, or change the disk";
 

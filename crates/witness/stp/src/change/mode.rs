@@ -2,8 +2,8 @@
 //!
 //! Data mode: the data of a transaction is in its journal write, with descriptors for it, and is written at its fixed
 //! location later, by the writeback timer after `EXPIRE`, or when `FULL` of the journal is used: then the next
-//! transaction waits for it. A block that a later transaction has again is written once. What is not due when the trace
-//! ends is not written.
+//! transaction waits for it. A block that a later transaction contains again is written once. A block that is not due
+//! when the trace ends is not written.
 //!
 //! Ordered mode: the data is written at its fixed location, sorted, before the journal write, which waits for it.
 
@@ -83,7 +83,7 @@ fn sequential(plan: &Plan, transaction: &JournalTransaction, last: &mut Option<u
 /// A block of data that is in the journal and not yet at its fixed location.
 #[derive(Clone, Copy)]
 struct Pending {
-    /// Its length in bytes.
+    /// The length in bytes.
     len: u64,
     /// The commit after which it may be written.
     commit: usize,
@@ -141,7 +141,8 @@ impl Later {
         step.copies.extend(copies);
     }
 
-    /// Writes what older transactions hold, and lets the journal write `log` wait for it.
+    /// Writes the blocks of older transactions to their fixed locations, and makes the journal write `log` wait for
+    /// that.
     fn checkpoint(&mut self, plan: &mut Plan, log: usize) {
         let due = std::mem::take(&mut self.pending);
         let waits = plan.after(log).to_vec();

@@ -9,8 +9,7 @@ use crate::plan::PlanStep;
 use crate::play::PlayDisk;
 use crate::traffic::Role;
 
-/// Moves the journal. The blocks that lie in its new place change places with it, as `mke2fs` would have put them
-/// elsewhere.
+/// Moves the journal. The blocks at its new place change places with it, as `mke2fs` would have put them elsewhere.
 pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), String> {
     let span = journal_of(world)?;
     let (disk, device) = world.stage.disks[0].clone();
@@ -106,8 +105,8 @@ impl Swap {
     }
 }
 
-/// Gives the journal a disk of its own, of its own size. A flush that a commit block waits for goes to both disks, since
-/// data must be durable too; a flush behind a commit block goes to the journal's disk alone.
+/// Gives the journal a disk of its own, of its own size. A flush for which a commit block waits goes to both disks,
+/// since data must be durable too; a flush behind a commit block goes to the journal's disk alone.
 pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Result<(), String> {
     let span = journal_of(world)?;
     if world.stage.disks.len() > 1 {

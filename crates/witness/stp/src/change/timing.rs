@@ -22,7 +22,7 @@ pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
                 .filter(|after| transaction.data.contains(&after.step))
                 .collect();
             for after in &data {
-                // It begins as early as the data write itself; the commit is what has to wait now.
+                // The journal write begins as early as the data write itself. Only the commit has to wait now.
                 for own in plan.after(after.step).to_vec() {
                     plan.wait(log, own);
                 }
@@ -43,7 +43,7 @@ pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
     }
 }
 
-/// Takes out, or puts in, what keeps the order on a disk with a volatile cache.
+/// Removes, or adds, the flushes that keep the order on a disk with a volatile cache.
 pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), String> {
     let plan = &mut world.plan;
     let all: Vec<usize> = plan.live().collect();

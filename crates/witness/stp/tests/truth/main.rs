@@ -1,5 +1,5 @@
-//! Predictions against the truth: a small journaling file system runs in virtual time, its trace is played with a change,
-//! and the same file system with that change really made says what it takes.
+//! Predictions against the truth. A small journaling file system runs in virtual time, and its trace is played
+//! with a change. The time of the same file system with that change really made is the truth.
 //!
 //! This file system and playback share the disk model. They do not share who waits for whom. The file system has tasks that wait for
 //! each other; playback has a plan that was worked out from times.
@@ -55,9 +55,9 @@ fn cases(rules: Rules) -> Vec<(PlanChange, Rules)> {
     ]
 }
 
-/// One client: what waits for what is a chain, and playback must find it. The unchanged trace is played to the
-/// nanosecond, and each change within 2 %, the truth inside the interval. Catches a change that leaves out or adds a wait,
-/// a request or a byte.
+/// One client: each request waits for the one before, and playback must find this chain. The unchanged trace
+/// is played to the nanosecond, and each change within 2 %, the truth inside the interval. Catches a change
+/// that leaves out or adds a wait, a request or a byte.
 #[test]
 fn one_client_is_predicted_as_it_really_runs() {
     let rules = Rules::new();
@@ -118,8 +118,9 @@ fn a_change_that_means_nothing_is_refused() {
     assert_eq!(JOURNAL % BLOCK, 0);
 }
 
-/// A trace whose disk is not known is played with the times that its requests took: the unchanged one exactly. A change of
-/// what waits for what can be predicted, a change of places cannot, and says so; another disk can.
+/// A trace whose disk is not known is played with the times that its requests took: the unchanged one exactly.
+/// A change of the waits can be predicted, and so can another disk; a change of places is refused with the
+/// reason.
 #[test]
 fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let rules = Rules { syncs: 20, ..Rules::new() };
@@ -141,7 +142,7 @@ fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     assert!((other / truth - 1.0).abs() < 0.02, "{other} for {truth}");
 }
 
-/// Marks bound the time; a mark that is not there is named with those that are.
+/// Marks bound the time; the error for an unknown mark lists the known ones.
 #[test]
 fn a_mark_that_is_not_there_is_named() {
     let (trace, rows, _) = run(Rules { syncs: 5, ..Rules::new() });

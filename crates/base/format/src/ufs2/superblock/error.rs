@@ -20,14 +20,14 @@ macro_rules! field_errors {
                 /// The value found, read as little-endian.
                 found: u32,
             },
-            /// The superblock is UFS1's where UFS2's is wanted.
+            /// The superblock is UFS1's, and UFS2's is wanted.
             Ufs1 {
-                /// Its byte order.
+                /// The byte order.
                 endian: Endian,
             },
             /// The file system's creation was not finished.
             Incomplete {
-                /// Its byte order.
+                /// The byte order.
                 endian: Endian,
             },
             /// The check-hash (byte 1304) does not match the contents.
@@ -59,7 +59,7 @@ macro_rules! field_errors {
                 }
             }
 
-            /// The field that the error is about, where there is one.
+            /// The field with the error, if the error is about one.
             pub fn field(&self) -> Option<&'static str> {
                 match self {
                     $(SuperblockError::$variant { .. } => Some(stringify!($field)),)+

@@ -152,7 +152,7 @@ pub const FS_GJOURNAL: i32 = 0x40;
 pub const FS_FLAGS_UPDATED: i32 = 0x80;
 /// NFSv4 access control lists.
 pub const FS_NFS4ACLS: i32 = 0x100;
-/// Check-hashes are kept; `metackhash` says for which structures.
+/// Check-hashes are kept, for the structures in `metackhash`.
 pub const FS_METACKHASH: i32 = 0x200;
 /// Freed blocks are discarded.
 pub const FS_TRIM: i32 = 0x400;

@@ -18,7 +18,7 @@ macro_rules! require {
 
 impl Superblock {
     /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of the device. Every
-    /// value by which code divides, shifts or indexes is checked, and the check-hash where the file system keeps one.
+    /// value by which code divides, shifts or indexes is checked, and the check-hash if the file system keeps one.
     /// `bytes` should be [`SBLOCK_SIZE`] long; the byte order is detected.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Superblock {
         sb.check_groups()?;
         sb.check_extent()?;
         let last = sb.cg_data(sb.ncg - 1);
-        // The greatest distance by which any group's structures are moved; more where the number of groups is no
+        // The greatest distance by which any group's structures are moved. It is larger if the number of groups is no
         // power of two.
         let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
         let fits = sb.old_cgoffset >= 0 && most + sb.dblkno as u64 <= sb.fpg as u64;

@@ -138,7 +138,7 @@ impl Run {
         self.files.keys().nth(nth).copied()
     }
 
-    /// Takes note of an error that a full log may have.
+    /// Notes an error that a full log may have.
     fn note(&mut self, error: &FsError, what: &str) {
         assert_eq!(error.errno, Errno::NoSpace, "{what}: {error}");
         self.refused += 1;

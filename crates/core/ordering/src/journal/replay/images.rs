@@ -1,12 +1,12 @@
-//! The images of blocks in a window of the device, made from the log: one for each block, byte by byte.
+//! The images of blocks in a window of the device, built from the log byte by byte: one image for each block.
 //!
-//! Records come in the order of the log. Bytes that are redone replace those in the image. Bytes that are
-//! rolled back go only to places that are not known yet: the first rolled back change of a byte has the value from before
-//! all of them. So one pass over the log, from its start to its end, has the result of a backward (undo) and a
-//! forward (redo) pass.
+//! Records come in the order of the log. Bytes that are redone replace those in the image. Old bytes of a change
+//! that is rolled back go only to bytes that the image does not know yet: the first such change of a byte has the
+//! value from before all of them. So one pass over the log, from its start to its end, has the result of a backward
+//! (undo) and a forward (redo) pass.
 //!
-//! Memory is bounded. Where images take more than allowed, those with the highest addresses are dropped, and
-//! the window ends there. The next pass begins where this one ended.
+//! Memory is bounded. When the images need more than is allowed, those with the highest addresses are dropped, and
+//! the window ends before them. The next pass over the log begins at that address.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -61,7 +61,7 @@ impl Mask {
     }
 }
 
-/// The known bytes of a unit: a piece of the device that is sealed as one.
+/// The known bytes of a unit: a range of the device that one check-hash seals.
 #[derive(Debug)]
 pub(super) struct Unit {
     /// The unit's end on the device.
@@ -69,9 +69,9 @@ pub(super) struct Unit {
     /// The unit's bytes. Bytes that are not known have any value.
     pub(super) bytes: Vec<u8>,
     pub(super) known: Mask,
-    /// Bytes that stay as they are on the device whatever is rolled back, because their block was new.
+    /// Bytes that rollbacks leave as they are on the device, because their block was new.
     kept: Option<Mask>,
-    /// The end of the last record that is redone in the unit.
+    /// The LSN behind the last record that is redone in the unit.
     last: u64,
     /// Whether something in the unit is rolled back.
     is_rolled_back: bool,
@@ -84,12 +84,12 @@ impl Unit {
         Unit { end, bytes, known, kept: None, last: 0, is_rolled_back: false }
     }
 
-    /// Whether all bytes are known, so that those on the device do not matter.
+    /// Whether all bytes are known, so that the unit need not be read from the device.
     pub(super) fn is_whole(&self) -> bool {
         self.known.count == self.bytes.len()
     }
 
-    /// Whether no byte has to change.
+    /// Whether no byte of the unit has to change.
     pub(super) fn is_empty(&self) -> bool {
         self.known.count == 0
     }
@@ -98,7 +98,7 @@ impl Unit {
         self.bytes.len() + self.bytes.len() / 4 + UNIT_OVERHEAD
     }
 
-    /// Puts the known bytes over the device's.
+    /// Copies the known bytes over the device's.
     pub(super) fn put_over(&self, place: &mut [u8]) {
         if self.is_whole() {
             place.copy_from_slice(&self.bytes);
@@ -112,7 +112,7 @@ impl Unit {
     }
 }
 
-/// The images of one pass.
+/// The images that one pass over the log makes.
 pub(super) struct Images<'a> {
     image: &'a dyn Image,
     /// The device's end.
@@ -125,7 +125,7 @@ pub(super) struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// No images yet, of a window that ends where the device does.
+    /// Starts a pass without images. Its window ends at the end of the device.
     pub(super) fn new(image: &'a dyn Image, window: Range<u64>, memory_max: usize) -> Images<'a> {
         let (bytes, units) = (window.end, BTreeMap::new());
         Images { image, bytes, window, memory_max, memory: 0, units }
@@ -142,8 +142,8 @@ impl<'a> Images<'a> {
         (self.units, self.window.end)
     }
 
-    /// Calls `each` with every unit in the window that shares bytes with the `len` bytes at `at`: with the
-    /// range in the unit, and the index of its first byte in those bytes.
+    /// Calls `each` for every unit in the window that shares bytes with the `len` bytes at `at`. It gets the shared
+    /// range of the unit, and the index of the range's first byte within the `len` bytes.
     fn visit(&mut self, at: u64, len: usize, mut each: impl FnMut(&mut Unit, Range<usize>, usize)) {
         let end = at.saturating_add(len as u64).min(self.window.end);
         let mut next = at.max(self.window.start);
@@ -180,7 +180,7 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Redoes a change: a record that ends at `lsn` put these bytes there.
+    /// Redoes a change: the record that ends at `lsn` wrote these bytes there.
     pub(super) fn redo(&mut self, at: u64, bytes: &[u8], lsn: u64) {
         self.visit(at, bytes.len(), |unit, range, from| {
             unit.bytes[range.clone()].copy_from_slice(&bytes[from..from + range.len()]);
@@ -189,7 +189,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Redoes first contents: a record that ends at `lsn` made a block, or part of one, again.
+    /// Redoes first contents: the record that ends at `lsn` describes a new block, or a part of one.
     pub(super) fn redo_whole(
         &mut self,
         at: u64,
@@ -210,7 +210,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Undoes a change: these bytes were there before; `None` stands for zeros.
+    /// Rolls back a change: `old` are the bytes from before it; `None` stands for zeros.
     pub(super) fn undo(&mut self, at: u64, len: usize, old: Option<&[u8]>) {
         self.visit(at, len, |unit, range, from| {
             unit.is_rolled_back = true;
@@ -224,8 +224,9 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Notes a block that was new in an operation that is rolled back. Before, it was free, or belonged to an owner
-    /// that now has it back. Changes of the new block were not written, or do not matter.
+    /// Notes a block that was new in an operation that is rolled back. Before that, the block was free, or belonged
+    /// to an owner that now has it back. The device has the old contents, since a new block is not written before
+    /// it is certain.
     pub(super) fn keep(&mut self, at: u64, len: usize) {
         self.visit(at, len, |unit, range, _| {
             let len = unit.bytes.len();
@@ -244,13 +245,13 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Notes that the device has all that records up to `lsn` say about the block.
+    /// Notes that the device has all changes of the block from records up to `lsn`.
     pub(super) fn placed(&mut self, at: u64, len: u64, lsn: u64) {
         let end = at.saturating_add(len);
         for start in self.in_range(at, end) {
             let unit = self.units.get_mut(&start).expect("just found");
             let is_all = start >= at && unit.end <= end;
-            // Undone bytes stay in the image, since the device may hold those from before the rollback.
+            // Rolled-back bytes stay in the image, since the device may hold the bytes from before the rollback.
             if is_all && unit.last <= lsn && !unit.is_rolled_back {
                 unit.known.clear(0..unit.bytes.len());
                 self.drop_if_empty(start);

@@ -1,16 +1,16 @@
 //! Recovery: gathers the log's records by block, then brings each block to its place once.
 //!
 //! A first reading of the log (the analysis pass) finds the complete operations. A second one makes one
-//! [image](images) of each block: complete operations are redone, all others rolled back. Then the blocks that the
-//! log does not hold whole are [read](place), in order, and those that differ are written, in order. Blocks
-//! that the log calls placed already are left alone.
+//! [image](images) of each block: complete operations are redone, all others rolled back. Then the blocks that are
+//! not whole in the log are [read](place), in order of their addresses, and the blocks that differ from their
+//! images are written, in the same order. Blocks that the log calls placed already are left alone.
 //!
-//! Images take [`MEMORY`] at most. Where they need more, the log is read again for those with higher addresses,
-//! as often as necessary; each block is still read and written once.
+//! Images take [`MEMORY`] at most. If they need more, the log is read again for the blocks with higher addresses,
+//! as often as necessary. Each block is still read and written only once.
 //!
-//! The result follows from the log, and from those bytes of a block of which the log says nothing, which stay
-//! as they are. So a crash may interrupt recovery, and it may begin again, any number of times. The log is given
-//! up only when everything is durable in its place.
+//! The result depends on the log alone; bytes that the log does not mention stay as they are. So a crash may
+//! interrupt recovery any number of times, and recovery begins anew. The log is given up only when everything is
+//! durable in its place.
 
 mod images;
 mod place;
@@ -33,14 +33,14 @@ use crate::{DeferredFree, Image, RecoverError, Recovery};
 /// The smallest log, in bytes: it has space for some operations on blocks of directories or pointers.
 const LOG_MIN: u64 = 48 << 10;
 
-/// Memory for images, in bytes. The bytes that are read at once ([`place::BATCH`]) come in addition, and as
-/// many again while they are written.
+/// Memory for images, in bytes. The bytes that are read at once ([`place::BATCH`]) come in addition, and the same
+/// again while they are written.
 pub(super) const MEMORY: usize = 16 << 20;
 
 /// The longest new block, in bytes: the largest block of a file system.
 const FRESH_MAX: usize = 1 << 16;
 
-/// Recovers from a crash, and remembers the image.
+/// Recovers from a crash, and remembers which image the log belongs to.
 pub(super) async fn recover(
     state: &State,
     device: &Device,
@@ -97,7 +97,7 @@ async fn put_in_place(
     state: &State,
     device: &Device,
     image: &dyn Image,
-    found: &Found,
+    found: &LogAnalysis,
     memory: usize,
 ) -> Result<(Counts, Work), BlockError> {
     let (mut counts, mut work) = (None, Work::default());
@@ -105,7 +105,7 @@ async fn put_in_place(
     while next < bytes {
         let mut images = Images::new(image, next..bytes, memory);
         let counted = pass(state, found, &mut images).await?;
-        // Each pass reads every record, so the first one's counts are right.
+        // Each pass reads every record, so the counts of the first pass are complete.
         counts.get_or_insert(counted);
         let units;
         (units, next) = images.finish();
@@ -116,42 +116,42 @@ async fn put_in_place(
 
 /// The result of the first reading of the log.
 #[derive(Default)]
-struct Found {
+struct LogAnalysis {
     /// The first record that the passes read.
     start: u64,
-    /// The LSN behind the last quiet end.
+    /// The LSN behind the last quiescent point.
     quiescent: u64,
     /// The LSN behind the last record.
     end: u64,
-    /// The last record that says that a recovery has completed, so everything before is in its place.
+    /// The LSN of the last record of a completed recovery: everything before it is in its place.
     restart: u64,
     records: u64,
     operations: u64,
-    /// Operations behind the last quiet end that must be rolled back, by number.
+    /// Operations behind the last quiescent point that must be rolled back, by number.
     rolled_back: BTreeSet<u64>,
     /// Inodes that must be freed.
     orphans: Vec<u64>,
 }
 
-impl Found {
+impl LogAnalysis {
     /// Whether a record is redone, because its operation is complete.
     fn is_complete(&self, record: &RecordRef<'_>) -> bool {
         record.end <= self.quiescent || !self.rolled_back.contains(&owner(record.bytes).0)
     }
 }
 
-/// The operations behind the last quiet end.
+/// The operations behind the last quiescent point.
 #[derive(Default)]
 struct Tail {
-    /// By number: the operations on which it depends, if it has ended.
+    /// By the operation's number: the operations on which it depends, if it has ended.
     operations: BTreeMap<u64, Option<Vec<u64>>>,
     /// Records about inodes, each with its operation.
     told: Vec<(u64, LogEvent)>,
 }
 
 impl Tail {
-    /// The operations that did not end, and all that depend on them. An operation that is not listed was
-    /// certain before the log begins.
+    /// The operations that did not end, and all that depend on them. Operations that are not listed were certain
+    /// before the log's first record.
     fn rolled_back(&self) -> BTreeSet<u64> {
         let open = self.operations.iter().filter(|(_, needs)| needs.is_none());
         let mut rolled_back: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
@@ -172,8 +172,9 @@ impl Tail {
     }
 }
 
-async fn analyze(log: &Wafs) -> Result<Found, LogError> {
-    let mut found = Found { start: log.start(), quiescent: log.start(), ..Found::default() };
+async fn analyze(log: &Wafs) -> Result<LogAnalysis, LogError> {
+    let mut found =
+        LogAnalysis { start: log.start(), quiescent: log.start(), ..LogAnalysis::default() };
     let mut restart = false;
     let mut tail = Tail::default();
     let mut orphans = BTreeSet::new();
@@ -217,8 +218,8 @@ async fn analyze(log: &Wafs) -> Result<Found, LogError> {
     found.end = found.end.max(found.quiescent);
     found.rolled_back = tail.rolled_back();
     let is_complete = |(number, _): &(u64, LogEvent)| !found.rolled_back.contains(number);
-    // Records behind an unfinished restart belong to an interrupted recovery. Their operation numbers are those
-    // of others, so they are ignored.
+    // Records behind an unfinished restart belong to an interrupted recovery. Their operation numbers may equal
+    // those of other operations, so they are ignored.
     let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, LogEvent::Restart));
     before.filter(is_complete).for_each(|(_, told)| tell(told));
     let ended = tail.operations.keys().filter(|number| !found.rolled_back.contains(number));
@@ -227,7 +228,7 @@ async fn analyze(log: &Wafs) -> Result<Found, LogError> {
     Ok(found)
 }
 
-/// A record's statement that is not about bytes.
+/// A log record that is not about bytes of a block.
 enum LogEvent {
     Orphan(u64),
     Kept(u64),
@@ -241,8 +242,12 @@ struct Counts {
     redone: u64,
 }
 
-/// One pass over the log, from its start to its end. It makes the images of a window, and counts the changes.
-async fn pass(state: &State, found: &Found, images: &mut Images<'_>) -> Result<Counts, BlockError> {
+/// One pass over the log, from its start to its end. It builds the images of a window, and counts the changes.
+async fn pass(
+    state: &State,
+    found: &LogAnalysis,
+    images: &mut Images<'_>,
+) -> Result<Counts, BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
     let mut counts = Counts::default();
     let mut each = |record: RecordRef<'_>| {

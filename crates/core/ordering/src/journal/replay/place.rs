@@ -1,5 +1,5 @@
-//! Writing images to their places. Units that the log does not hold whole are read, in order; then those that
-//! differ are written, in order.
+//! Writing images to their places. Units that are not whole in the log are read in order of their addresses;
+//! then the units that differ are written in the same order.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use super::images::Unit;
 use crate::Image;
 
 /// The most bytes that one request reads or writes, if the device takes as many. On many disks a request that
-/// continues where another ended loses a turn.
+/// continues where another one ended loses a revolution.
 const SPAN: u64 = 1 << 20;
-/// The widest gap beside a unit that is read and written with it, in bytes: it passes under the head anyway.
+/// The widest gap between two units that is read and written with them, in bytes. The gap passes under the head
+/// anyway.
 const HOLE: u64 = 16 << 10;
-/// Requests under way at the same time.
+/// The most requests under way at the same time.
 const CONCURRENT_MAX: usize = 32;
-/// Bytes that are read before the changed ones among them are written.
+/// The bytes that are read before the changed ones among them are written.
 pub(super) const BATCH: u64 = 8 << 20;
 
 /// The work that recovery took.
@@ -30,13 +31,13 @@ pub(super) struct Work {
     pub(super) writes: u64,
 }
 
-/// A range of the device that is read in one request, for the units in it that are not known whole. It includes
-/// the gaps between them, and may begin or end at units beside them that are known whole.
+/// A range of the device that is read in one request, for the units in it that are not known whole. The range
+/// includes the gaps between these units, and may begin or end at neighbouring units that are known whole.
 struct Span {
     start: u64,
     end: u64,
     image: IoBuf,
-    /// Whether the device's bytes differ from these.
+    /// Whether the bytes of the span differ from the device's.
     is_changed: bool,
 }
 
@@ -72,8 +73,8 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// The spans that must be read for the first units, each of `most` bytes at most, and the first unit that is
-/// left for later.
+/// Plans the spans that must be read for the first units, each of `most` bytes at most. Returns them with the
+/// first unit that is left for later.
 fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     let mut spans: Vec<Span> = Vec::new();
     let (mut bytes, mut end, mut was_read) = (0, 0, false);
@@ -82,7 +83,7 @@ fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
         let is_near = end > 0 && start <= end + HOLE;
         let to = if is_read { unit.end } else { start };
         match spans.last_mut() {
-            // A unit that the log holds whole is not read; the gap before it is.
+            // A unit that is whole in the log is not read, but the gap before it is.
             Some(span) if was_read && is_near && to - span.start <= most => {
                 bytes += to - span.end;
                 span.end = to;
@@ -102,7 +103,8 @@ fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     (spans, None)
 }
 
-/// Puts units over the bytes that were read, and seals them. Returns what must be written, by address.
+/// Copies units over the bytes that were read, and seals them. Returns the bytes that must be written, by
+/// address.
 fn changed<'s>(
     image: &dyn Image,
     units: BTreeMap<u64, Unit>,
@@ -131,7 +133,7 @@ fn changed<'s>(
     out
 }
 
-/// Joins neighbouring pieces into requests.
+/// Joins neighbouring byte ranges into requests.
 fn gather(pieces: Vec<(u64, std::borrow::Cow<'_, [u8]>)>, most: u64) -> Vec<(u64, IoBuf)> {
     let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
     for (start, bytes) in pieces {

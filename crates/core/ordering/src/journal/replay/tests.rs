@@ -91,13 +91,13 @@ impl BlockDevice for Counted {
 /// An event of a device and its log.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A client changes bytes of a unit to this value. Its operation begins here where none is under way.
+    /// A client changes bytes of a unit to this value. The client's operation begins here if none is under way.
     Patch(usize, u64, Range<usize>, u8),
-    /// As `Patch`, but the unit is new.
+    /// As `Patch`, for a unit that is new.
     Fresh(usize, u64, u8),
     /// A unit is freed.
     Revoke(usize, u64),
-    /// A unit is written as it is now. The flag says whether the log notes that.
+    /// A unit is written with its contents at that time. The flag says whether the log records the write.
     Written(u64, bool),
     /// A client's operation ends.
     End(usize),
@@ -121,13 +121,14 @@ const CLIENTS: usize = 3;
 struct Done {
     began: usize,
     ended: Option<usize>,
-    /// Its changes: the event's number, the first byte, and the old bytes.
+    /// The operation's changes: the event's number, the first byte, and the old bytes.
     changes: Vec<(usize, usize, Vec<u8>)>,
     fresh: Vec<u64>,
 }
 
-/// The operations that must be rolled back, by the rules in words: each that has not ended; each that changed a byte
-/// after one that is rolled back; each that began after the end of one that is rolled back.
+/// The operations that must be rolled back, by the rules in words: each one that has not ended; each one that
+/// changed a byte after another that is rolled back; each one that began after the end of another that is rolled
+/// back.
 fn rolled_back(all: &[Done]) -> Vec<bool> {
     let mut rolled_back: Vec<bool> = all.iter().map(|done| done.ended.is_none()).collect();
     let overlaps = |before: &Done, after: &Done| {
@@ -159,7 +160,7 @@ struct World {
     ops: Ops,
     all: Vec<Done>,
     under_way: [Option<(Ticket, usize)>; CLIENTS],
-    /// Units that are in their places, which the log does not say yet, each with the log's end at that time.
+    /// Units that are in their places although the log does not record it yet, each with the log's end at that time.
     placed: BTreeMap<u64, u64>,
 }
 
@@ -179,7 +180,7 @@ impl World {
         self.log.append(&record).unwrap();
     }
 
-    /// Changes bytes of a unit. All bytes of a unit that is new change.
+    /// Changes bytes of a unit. All bytes of a new unit change.
     fn change(
         &mut self,
         (client, when): (usize, usize),
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// Logs, some time later, which units are in their places.
+    /// Logs which units are in their places, some time after they were written.
     fn tell_placed(&mut self) {
         let block = |(unit, lsn): (u64, u64)| BlockRecord { at: unit * UNIT, len: UNIT, lsn };
         let blocks: Vec<BlockRecord> =
@@ -272,7 +273,7 @@ impl World {
     }
 }
 
-/// Carries the events out in memory as a journal does, and computes the demanded result in the slow way.
+/// Carries the events out in memory as a journal does, and computes the demanded result in a slow and simple way.
 async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Scenario {
     let disk = Rc::new(RamDisk::new(4 << 20));
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
@@ -299,7 +300,7 @@ async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Scenario {
     Scenario { rt: rt.clone(), log, left, wanted: now, nobodys }
 }
 
-/// Recovers with so much memory for images. Returns the device, and the work that it took.
+/// Recovers with `memory` bytes for images. Returns the device, and the work that recovery did.
 async fn recover(told: &Scenario, memory: usize, rules: JournalRules) -> (Counted, Work) {
     let options = JournalOptions { rules, ..JournalOptions::wafs(false) };
     let state = State::new(&told.rt, told.log.clone(), options);
@@ -344,10 +345,10 @@ fn compared(told: &Scenario, device: &Counted) -> (Vec<u8>, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Recovery leaves the completed operations, whatever happened and whatever of it was written. That holds
-    /// with the least memory too, and for a second recovery of the result.
+    /// Recovery leaves the completed operations, whatever the events were and whichever blocks were written. The
+    /// same holds with the least memory, and for a second recovery of the result.
     #[test]
-    fn what_was_complete_is_left(events in events()) {
+    fn completed_operations_are_left(events in events()) {
         run(async |rt| {
             let mut told = happen(rt, &events, UNITS * UNIT).await;
             for memory in [MEMORY, 4096, 0] {
@@ -389,7 +390,7 @@ fn a_recovery_reads_and_writes_each_block_once() {
 
 /// New blocks, changed later, lie between others that were only changed.
 #[test]
-fn what_the_log_holds_whole_is_not_read() {
+fn blocks_whole_in_the_log_are_not_read() {
     let mut events = Vec::new();
     for unit in 0..UNITS {
         if unit % 3 == 1 {
@@ -412,9 +413,9 @@ fn what_the_log_holds_whole_is_not_read() {
     });
 }
 
-/// A block that the log calls placed is neither read nor written. A block that was changed later is.
+/// A block that the log calls placed is neither read nor written. A block that was changed after that is written.
 #[test]
-fn what_is_in_its_place_is_left_alone() {
+fn placed_blocks_are_left_alone() {
     let mut events: Vec<Event> = (0..UNITS).map(|unit| Event::Patch(0, unit, 0..9, 3)).collect();
     events.push(Event::End(0));
     events.extend((0..UNITS).map(|unit| Event::Written(unit, true)));
@@ -427,9 +428,9 @@ fn what_is_in_its_place_is_left_alone() {
     });
 }
 
-/// A freed block is neither written nor read, whatever the log has about it.
+/// A freed block is neither written nor read, whatever records the log has about it.
 #[test]
-fn what_was_freed_is_left_alone() {
+fn freed_blocks_are_left_alone() {
     let events = [Event::Fresh(0, 2, 1), Event::Patch(0, 3, 0..9, 1), Event::End(0)];
     let freed = [Event::Revoke(0, 2), Event::Revoke(0, 3), Event::End(0)];
     run(async |rt| {
@@ -448,7 +449,7 @@ fn what_was_freed_is_left_alone() {
 /// A unit was freed and allocated again in an operation that is rolled back, so its old contents belong to their
 /// owner again. Would catch changes of the new contents that are rolled back in the old ones.
 #[test]
-fn what_somebody_has_back_is_left_alone() {
+fn contents_given_back_to_their_owner_are_left_alone() {
     let events = [Event::Revoke(0, 2), Event::Fresh(0, 2, 7), Event::Patch(0, 2, 10..20, 9)];
     run(async |rt| {
         let told = happen(rt, &events, UNITS * UNIT).await;
@@ -479,7 +480,7 @@ fn the_size_of_the_device_does_not_matter() {
     assert!(!requests[0].0.is_empty());
 }
 
-/// Images never take more memory than allowed, except that one may always be there.
+/// Images never take more memory than allowed, except that a single image is always kept.
 #[test]
 fn memory_is_bounded() {
     let mut images = Images::new(&Plain, 0..1 << 40, 64 << 10);
@@ -493,13 +494,13 @@ fn memory_is_bounded() {
 
 /// Without the rule `UNDO`, changes of operations that did not complete stay.
 #[test]
-fn what_is_not_complete_is_undone() {
+fn incomplete_operations_are_rolled_back() {
     let events = [
         Event::Patch(0, 1, 0..9, 1),
         Event::End(0),
         Event::Patch(1, 1, 5..20, 2),
         Event::Written(1, true),
-        // This operation changes bytes that the one before has changed. The last operation shares nothing.
+        // This operation changes bytes that the one before it has changed. The last operation shares nothing.
         Event::Patch(0, 1, 0..30, 3),
         Event::Patch(2, 1, 500..510, 4),
         Event::End(2),

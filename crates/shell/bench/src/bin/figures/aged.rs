@@ -27,7 +27,7 @@ struct Pair {
 pub fn measure(out: &mut Section) {
     let ageing = age::ChurnOptions::new(age::Profile::find("agrawal").expect("it comes with Ordo"));
     out.say(format_args!(
-        "File systems of {} GB on the Viking, the papers' machine. Aged: files of the profile `{}` come and go until {:.0} % \
+        "File systems of {} GB on the Viking, the papers' machine. Aged: files of the profile `{}` are created and removed until {:.0} % \
          of the space is in use and the whole space has been written {} times (docs/ageing.md); the workload then has the \
          rest. Virtual time, seed 1: exact. `ordo compare --aged --size 2g -w WORKLOAD` repeats a row.",
         SIZE >> 30,
@@ -63,7 +63,7 @@ fn measured(ageing: &age::ChurnOptions) -> Vec<Pair> {
     })
 }
 
-/// How much of the files of the ageing lies in one piece.
+/// The table of layout scores before and after the ageing.
 fn scores(out: &mut Section, pairs: &[Pair]) {
     let mut table = String::from(
         "| system | files | in use | layout score, full for the first time | aged |\n|---|---|---|---|---|\n",
@@ -84,7 +84,7 @@ fn scores(out: &mut Section, pairs: &[Pair]) {
     out.say(table.trim_end());
 }
 
-/// The seconds of each phase, fresh and aged.
+/// The table of each phase's seconds, fresh and aged.
 fn phases(out: &mut Section, work: &str, pairs: &[&Pair]) {
     out.say(format_args!("`{work}`: seconds fresh, aged, and the speed that is left.\n"));
     let mut table = String::from("| phase |");
@@ -132,7 +132,7 @@ fn ranks(out: &mut Section, pairs: &[&Pair]) {
     }
 }
 
-/// The sentence of the abstract about aged FFS.
+/// The comparison with the abstract's sentence about aged FFS.
 fn published(out: &mut Section, pairs: &[Pair]) {
     let ffs = pairs
         .iter()

@@ -1,4 +1,4 @@
-//! Crash states a second. Each state is put together, recovered where the scheme needs it, and judged.
+//! Crash states a second. Each state is put together, recovered if the scheme needs it, and judged.
 
 use std::time::Instant;
 

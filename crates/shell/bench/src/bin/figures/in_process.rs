@@ -14,18 +14,24 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
 
-const FILES: usize = 20_000;
-const ROUNDS: usize = 7;
+/// Files that are made, looked up and removed.
+pub const FILES: usize = 20_000;
+/// Rounds of each, by turns.
+pub const ROUNDS: usize = 7;
 
 /// Files a second: create, stat, unlink, and all three together.
-type Rates = [f64; 4];
+pub type Rates = [f64; 4];
+
+/// The names of the rates.
+pub const NAMES: [&str; 4] = ["create", "stat", "unlink", "all three"];
 
 fn rates(seconds: [f64; 3]) -> Rates {
     let rate = |s: f64| FILES as f64 / s;
     [rate(seconds[0]), rate(seconds[1]), rate(seconds[2]), rate(seconds.iter().sum())]
 }
 
-fn in_process() -> Rates {
+/// The rates of FFS without order.
+pub fn in_process() -> Rates {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let disk = Rc::new(RamDisk::new(1 << 30));
@@ -37,27 +43,32 @@ fn in_process() -> Rates {
         options.cache.capacity = 256 << 20;
         options.cache.dirty_max = 128 << 20;
         let fs = mount(&rt, disk.clone(), NoOrder, &options).await.expect("just made");
-        let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.expect("room").ino;
-        let names: Vec<String> = (0..FILES).map(|i| format!("file{i}")).collect();
-        let mut seconds = [0.0; 3];
-        let start = Instant::now();
-        for name in &names {
-            fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
-        }
-        seconds[0] = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        for name in &names {
-            std::hint::black_box(fs.lookup(dir, name.as_bytes()).await.expect("there"));
-        }
-        seconds[1] = start.elapsed().as_secs_f64();
-        let start = Instant::now();
-        for name in &names {
-            fs.unlink(dir, name.as_bytes()).await.expect("there");
-        }
-        seconds[2] = start.elapsed().as_secs_f64();
-        rates(seconds)
+        on(&fs).await
     };
     executor.block_on(run).expect("no deadlock")
+}
+
+/// The rates of a file system in this process.
+pub async fn on<F: FileSystem>(fs: &F) -> Rates {
+    let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.expect("room").ino;
+    let names: Vec<String> = (0..FILES).map(|i| format!("file{i}")).collect();
+    let mut seconds = [0.0; 3];
+    let start = Instant::now();
+    for name in &names {
+        fs.create(dir, name.as_bytes(), &NewNode::file(0o644)).await.expect("room");
+    }
+    seconds[0] = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for name in &names {
+        std::hint::black_box(fs.lookup(dir, name.as_bytes()).await.expect("there"));
+    }
+    seconds[1] = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    for name in &names {
+        fs.unlink(dir, name.as_bytes()).await.expect("there");
+    }
+    seconds[2] = start.elapsed().as_secs_f64();
+    rates(seconds)
 }
 
 fn on_kernel(dir: &Path) -> Rates {
@@ -131,7 +142,7 @@ pub fn measure(out: &mut Section) {
          second. Ours has no system call to pay for: that is what in-process means."
     ));
     out.table();
-    let names = ["create", "stat", "unlink", "all three"];
+    let names = NAMES;
     for (i, name) in names.iter().enumerate() {
         out.row(&format!("{name}, FFS in process"), &ours[i], 0);
         if ext4.is_some() {

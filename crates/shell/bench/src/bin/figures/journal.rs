@@ -35,7 +35,7 @@ const POSTMARK: &str = "postmark:small";
 const MICRO: &str = "micro:journaling,sizes=2k";
 
 /// The first phase of Table 4, the unpacking of a tree, relative to FFS-async; and the figure of section 8.1
-/// for files of 0 bytes, where there is one.
+/// for files of 0 bytes, if there is one.
 const PUBLISHED: [(System, f64, &str); 8] = [
     (ffs::SYNC, 0.14, "as 1sync"),
     (ffs::SOFT_UPDATES, 0.99, "nearly 1"),

@@ -1,9 +1,9 @@
 //! `make bench`: measures the figures and writes them to pages.
 //!
 //! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
-//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than
-//! single times. Virtual time is exact; the model and the seed are named. With arguments, only the named
-//! sections are measured. What a section gave is kept in `target/figures`, with the commit that it was measured at; a
+//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than single
+//! times. Virtual time is exact; the model and the seed are named. With arguments, only the named sections are
+//! measured. The results of a section are kept in `target/figures`, with the commit at which they were measured; a
 //! page is written as soon as all its sections have been measured, now or earlier.
 
 mod aged;
@@ -15,6 +15,7 @@ mod in_process;
 mod journal;
 mod kernel;
 mod lfs;
+mod lfs_real;
 mod processor;
 mod recovery;
 mod replay;
@@ -125,7 +126,7 @@ const PAGES: [(&str, &str); 7] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 20] = [
+const SECTIONS: [(&str, &str, &str, Measure); 24] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -138,11 +139,15 @@ const SECTIONS: [(&str, &str, &str, Measure); 20] = [
     (JOURNAL, "journal", "Journals, and what group commit buys", journal::measure),
     (JOURNAL, "replay", "Recovery of a journal", replay::measure),
     (LFS, "lfs", "Beside FFS, by the size of files", lfs::measure),
+    (LFS, "lfs-tuning", "FFS tuned for writing or for reading", lfs::tuning),
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
+    (LFS, "lfs-in-process", "Create, stat and unlink in process", lfs_real::names),
+    (LFS, "lfs-stream", "One large file, written and read", lfs_real::stream),
     (DUALFS, "dualfs", "Beside FFS, journals and LFS", dualfs::measure),
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
+    (DUALFS, "dualfs-copy", "What a copy of the metadata costs", dualfs::copy),
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
     (AGED, "aged", "Aged beside fresh", aged::measure),
     (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
@@ -183,16 +188,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// The folder in which what a section gave is kept.
+/// The folder with the stored results of a section.
 fn kept(name: &str) -> PathBuf {
     root().join("target/figures").join(name)
 }
 
-/// The text of a section in its folder. Plots lie beside it.
+/// The file with the text of a section, in the section's folder. Plots are beside it.
 const TEXT: &str = "text.md";
 
 impl Section {
-    /// Reads what a section gave earlier.
+    /// Reads the results of a section that were measured earlier.
     fn kept(name: &str) -> Option<Section> {
         let text = std::fs::read_to_string(kept(name).join(TEXT)).ok()?;
         let mut plots = Vec::new();

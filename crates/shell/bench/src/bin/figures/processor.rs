@@ -1,4 +1,5 @@
-//! The processor time of one record of an ordering. The price in the processor model comes from here.
+//! The processor time of one record of an ordering. The processor model's price of a record comes from this
+//! measurement.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -85,7 +86,7 @@ pub fn measure(out: &mut Section) {
     out.say(format_args!(
         "In process on a disk in memory, {FILES} files made, written (1 KB) and removed, a thousand there at any \
          time, ten seconds for each thousand; {ROUNDS} rounds of each in turn, processor time. What an ordering \
-         takes more than none is shared among its records: dependencies of soft updates made or undone, entries \
+         takes more than none is shared among its records: dependencies of soft updates made or rolled back, entries \
          of the log. The model `modern` says what a file takes without order; by that its price of a look at a \
          buffer is put into nanoseconds of this machine."
     ));

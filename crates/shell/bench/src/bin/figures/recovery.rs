@@ -33,7 +33,7 @@ const SHAPES: [(u32, u32); 2] = [(32 << 10, 4 << 10), (8 << 10, 1 << 10)];
 pub fn measure(out: &mut Section) {
     out.say(format_args!(
         "An image of 100 GB, sparse, in a file, in real time ({MOUNTS} mounts of each in turn, none \
-         unmounted): what is free in every group is worked out anew. \"76 % full\": 76 of 100 blocks and \
+         unmounted): the free space of every group is counted again. \"76 % full\": 76 of 100 blocks and \
          inodes of each group marked used at random, many blocks in part; nothing else of a full file \
          system is read by a mount. \"All wrong\": so marked with the counts of an empty one, so that every \
          group is also written. Soft Updates (2000), Table III: 0.35 s, empty or full."

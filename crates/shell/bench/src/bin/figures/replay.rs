@@ -18,13 +18,13 @@ use crate::{Section, rows};
 
 const LOG: u64 = 32 << 20;
 
-/// A crash after so many creates since the log's start was last recorded.
+/// A crash after a number of creates since the log's start was last recorded.
 #[derive(Clone, Copy)]
 struct Crash {
     bytes: u64,
     creates: usize,
-    /// Whether the files are in one directory. Otherwise every fifty have a directory, and these are spread
-    /// over the groups.
+    /// Whether the files are in one directory. Otherwise every fifty files have a directory of their own, and
+    /// the directories are spread over the groups.
     together: bool,
     /// The part of the file system that was in use before, in percent.
     full: u64,
@@ -52,7 +52,7 @@ fn journaled() -> Journaled {
     Journaled { log_bytes: Some(LOG), ..journaled }
 }
 
-/// Creates files until so much of a file system is in use.
+/// Creates files until `full` percent of a file system are in use.
 async fn fill<F: FileSystem>(fs: &F, full: u64) {
     let mut dir = fs.root();
     for n in 0.. {
@@ -72,7 +72,7 @@ async fn fill<F: FileSystem>(fs: &F, full: u64) {
 }
 
 impl Crash {
-    /// The image after the power cut: the log has everything, and most blocks are not in their places.
+    /// The image after the power cut: the log is complete, and most blocks are not in their places.
     fn happens(self) -> Rc<RamDisk> {
         let executor = Executor::simulated(1);
         let rt = executor.runtime();
@@ -208,7 +208,10 @@ pub fn measure(out: &mut Section) {
              its place, and the log says so.",
             &by_pace,
         ),
-        ("By size, all files in one directory: what is logged is the same, and where.", &together),
+        (
+            "By size, all files in one directory: the log has the same records in the same places.",
+            &together,
+        ),
         (
             "By size. Directories of fifty files are spread over the groups: the larger, the more groups have to be \
              written, and the farther apart they are.",

@@ -1,4 +1,4 @@
-//! Rows in virtual time, measured side by side: what one takes does not change what another gives.
+//! Rows in virtual time, measured in parallel: in virtual time, one measurement does not disturb another.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -63,7 +63,7 @@ fn against_the_others(out: &mut Section) {
          |---|---|---|---|---|---|\n",
     );
     let mut whole = String::from(
-        "| disk | workload | all on disk, to no order | times sync | writes | to no purpose | undone | \
+        "| disk | workload | all on disk, to no order | times sync | writes | rewrites | rolled back | \
          memory |\n|---|---|---|---|---|---|---|---|\n",
     );
     let mut least = f64::INFINITY;
@@ -107,10 +107,10 @@ fn against_the_others(out: &mut Section) {
 fn order_of_writing(out: &mut Section) {
     out.say(
         "The order of writing back, PostMark with a cache of 4 MB on the Viking, so that blocks are \
-         reclaimed all the time: blocks written to no purpose, because something in them had to be undone.",
+         reclaimed all the time: rewrites of blocks in which changes had to be rolled back.",
     );
     let mut table = String::from(
-        "| dependents last | independents reclaimed first | writes | to no purpose | of all |\n\
+        "| dependents last | independents reclaimed first | writes | rewrites | of all |\n\
          |---|---|---|---|---|\n",
     );
     let yes = |on: bool| if on { "yes" } else { "no" };

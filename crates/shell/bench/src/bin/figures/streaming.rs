@@ -9,17 +9,21 @@ use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_ffs::{MountOptions, mkfs, mount};
 use ordo_ordering::NoOrder;
 use ordo_runtime::{Executor, Runtime};
+use ordo_ufs::{Layout, Ufs};
 use ordo_vfs::{FileSystem, NewNode, SetAttr};
 
 use crate::{Sample, Section};
 
 const MIB: u64 = 1 << 20;
-const FILE: u64 = 1 << 30;
+/// Bytes of the file.
+pub const FILE: u64 = 1 << 30;
 const DISK: u64 = FILE + (192 << 20);
-const REQUEST: usize = 1 << 20;
+/// Bytes of a request.
+pub const REQUEST: usize = 1 << 20;
 /// The number of plain requests under way at once. The cache has at least as many.
 const DEPTH: u64 = 4;
-const ROUNDS: usize = 5;
+/// Rounds of each, by turns.
+pub const ROUNDS: usize = 5;
 
 fn rate(start: Instant) -> f64 {
     (FILE / MIB) as f64 / start.elapsed().as_secs_f64()
@@ -48,7 +52,8 @@ where
     }
 }
 
-async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+/// Writes the file by plain requests: MiB a second.
+pub async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     let contents = vec![0x5a; REQUEST];
     let start = Instant::now();
     let (disk2, contents) = (disk.clone(), Rc::new(contents));
@@ -64,7 +69,8 @@ async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     rate(start)
 }
 
-async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+/// The same, read.
+pub async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     let mut into = vec![0; REQUEST];
     let start = Instant::now();
     let disk = disk.clone();
@@ -72,7 +78,7 @@ async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     in_parallel(rt, move |at| {
         let (disk, sink) = (disk.clone(), sink.clone());
         async move {
-            // The reader of the file gets a copy, so this one does too.
+            // The reader of the file copies the bytes, so this reader does too.
             let bytes = disk.read(at, REQUEST).await.expect("a healthy device");
             sink.borrow_mut().copy_from_slice(&bytes);
         }
@@ -89,6 +95,13 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     options.cache.dirty_max = 64 << 20;
     options.cache.cluster = REQUEST;
     let fs = mount(rt, disk.clone(), NoOrder, &options).await.expect("just made");
+    let rates = through(&fs).await;
+    fs.unmount().await.expect("a healthy device");
+    rates
+}
+
+/// Writes and reads the file through a file system, with cold caches, and removes it: MiB a second.
+pub async fn through<L: Layout>(fs: &Ufs<L>) -> (f64, f64) {
     let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
     let mut buf = vec![0xa5; REQUEST];
     let start = Instant::now();
@@ -105,12 +118,11 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     let read = rate(start);
     assert!(buf.iter().all(|b| *b == 0xa5));
     fs.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }).await.expect("there");
-    fs.unmount().await.expect("a healthy device");
     (written, read)
 }
 
 /// The folder of the disk's file: `ORDO_BENCH_DIR`, or the build directory.
-fn place() -> PathBuf {
+pub fn place() -> PathBuf {
     let build = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target");
     std::env::var_os("ORDO_BENCH_DIR").map_or(build, PathBuf::from)
 }

@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 pub struct Jitter<D> {
     /// The source of time and chance.
     pub runtime: Runtime,
-    /// One write in so many takes up to forty times as long; 0 means none.
+    /// One write in `slow` takes up to forty times as long; 0 means none.
     pub slow: u64,
     /// The storage.
     pub disk: D,
@@ -86,7 +86,7 @@ impl<F: FileSystem + Clone> Client<F> {
                 Ok(attr) => self.change_contents(attr.ino).await,
                 Err(e) => Err(e),
             },
-            _ => self.move_keeper(other).await,
+            _ => self.move_checkpointer(other).await,
         };
         if let Err(error) = done {
             assert!(!matches!(error.errno, Errno::Corrupt | Errno::Io), "{error}");
@@ -104,7 +104,7 @@ impl<F: FileSystem + Clone> Client<F> {
     }
 
     /// Renames a file that must have a name at all times.
-    async fn move_keeper(&mut self, to: Ino) -> FsResult<()> {
+    async fn move_checkpointer(&mut self, to: Ino) -> FsResult<()> {
         let which = self.rng.random_range(0..KEEPERS);
         let name = format!("keeper-{which}").into_bytes();
         let dirs = self.dirs.borrow().clone();

@@ -128,7 +128,7 @@ fn found(recovery: &RecoveryTime, severity: Severity) -> String {
     count(recovery.findings.get(&severity).copied().unwrap_or(0))
 }
 
-/// The kinds of block that any row has written, in the classifier's order.
+/// The kinds of block that any row has written, in the watcher's order.
 pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
         rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
@@ -177,7 +177,7 @@ fn costs(sync: &ComparisonRow, none: &ComparisonRow) -> String {
     text
 }
 
-/// The difference from the published figures, where the same was measured.
+/// The difference from the published figures, if the same was measured.
 fn against_the_paper(
     workload: &Workload,
     sync: &ComparisonRow,
@@ -234,7 +234,7 @@ fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> String {
     if listed.is_empty() {
         return format!("{head} and {after}: nothing but leaks and wrong counts.");
     }
-    format!("{head} and {after}. What could have spread: {}.", listed.join(", "))
+    format!("{head} and {after}. Damage that could have spread: {}.", listed.join(", "))
 }
 
 /// The meaning of a finding, for readers who do not know the checker.
@@ -255,7 +255,7 @@ fn meaning(kind: &str) -> String {
     text.to_string()
 }
 
-/// `EntryUnallocated` as `entry unallocated`.
+/// The kind of a finding in words: `EntryUnallocated` becomes `entry unallocated`.
 fn words(kind: &str) -> String {
     let mut out = String::new();
     for c in kind.chars() {

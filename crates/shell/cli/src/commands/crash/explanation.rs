@@ -1,4 +1,4 @@
-//! Results for a person: the guarantees, measured and published.
+//! Results of an exploration for a person: the guarantees, measured and published.
 
 use ordo_bench::published;
 use ordo_crash::campaign::{CampaignRow, Results};
@@ -129,7 +129,7 @@ fn findings(head: &str, lines: &[Line<'_>]) -> String {
     table(head, &columns, lines.iter().map(cells))
 }
 
-/// Table 2 of the paper, measured: a "no" was observed; for "held" no failure was observed.
+/// Table 2 of the paper, measured. "no": a failure was observed; "held": none was.
 fn guarantees(head: &str, lines: &[Line<'_>]) -> String {
     type Published = fn(&published::Guarantees) -> bool;
     type Measured = fn(&CampaignRow) -> bool;

@@ -33,8 +33,8 @@ Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
   xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results; ordo crash merge results")]
 struct Planned {
-    /// Runs of a task, which should take at least some seconds.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// The number of runs of a task, which should take at least some seconds.
+    #[arg(long = "runs-each", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs_each: u64,
     #[command(flatten)]
     crash: Crash,
@@ -86,7 +86,7 @@ pub(super) fn plan(given: &[String]) -> Result<ExitCode> {
 
 /// The version and digest of this program.
 fn this_program() -> Result<Program> {
-    // Another file may have the program's name by now. This link leads to the running one.
+    // The program's file may have been replaced. This link leads to the running one.
     let bytes = fs::read("/proc/self/exe").context("reading the program itself")?;
     Ok(Program { version: env!("CARGO_PKG_VERSION").into(), digest: digest(&bytes) })
 }
@@ -139,10 +139,11 @@ fn carried_out(task: Task, threads: usize) -> Result<Finished> {
     let args = arguments(&task, threads)?;
     let plan = task.plan();
     let mut campaign = Campaign::new(&args, Progress::new(true), Results::new(plan.clone()));
-    // The result reports a failure, which can be found again from the seed. It is not shrunk on each machine.
-    (campaign.saved, campaign.lived) = (true, Some(Vec::new()));
+    // Failures are not shrunk on each machine. The result names the seed, from which a failure can be found
+    // again.
+    (campaign.saved, campaign.cycle_results) = (true, Some(Vec::new()));
     campaign.row(0, &plan)?;
-    Ok(Finished::new(task, campaign.lived.unwrap_or_default())?)
+    Ok(Finished::new(task, campaign.cycle_results.unwrap_or_default())?)
 }
 
 /// The arguments of `ordo crash` for a task.
@@ -181,7 +182,7 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
     Ok(args)
 }
 
-/// A complete result of a task in the folder. Damaged ones are reported and renamed.
+/// Finds a complete result of a task in the folder. Damaged results are reported and renamed.
 fn there_is(folder: &Path, task: &Task) -> Result<Option<PathBuf>> {
     let prefix = Finished::prefix(task);
     for path in results_in(folder)? {
@@ -226,7 +227,7 @@ fn read_result(path: &Path) -> Result<Finished> {
     Ok(Finished::parse(text)?)
 }
 
-/// Writes a result under the name that follows from its contents, wholly or not at all.
+/// Writes a result wholly or not at all, under a name made from its contents.
 fn keep(folder: &Path, result: &Finished) -> Result<PathBuf> {
     let path = folder.join(result.name());
     let (beside, mut file) = beside(folder)?;
@@ -242,7 +243,7 @@ fn keep(folder: &Path, result: &Finished) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A new file that no other process writes, on this machine or another one.
+/// A new file that no other process writes, on this or another machine.
 fn beside(folder: &Path) -> Result<(PathBuf, File)> {
     let process = std::process::id();
     let mut number = 0;
@@ -256,7 +257,7 @@ fn beside(folder: &Path) -> Result<(PathBuf, File)> {
     }
 }
 
-/// The merged results of tasks; `None` where the files are results of shards.
+/// The merged results of tasks; `None` if the files are results of shards.
 pub(super) fn merged(files: &[PathBuf]) -> Result<Option<Results>> {
     let mut all = Vec::new();
     for file in files {

@@ -25,7 +25,7 @@ struct Row {
     sought: Sought,
 }
 
-/// The exit status is 0 whatever is found: the table shows it.
+/// Runs the searches. The exit status is always 0; the table shows what was found.
 pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     let CrashCommand::Mutants { fs, geometry, rule, seed, states, threads, json: as_json } =
         command

@@ -19,7 +19,7 @@ use crate::text::put;
 const SHRINK_RUNS: usize = 150;
 
 /// The subject of an exploration.
-pub(super) struct What<'a> {
+pub(super) struct FailureSource<'a> {
     pub args: &'a Crash,
     pub system: AnySystem,
     pub geometry: &'a FsGeometry,
@@ -28,19 +28,19 @@ pub(super) struct What<'a> {
 }
 
 /// A failure that was found.
-pub(super) struct Found<'a> {
-    pub what: What<'a>,
-    /// The ends of the crash cycles before.
+pub(super) struct FoundFailure<'a> {
+    pub what: FailureSource<'a>,
+    /// The ends of the crash cycles before this one.
     pub before: Vec<String>,
     pub run: Arc<Run>,
     pub budget: &'a Budget,
     pub failure: &'a Failure,
 }
 
-impl Found<'_> {
+impl FoundFailure<'_> {
     /// Shrinks the failure, saves it and prints it.
     pub fn save(self, subject: &dyn CrashSubject) -> Result<()> {
-        let What { args, system, config: Config { seed, .. }, .. } = self.what;
+        let FailureSource { args, system, config: Config { seed, .. }, .. } = self.what;
         let saved = self.small(subject)?;
         let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
         let path = args.save.clone().unwrap_or_else(default);
@@ -54,8 +54,8 @@ impl Found<'_> {
     }
 
     fn small(self, subject: &dyn CrashSubject) -> Result<Saved> {
-        let Found { what, before, mut run, budget, failure } = self;
-        let What { args, system, geometry, mut doing, config } = what;
+        let FoundFailure { what, before, mut run, budget, failure } = self;
+        let FailureSource { args, system, geometry, mut doing, config } = what;
         let mut failure = failure.clone();
         if subject.repeats() {
             if !args.no_shrink
@@ -70,7 +70,8 @@ impl Found<'_> {
         if !args.no_shrink {
             failure = subject.shrink_state(&run, config.seed, &failure);
         }
-        // The effect of earlier crash cycles is in the run, and nowhere else.
+        // The effect of earlier crash cycles cannot be repeated from the seed, so the run itself
+        // is saved.
         let recorded = match subject.repeats() && config.disks.is_none() {
             true => None,
             false => Some(kept::pack(&[&[run.clone()], &failure.recoveries[..]].concat())?),

@@ -41,15 +41,19 @@ Options, after -o, separated by commas:
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
   cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
                     half as much besides; dirty=BYTES: the most dirty data in it
+  maxcontig=BLOCKS  blocks of an FFS that follow each other and go in one request (default: the
+                    superblock's); rotgap=BLOCKS: blocks left free behind each run of so many (default 0)
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
-  idle=SECONDS      clean an LFS after so long without any operation (default 2; off: never)
-  clean-low=PERCENT until so much of its free space is clean segments (default 50)
-  prefetch=BLOCKS   blocks of a DualFS's metadata that are read where one is missing (default 16; off)
+  idle=SECONDS      clean an LFS after this time without any operation (default 2; off: never)
+  clean-low=PERCENT until this much of its free space is in clean segments (default 50)
+  prefetch=BLOCKS   blocks of a DualFS's metadata that are read together when one is not in memory (default 16; off)
   order=ORDER       the order of metadata in its log: inverse (default), the last changed file first;
                     or by number
-  relocate=BLOCKS   metadata that is read is written anew, so much in a second (default 128; off)
-  affinity=PERCENT  a new directory leaves its parent's group for one with so many percent more free
+  relocate=BLOCKS   metadata that was read is rewritten, up to this many blocks a second (default 128; off)
+  affinity=PERCENT  a new directory leaves its parent's group for one with this many percent more free
                     blocks (default 10; off: always)
+  salvage           read a DualFS without its metadata device, by the copy of the metadata that its data
+                    device keeps (mkfs --meta-copy), as of the last checkpoint; with ro
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
@@ -60,8 +64,8 @@ Options, after -o, separated by commas:
   bsdgroups         a new file gets its directory's group
   sync              every change is durable when its call returns
   io_uring, no_io_uring   requests over io_uring, if the kernel offers that, or not [default]
-  timeout=SECONDS   the kernel gives the mount up if a request was not answered for that long, and
-                    all who wait get an error [default: 0, never; Linux 6.16]
+  timeout=SECONDS   the kernel gives the mount up if a request is not answered for this long, and
+                    all waiting programs get an error [default: 0, never; Linux 6.16]
   writeback         the kernel caches written data and sends them later
   noreaddirplus     directories are read without the attributes of their files
   reserve           the reserve for root (minfree) may be used
@@ -86,7 +90,7 @@ pub struct Mount {
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
     /// The metadata device of a DualFS on two devices; the same as -o metadev=PATH.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
@@ -96,7 +100,7 @@ pub struct Mount {
     pub quiet: bool,
 }
 
-/// An environment variable that tells a process that another one, in the foreground, waits for its mount.
+/// An environment variable that is set for a process whose mount another one, in the foreground, awaits.
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {

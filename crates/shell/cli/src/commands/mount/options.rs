@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format};
+use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, Tuning};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -63,19 +63,24 @@ pub struct Wanted {
     pub write_back: bool,
     pub names_only: bool,
     pub use_reserve: bool,
-    /// The cleaner of a log: the segments that it chooses, and when it works.
+    /// The policy of a log's cleaner, and when it works.
     pub cleaning: Cleaning,
     /// The mechanisms of a DualFS.
     pub dual: DualOptions,
-    /// The last option that only a log with a cleaner takes, and the last one that only a DualFS takes.
+    /// Runs of blocks of an FFS, and the gaps between them.
+    pub tuning: Tuning,
+    /// The last option that only a log with a cleaner takes, that only a DualFS takes, and that only an FFS takes.
     for_cleaners: Option<String>,
     for_pairs: Option<String>,
+    for_ffs: Option<String>,
     pub force: bool,
+    /// Read a DualFS by the copy of the metadata on its data device.
+    pub salvage: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
     /// Use requests over io_uring, if the kernel offers them.
     pub io_uring: bool,
-    /// The seconds after which the kernel gives up a server that does not answer; 0: never.
+    /// The seconds after which the kernel gives up on a server that does not answer; 0: never.
     pub timeout: u16,
     /// The options of the kernel.
     pub flags: Vec<String>,
@@ -86,7 +91,11 @@ impl Wanted {
     pub fn check(&self, format: &dyn Format) -> Result<()> {
         let cleaner = self.for_cleaners.as_ref().filter(|_| !format.has_cleaner());
         let pair = self.for_pairs.as_ref().filter(|_| !format.has_pairs());
-        match cleaner.or(pair) {
+        let tuned = self.for_ffs.as_ref().filter(|_| !format.has_tuning());
+        if self.salvage && !self.read_only {
+            bail!("-o salvage only reads: -o ro,salvage");
+        }
+        match cleaner.or(pair).or(tuned) {
             Some(key) => bail!("-o {key}= does not go with {}", format.noun()),
             None => Ok(()),
         }
@@ -128,13 +137,14 @@ impl Wanted {
             "noreaddirplus" => self.names_only = true,
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
+            "salvage" => self.salvage = true,
             "remount" => self.remount = true,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
             "nodev" | "nosuid" | "noexec" | "dirsync" | "nodiratime" => {
                 self.flags.push(word.into());
             }
-            // Options of mount(8) itself, and options that always hold.
+            // Options that mount(8) handles itself, and options that are always on.
             "defaults"
             | "auto"
             | "noauto"
@@ -192,6 +202,10 @@ impl Wanted {
                 self.dual.set(key, value)?;
                 self.for_pairs = Some(key.to_owned());
             }
+            _ if Tuning::KEYS.contains(&key) => {
+                self.tuning.set(key, value)?;
+                self.for_ffs = Some(key.to_owned());
+            }
             "cache" => self.cache = Some(bytes()?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
@@ -232,6 +246,8 @@ mod tests {
             Wanted::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()]).unwrap();
         let locality = Locality { prefetch: 0, inverse: false, relocate: 9 };
         assert_eq!(dual.dual, DualOptions { affinity: Some(3), locality });
+        let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
+        assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
@@ -252,6 +268,10 @@ mod tests {
             "order=any",
             "relocate=0",
             "affinity=-1",
+            "maxcontig=0",
+            "maxcontig=257",
+            "rotgap=-1",
+            "rotgap=65",
             "timeout=soon",
             "timeout=70000",
             "rww",

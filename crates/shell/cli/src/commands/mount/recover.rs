@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{self, Journaled};
 use ordo_systems::{
     Attempt, CacheConfig, Choice, Facts, GroupCommit, MountMessage, MountOptions, SoftOptions,
-    SystemError, format_of,
+    SystemError,
 };
 
 use super::Mount;
@@ -21,7 +21,7 @@ use super::options::{LogPlace, Wanted};
 use super::serve::serve;
 use super::tell::MessageSink;
 use crate::pair::when_free;
-use crate::pair::{Named, Other};
+use crate::pair::{NamedImage, Other};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
@@ -56,10 +56,10 @@ pub async fn mount_and_serve(
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
-    let format = format_of(&device).await.with_context(name)?;
+    let named = NamedImage::new(&args.image, wanted.meta_device.as_ref()).salvaged(wanted.salvage);
+    let format = named.format(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
-    let named = Named::new(&args.image, wanted.meta_device.as_ref());
     let (mut disks, mut image) = (vec![disk], 0);
     if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
         let writes = !wanted.read_only && !device_read_only;
@@ -98,7 +98,7 @@ pub async fn mount_and_serve(
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 
-/// A whole image or device beside the one that is mounted.
+/// Opens a whole image or device beside the one that is mounted.
 fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
     let disk = FileDisk::open(runtime, path, access)?;
     let bytes = disk.geometry().bytes;
@@ -199,18 +199,20 @@ impl Plan<'_> {
             read_only,
             access_times: self.wanted.access_times,
             names_memory: Some(memory / 2),
-            // The kernel keeps contents in its own cache.
+            // The kernel has a cache of file contents itself.
             drop_behind: true,
             use_reserve: self.wanted.use_reserve,
             cleaning: self.wanted.cleaning,
             dual: self.wanted.dual,
+            tuning: self.wanted.tuning,
+            salvage: self.wanted.salvage,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
             ..MountOptions::default()
         }
     }
 
-    /// An error with the next step, where that concerns this image.
+    /// Adds the next step to an error, if it concerns this image.
     fn advised(&self, error: SystemError) -> anyhow::Error {
         match error {
             SystemError::NeedsCheck => anyhow!(

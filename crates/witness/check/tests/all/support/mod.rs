@@ -34,7 +34,7 @@ pub fn kinds(report: &Report) -> Vec<&'static str> {
     kinds
 }
 
-/// Fails where a check finds anything.
+/// Fails if a check finds anything.
 pub fn assert_clean(disk: &Rc<RamDisk>, context: &str) {
     let report = check(disk, Repair::No).unwrap();
     assert!(report.findings.is_empty(), "{context}:\n{report}");

@@ -89,7 +89,7 @@ pub struct Mutant {
     pub structure: &'static str,
     /// Whether the structure is a copy of the superblock.
     pub copy: bool,
-    /// The group of the structure, where there is one.
+    /// The group of the structure, if there is one.
     pub cg: u32,
     /// The structure's place, in bytes.
     pub at: u64,

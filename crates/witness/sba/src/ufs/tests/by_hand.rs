@@ -1,28 +1,26 @@
-use ordo_block::Operation;
-use ordo_block::tap::Issued;
 use ordo_format::ufs2::dir;
 use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFREG};
-use ordo_runtime::Time;
+use ordo_format::wafs::{SUPER_MAGIC, VERSION, WafsSuper};
 
+use super::super::view::{Ask, Named, Piece};
 use super::*;
 use crate::kind::Class;
 
 impl Watched {
     fn bytes(&self, class: Class) -> u64 {
-        self.classifier.finish().writes[class].bytes
+        self.watch.finish().writes[class].bytes
     }
 
     fn describe(&self, addr: u64, data: &[u8]) -> String {
-        self.classifier.describe(&Issued {
-            id: 0,
-            op: Operation::Write,
-            offset: self.sb.byte_of(addr),
-            len: data.len() as u64,
-            flags: WriteFlags::empty(),
-            data: Some(data),
-            at: Time::ZERO,
-            epoch: 0,
-        })
+        self.name(Ask::Changes, &Piece::of(self.sb.byte_of(addr), data))
+    }
+
+    /// The name of a request in the present state.
+    fn name(&self, ask: Ask, request: &Piece<'_>) -> String {
+        let mut named = Named::default();
+        self.ufs.borrow().view.name(ask, request, &mut named);
+        let parts: Vec<String> = named.parts.iter().map(ToString::to_string).collect();
+        parts.join("; ")
     }
 
     fn directory(&self, ino: u32, names: &[(&str, u32)]) -> Vec<u8> {
@@ -47,19 +45,7 @@ impl Watched {
 fn fixed_places_are_named() {
     let w = Watched::small(64 << 20);
     assert!(w.sb.ncg > 1);
-    let name = |byte: u64, len: usize| {
-        let read = Issued {
-            id: 0,
-            op: Operation::Read,
-            offset: byte,
-            len: len as u64,
-            flags: WriteFlags::empty(),
-            data: None,
-            at: Time::ZERO,
-            epoch: 0,
-        };
-        w.classifier.describe(&read)
-    };
+    let name = |offset, len| w.name(Ask::Read, &Piece { offset, len, data: None });
     let byte = |addr| w.sb.byte_of(addr);
     assert_eq!(name(0, 8192), "boot area");
     assert_eq!(name(65536, 8192), "superblock");
@@ -79,7 +65,7 @@ fn fixed_places_are_named() {
     let mut data = vec![0; len];
     w.ram.load(byte(start), &mut data);
     w.put(start, &data);
-    let stats = w.classifier.finish();
+    let stats = w.watch.finish();
     assert_eq!(stats.writes.total().requests, 1);
     assert_eq!(stats.writes[Class::SuperblockCopy].requests, 1);
     assert_eq!(stats.writes[Class::SuperblockCopy].sync, 1);
@@ -99,7 +85,7 @@ fn blocks_are_settled_when_their_inode_comes() {
     assert_eq!(w.describe(directory, &contents), "directory, nothing points to it yet");
     w.put(directory, &contents);
     assert_eq!((w.bytes(Class::FileData), w.bytes(Class::Directory)), (4096, 1024));
-    assert_eq!(w.classifier.finish().unclaimed, 3);
+    assert_eq!(w.watch.finish().unclaimed, 3);
 
     let mut inodes = [
         (10, inode(IFREG | 0o644, 3000, 1)),
@@ -110,7 +96,7 @@ fn blocks_are_settled_when_their_inode_comes() {
         inode.db[0] = addr as i64;
     }
     w.put_inodes(&inodes);
-    let stats = w.classifier.finish();
+    let stats = w.watch.finish();
     assert_eq!((stats.settled, stats.unclaimed), (3, 0));
     assert_eq!(stats.writes[Class::FileData].bytes, 3072);
     assert_eq!(stats.writes[Class::Symlink].requests, 1);
@@ -200,7 +186,7 @@ fn a_block_that_is_used_again_is_counted_for_each_owner() {
     let mut link = inode(IFLNK, 800, 2);
     link.db[0] = addr as i64;
     w.put_inodes(&[(11, link)]);
-    let stats = w.classifier.finish();
+    let stats = w.watch.finish();
     assert_eq!(stats.writes[Class::FileData].bytes, 1024);
     assert_eq!(stats.writes[Class::Directory].bytes, 1024);
     assert_eq!(stats.writes[Class::Symlink].bytes, 1024);
@@ -231,26 +217,84 @@ fn inode_changes_are_told() {
     );
 }
 
-/// Nothing has a name until a superblock is written; everything has one from then on.
+/// Nothing but a log has a name until a superblock passes; everything has one from then on.
 #[test]
 fn the_geometry_is_learned_from_a_superblock_that_passes() {
     let w = Watched::small(64 << 20);
-    let classifier = Classifier::new();
+    let (magic, version, sector, sectors) = (SUPER_MAGIC, VERSION, 512, 100);
+    let mut log = vec![0; WafsSuper::SIZE];
+    WafsSuper { magic, version, sector, sectors, ..WafsSuper::zeroed() }.seal(&mut log);
+    log.resize(512, 0);
+    let log = IoBuf::from_slice(&log);
+    let watch = Watch::over_any(&RamDisk::new(64 << 20));
     let tap = Tap::new(&w.executor.runtime(), w.ram.clone());
-    tap.attach(classifier.clone());
+    tap.attach(watch.clone());
     w.executor
         .block_on(async {
             tap.read(0, 512).await.unwrap();
+            tap.write(0, log.clone(), WriteFlags::empty()).await.unwrap();
             tap.read(65536, 8192).await.unwrap();
+            tap.write(0, log, WriteFlags::empty()).await.unwrap();
             tap.read(w.sb.byte_of(w.sb.cg_header(1)), 8192).await.unwrap();
             tap.flush().await.unwrap();
             tap.discard(0, 512).await.unwrap();
         })
         .unwrap();
-    let stats = classifier.finish();
-    assert_eq!(stats.reads[Class::Unknown].requests, 2);
+    let stats = watch.finish();
+    assert_eq!(stats.reads[Class::Unknown].requests, 1);
+    assert_eq!(stats.reads[Class::Superblock].requests, 1);
+    assert_eq!(stats.writes[Class::Log].requests, 2);
     assert_eq!(stats.reads[Class::CylinderGroup].requests, 1);
     assert_eq!((stats.flushes, stats.discards), (1, 1));
-    classifier.restart();
-    assert_eq!(classifier.finish(), Default::default());
+    assert_eq!(watch.system(), "ufs");
+    watch.restart();
+    assert_eq!(watch.finish(), Default::default());
+}
+
+/// A file's block gets contents that look like another file's, and the file's inode is written again: without a change,
+/// or with one that leaves the pointer as it is. Both confirm whose the block is, so that no guess is left.
+#[test]
+fn a_pointer_that_stays_settles_a_guess() {
+    let w = Watched::small(64 << 20);
+    let addr = w.data(1, 0);
+    let mut file = inode(IFREG, 1024, 1);
+    file.db[0] = addr as i64;
+    w.put(addr, &[1; 1024]);
+    w.put_inodes(&[(10, file.clone())]);
+    for links in [1, 2] {
+        w.put(addr, &w.directory(11, &[]));
+        assert_eq!(w.watch.finish().unclaimed, 1);
+        file.nlink = links;
+        w.put_inodes(&[(10, file.clone())]);
+        assert_eq!(w.watch.finish().unclaimed, 0, "{links} links");
+    }
+    w.put(addr, &w.directory(11, &[]));
+    w.watch.restart();
+    w.put_inodes(&[(10, file)]);
+    let stats = w.watch.finish();
+    assert_eq!((stats.unclaimed, stats.settled), (0, 0), "a guess from before the restart");
+}
+
+/// A watcher that has seen nothing but the superblock learns from an inode that is read.
+#[test]
+fn a_read_settles_a_guess() {
+    let w = Watched::small(64 << 20);
+    let addr = w.data(1, 0);
+    let mut link = inode(IFLNK, 800, 1);
+    link.db[0] = addr as i64;
+    w.put_inodes(&[(10, link)]);
+    let watch = Watch::over_any(&RamDisk::new(64 << 20));
+    let tap = Tap::new(&w.executor.runtime(), w.ram.clone());
+    tap.attach(watch.clone());
+    let target = IoBuf::from_slice(&[b'x'; 1024]);
+    w.executor
+        .block_on(async {
+            tap.read(65536, 8192).await.unwrap();
+            tap.write(w.sb.byte_of(addr), target, WriteFlags::empty()).await.unwrap();
+            assert_eq!(watch.finish().unclaimed, 1);
+            tap.read(w.sb.byte_of(w.sb.inode_block(10).0), 8192).await.unwrap();
+        })
+        .unwrap();
+    let stats = watch.finish();
+    assert_eq!((stats.unclaimed, stats.writes[Class::Symlink].bytes), (0, 1024));
 }

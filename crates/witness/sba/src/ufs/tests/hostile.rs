@@ -62,7 +62,7 @@ proptest! {
             w.write_at(at + shift, &data);
             bytes += len as u64;
         }
-        let stats = w.classifier.finish();
+        let stats = w.watch.finish();
         prop_assert_eq!(stats.writes.total().bytes, bytes);
         prop_assert_eq!(stats.writes.total().requests, 60);
     }

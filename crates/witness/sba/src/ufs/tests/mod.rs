@@ -1,10 +1,11 @@
-//! The classifier on images made by hand, on real file systems, and on nonsense.
+//! The decoder on images made by hand, on real file systems, and on nonsense.
 
 mod by_hand;
 mod decoder;
 mod hostile;
 mod real;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
@@ -15,14 +16,55 @@ use ordo_format::Endian;
 use ordo_format::ufs2::{Dinode, Superblock};
 use ordo_runtime::Executor;
 
-use super::Classifier;
+use super::{Ufs, prime};
+use crate::decoder::{Contents, Decoder, DecoderState};
+use crate::kind::ClassifiedRange;
+use crate::watch::Watch;
 
-/// A small file system that a classifier watches.
+/// A decoder that the test looks into while it is watched with.
+struct Shared(Rc<RefCell<Ufs>>);
+
+impl Decoder for Shared {
+    fn system(&self) -> &'static str {
+        self.0.borrow().system()
+    }
+    fn block_shift(&self) -> u32 {
+        self.0.borrow().block_shift()
+    }
+    fn claim_shift(&self) -> u32 {
+        self.0.borrow().claim_shift()
+    }
+    fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        self.0.borrow_mut().write(offset, data, out, state);
+    }
+    fn read(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        self.0.borrow_mut().read(offset, len, data, out, state);
+    }
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        self.0.borrow().contents(ino)
+    }
+}
+
+/// A small file system that is watched.
 struct Watched {
     executor: Executor,
     ram: Rc<RamDisk>,
     tap: Rc<Tap<Rc<RamDisk>>>,
-    classifier: Rc<Classifier>,
+    watch: Rc<Watch>,
+    ufs: Rc<RefCell<Ufs>>,
     sb: Superblock,
     endian: Endian,
 }
@@ -32,16 +74,13 @@ impl Watched {
         let executor = Executor::simulated(1);
         let ram = Rc::new(RamDisk::new(bytes));
         let tap = Rc::new(Tap::new(&executor.runtime(), ram.clone()));
-        let classifier = Classifier::new();
-        let sb = executor
-            .block_on(async {
-                let report = mkfs(&ram.clone().erase(), options, 0).await.unwrap();
-                assert!(classifier.prime(&ram.clone().erase()).await.unwrap());
-                report.superblock
-            })
-            .unwrap();
-        tap.attach(classifier.clone());
-        Watched { executor, ram, tap, classifier, sb, endian: options.endian }
+        let device = ram.clone().erase();
+        let made = executor.block_on(mkfs(&device, options, 0)).unwrap().unwrap();
+        let ufs = prime::read_all(&*ram, &mut DecoderState::default()).expect("just made");
+        let ufs = Rc::new(RefCell::new(ufs));
+        let watch = Watch::with(Box::new(Shared(ufs.clone())));
+        tap.attach(watch.clone());
+        Watched { executor, ram, tap, watch, ufs, sb: made.superblock, endian: options.endian }
     }
 
     /// The papers' sizes: blocks of 8 KB, fragments of 1 KB.

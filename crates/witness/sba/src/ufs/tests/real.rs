@@ -74,30 +74,26 @@ fn run<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) -> 
         MkfsOptions { block_size: 8192, frag_size: 1024, endian, ..MkfsOptions::default() };
     let watched = Watched::new(64 << 20, &options);
     watched.executor.block_on(workload(&watched, policy, seed, churn)).unwrap();
-    let stats = watched.classifier.finish();
+    let stats = watched.watch.finish();
     assert!(stats.unknown.is_empty(), "{:?}", stats.unknown);
     (watched, stats)
 }
 
-/// Every extent that a classifier knows: first fragment, fragments, inode, kind.
-fn extents(classifier: &Classifier) -> BTreeMap<u64, (u8, u32, Class)> {
-    let list = |view: &mut super::super::View| {
-        let files = &view.files;
-        files.owners.iter().map(|e| (e.start, (e.frags, e.ino, files.class_of(e)))).collect()
-    };
-    classifier.with_view(list).unwrap()
+/// Every extent that a decoder knows: first fragment, fragments, inode, kind.
+fn extents(ufs: &Ufs) -> BTreeMap<u64, (u8, u32, Class)> {
+    let files = &ufs.view.files;
+    files.owners.iter().map(|e| (e.start, (e.frags, e.ino, files.class_of(e)))).collect()
 }
 
-/// Everything that was learned online, request by request, must be on the disk at the end: a second classifier that
+/// Everything that was learned online, request by request, must be on the disk at the end: a second decoder that
 /// reads the final image knows the same extents. Catches a missed pointer, a release too many, and a wrong length of
 /// a file's last block.
 #[test]
 fn what_is_learned_online_is_what_is_on_disk() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) {
         let (watched, _) = run(policy, seed, churn, endian);
-        let fresh = Classifier::new();
-        watched.executor.block_on(fresh.prime(&watched.ram.clone().erase())).unwrap().unwrap();
-        let (online, reread) = (extents(&watched.classifier), extents(&fresh));
+        let fresh = prime::read_all(&*watched.ram, &mut DecoderState::default()).unwrap();
+        let (online, reread) = (extents(&watched.ufs.borrow()), extents(&fresh));
         assert!(reread.len() > 80, "{} extents", reread.len());
         for class in [Class::Directory, Class::Indirect, Class::FileData, Class::Symlink] {
             assert!(reread.values().any(|e| e.2 == class), "the workload made no {class}");
@@ -129,7 +125,7 @@ fn writes_are_counted_as_what_they_turned_out_to_be() {
         let recorder = Recorder::new(true);
         watched.tap.attach(recorder.clone());
         watched.executor.block_on(workload(&watched, policy, seed, churn)).unwrap();
-        let stats = watched.classifier.finish();
+        let stats = watched.watch.finish();
         let mut expected: BTreeMap<Class, u64> = BTreeMap::new();
         let (mut requests, mut zeros) = (0, 0);
         for record in recorder.take().iter().filter(|r| r.op == Operation::Write) {
@@ -188,9 +184,8 @@ fn a_freebsd_image_has_no_unknown_byte() {
     let executor = Executor::simulated(1);
     let ram = Rc::new(RamDisk::from_image(&image));
     let tap = Tap::new(&executor.runtime(), ram.clone());
-    let classifier = Classifier::new();
-    assert!(executor.block_on(classifier.prime(&ram.clone().erase())).unwrap().unwrap());
-    tap.attach(classifier.clone());
+    let watch = Watch::over(&*ram).expect("a superblock");
+    tap.attach(watch.clone());
     let bytes = ram.geometry().bytes;
     executor
         .block_on(async {
@@ -199,7 +194,7 @@ fn a_freebsd_image_has_no_unknown_byte() {
             }
         })
         .unwrap();
-    let stats = classifier.finish();
+    let stats = watch.finish();
     assert_eq!(stats.reads.total().bytes, bytes);
     assert!(stats.unknown.is_empty(), "{:?}", stats.unknown);
     for class in [Class::BootArea, Class::Superblock, Class::Directory, Class::FileData] {

@@ -55,7 +55,7 @@ pub struct WatchResult {
     pub orphan_blocks: u64,
 }
 
-/// Replays a trace over an image; `None` where no file system was recognised.
+/// Replays a trace over an image; `None` if no file system was recognised.
 pub fn watched(start: &[u8], trace: &Trace) -> Option<WatchResult> {
     let watch = Watch::over(&start)?;
     let lines = Rc::new(RefCell::new(Vec::new()));

@@ -20,7 +20,7 @@ pub(super) fn suite(results: &Results) -> String {
             element(&mut cases, "failure", "a promise is broken", &explained(row));
         } else if row.counts.unsound + row.counts.check_failed + row.counts.timed_out > 0 {
             errors += 1;
-            let said = row.check_said.clone().unwrap_or_else(|| explained(row));
+            let said = row.check_output.clone().unwrap_or_else(|| explained(row));
             element(&mut cases, "error", "states could not be judged", &said);
         }
         let _ = writeln!(cases, "  </testcase>");

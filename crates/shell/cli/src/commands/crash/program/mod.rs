@@ -27,11 +27,11 @@ use super::{BROKEN, write_whole};
 use crate::args::Crash;
 use crate::text::put;
 
-/// The exit status if no promise was found broken, and some states could not be judged.
+/// The exit status if no broken promise was found, but some states could not be judged.
 const NOT_JUDGED: u8 = 3;
-/// The default of the most states of a program.
+/// The default for the most states of a program.
 const STATES: usize = 1000;
-/// The default number of states that are judged at once. Most of a state's time is waiting.
+/// The default number of states that are judged at once. Judging is mostly waiting.
 const STANDS: usize = 4;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
@@ -49,7 +49,8 @@ struct Row {
     promises: usize,
     #[serde(flatten)]
     counts: JobCounts,
-    check_said: Option<String>,
+    #[serde(rename = "check_said")]
+    check_output: Option<String>,
     causes: Vec<ordo_program::causes::Cause>,
     findings: Vec<Explanation>,
 }
@@ -187,7 +188,7 @@ fn one(args: &Crash, plan: &RecordingPlan, check: &Check, stop: &Arc<AtomicBool>
         writes_failed: recorded.failed,
         promises: recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         counts: outcome.counts,
-        check_said: outcome.check_said,
+        check_output: outcome.check_output,
         causes,
         findings,
     })
@@ -293,7 +294,7 @@ fn notes(out: &mut String, row: &Row) {
         );
     }
     if counts.check_failed + counts.timed_out > 0 {
-        let said = row.check_said.as_deref().unwrap_or("it did not end in time");
+        let said = row.check_output.as_deref().unwrap_or("it did not end in time");
         let _ = writeln!(
             out,
             "{system}: the check itself failed in {} states and did not end in {}: {said}",
