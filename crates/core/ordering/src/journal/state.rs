@@ -221,9 +221,10 @@ impl State {
 
     /// Notes that an inode without a name has been freed, or has got a name again.
     pub fn keep(&self, number: Number, ino: u64) {
-        if self.orphans.borrow_mut().remove(&ino).is_some() {
-            self.append_short(number, &LogEntry::Kept(ino));
-        }
+        let Some(orphaned) = self.orphans.borrow_mut().remove(&ino) else { return };
+        self.append_short(number, &LogEntry::Kept(ino));
+        // If this operation is lost in a crash, recovery needs the record of the orphan.
+        self.pinned_ranges.borrow_mut().push((orphaned, self.log.end() + 1));
     }
 
     /// Logs the bytes of a block that changed.

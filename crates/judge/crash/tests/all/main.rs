@@ -10,5 +10,6 @@ mod freebsd;
 mod holes;
 mod journal;
 mod mutants;
+mod open_files;
 mod removed;
 mod soft_updates;
