@@ -236,7 +236,8 @@ impl<L: Layout> Ufs<L> {
         if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
     }
 
-    /// Unmounts: makes everything durable and marks the file system clean. Nothing may be open.
+    /// Unmounts: makes everything durable and marks the file system clean. Nobody may use it any more: a file that is still
+    /// open counts as closed, and is freed if it has no name.
     ///
     /// # Errors
     /// The device failed: the image must be checked before it is used again.
