@@ -26,23 +26,11 @@ fn main() -> ExitCode {
         }
         Some("building") => {
             let base = std::env::args().nth(2).unwrap_or("1eb1395".into());
-            match building::run(&base) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("{error}");
-                    ExitCode::FAILURE
-                }
-            }
+            status(building::run(&base))
         }
         Some("mounts") => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
-            match mounts::run(ordo.as_ref()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("{error}");
-                    ExitCode::FAILURE
-                }
-            }
+            status(mounts::run(ordo.as_ref()))
         }
         Some(suite @ ("xfstests" | "qemu")) => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
@@ -60,6 +48,17 @@ fn main() -> ExitCode {
                 "usage: cargo xtask tidy | building COMMIT | mounts ORDO | xfstests ORDO | qemu ORDO"
             );
             ExitCode::from(2)
+        }
+    }
+}
+
+/// The exit status of a task, after its error was printed.
+fn status(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -304,7 +304,7 @@ impl CopyPlan {
         Ok(entries)
     }
 
-    /// The superblock of its checkpoint.
+    /// The serial number of its checkpoint.
     pub fn serial(&self) -> u64 {
         self.sb.serial
     }

@@ -14,8 +14,7 @@ use ordo_systems::{CheckOptions, CheckReport, FORMATS, format_of};
 
 use crate::args::Fsck;
 use crate::image::{self, real_time};
-use crate::pair::when_free;
-use crate::pair::{NamedImage, erased};
+use crate::pair::{NamedImage, erased, when_free};
 use crate::text::put;
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {

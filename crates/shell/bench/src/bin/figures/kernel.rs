@@ -40,6 +40,9 @@ struct PhaseSeconds {
     requests: u64,
 }
 
+/// A system and its phases, in the order of [`PHASES`].
+type Column = (String, Vec<PhaseSeconds>);
+
 /// All phases of each system.
 pub fn measure(out: &mut Section) {
     let ordo = crate::root().join("target/release/ordo");
@@ -56,7 +59,7 @@ pub fn measure(out: &mut Section) {
          time on the same model, seed 1. Seconds in which a request was on its way; of the kernel's systems only those that \
          something waited for.",
     );
-    let mut columns: Vec<(String, Vec<Option<PhaseSeconds>>)> = Vec::new();
+    let mut columns: Vec<Column> = Vec::new();
     for (name, mkfs) in KERNELS {
         match of_the_kernel(&ordo, name, mkfs) {
             Ok(seconds) => columns.push((name.to_owned(), seconds)),
@@ -64,45 +67,36 @@ pub fn measure(out: &mut Section) {
         }
     }
     columns.extend(OURS.map(|system| (system.name().to_owned(), of_ours(system))));
-    let figure =
-        |seconds: &Option<PhaseSeconds>| seconds.map_or("-".into(), |s| format!("{:.2}", s.disk));
     let mut table = format!("| |{}\n|---|", heads(&columns));
     table.push_str(&"---:|".repeat(columns.len()));
+    let mut row = |first: &str, cell: &dyn Fn(&Column) -> String| {
+        let cells: Vec<String> = columns.iter().map(cell).collect();
+        let _ = write!(table, "\n| {first} | {} |", cells.join(" | "));
+    };
     for (index, phase) in PHASES.iter().enumerate() {
-        let cells: Vec<String> =
-            columns.iter().map(|(_, seconds)| figure(&seconds[index])).collect();
-        let _ = write!(table, "\n| {phase} | {} |", cells.join(" | "));
+        row(phase, &|(_, seconds)| format!("{:.2}", seconds[index].disk));
     }
     let read_meta = PHASES.iter().position(|phase| *phase == "read-meta").expect("it is a phase");
-    let cells: Vec<String> = columns.iter().map(|(name, _)| published_seconds(name)).collect();
-    let _ = write!(table, "\n| read-meta, published | {} |", cells.join(" | "));
-    let cells: Vec<String> = columns
-        .iter()
-        .map(|(_, s)| s[read_meta].map_or("-".into(), |s| s.requests.to_string()))
-        .collect();
-    let _ = write!(table, "\n| read-meta, requests | {} |", cells.join(" | "));
-    let cells: Vec<String> = columns
-        .iter()
-        .map(|(_, s)| format!("{:.2}", s.iter().flatten().map(|s| s.think).sum::<f64>()))
-        .collect();
-    let _ = write!(table, "\n| pauses, all phases | {} |", cells.join(" | "));
+    row("read-meta, published", &|(name, _)| published_seconds(name));
+    row("read-meta, requests", &|(_, seconds)| seconds[read_meta].requests.to_string());
+    let think = |seconds: &[PhaseSeconds]| seconds.iter().map(|s| s.think).sum::<f64>();
+    row("pauses, all phases", &|(_, seconds)| format!("{:.2}", think(seconds)));
     out.say(table);
     verdicts(out, &columns, read_meta);
 }
 
-fn heads(columns: &[(String, Vec<Option<PhaseSeconds>>)]) -> String {
+fn heads(columns: &[Column]) -> String {
     columns.iter().map(|(name, _)| format!(" {name} |")).collect()
 }
 
 /// The winner of each phase, beside the paper's.
-fn verdicts(out: &mut Section, columns: &[(String, Vec<Option<PhaseSeconds>>)], read_meta: usize) {
+fn verdicts(out: &mut Section, columns: &[Column], read_meta: usize) {
     let (_, ours) = columns.last().expect("DualFS is the last column");
     for (index, phase) in PHASES.iter().enumerate() {
         let others = columns[..columns.len() - 1].iter();
-        let others = others.filter_map(|(name, seconds)| Some((name, seconds[index]?.disk)));
-        let Some((name, best)) = others.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-        let Some(own) = ours[index] else { continue };
-        let ratio = own.disk / best;
+        let others = others.map(|(name, seconds)| (name, seconds[index].disk));
+        let (name, best) = others.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are others");
+        let ratio = ours[index].disk / best;
         if index == read_meta {
             let what = format!("DualFS is the fastest at `{phase}`: times {name}");
             out.target(&what, ratio, ratio <= 1.0);
@@ -123,20 +117,20 @@ fn published_seconds(name: &str) -> String {
 }
 
 /// The phases of one of Ordo's systems, in virtual time.
-fn of_ours(system: System) -> Vec<Option<PhaseSeconds>> {
+fn of_ours(system: System) -> Vec<PhaseSeconds> {
     let workload: Workload = "sources".parse().expect("a workload of ours");
     let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::dualfs() };
     let row = run(system, &workload, &setup, &mut ()).expect("it runs");
     let of = |name: &&str| {
-        let phase = row.phases.iter().find(|p| p.phase.name == **name)?;
+        let phase = row.phases.iter().find(|p| p.phase.name == **name).expect("it is a phase");
         let (disk, requests) = (phase.disk_seconds, phase.reads + phase.writes.total());
-        Some(PhaseSeconds { disk, think: (phase.phase.seconds() - disk).max(0.0), requests })
+        PhaseSeconds { disk, think: (phase.phase.seconds() - disk).max(0.0), requests }
     };
     PHASES.iter().map(of).collect()
 }
 
 /// The phases of one of the kernel's file systems.
-fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<Option<PhaseSeconds>>, String> {
+fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<PhaseSeconds>, String> {
     let trace = crate::root().join(format!("target/figures/kernel-traces/{name}"));
     std::fs::create_dir_all(trace.parent().expect("it has one")).map_err(|e| e.to_string())?;
     let mut record = Command::new(ordo);
@@ -144,7 +138,7 @@ fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<Option<Phase
     record.args(["--without-contents", "-o"]).arg(&trace).arg("--").arg(ordo);
     record.args(["bench", "sources", "--dir", ".", "--drop-caches", "--quiet"]);
     carry_out(record)?;
-    let phases = PHASES.iter().map(|phase| played(ordo, &trace, phase).map(Some)).collect();
+    let phases = PHASES.iter().map(|phase| played(ordo, &trace, phase)).collect();
     let _ = std::fs::remove_dir_all(&trace);
     phases
 }

@@ -20,8 +20,7 @@ use super::Mount;
 use super::options::{LogPlace, Wanted};
 use super::serve::serve;
 use super::tell::MessageSink;
-use crate::pair::when_free;
-use crate::pair::{NamedImage, Other};
+use crate::pair::{NamedImage, Other, when_free};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
