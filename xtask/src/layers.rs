@@ -221,8 +221,7 @@ mod tests {
     fn types_stay_home() {
         let mut kinds = Kinds::default();
         kinds.read("crates/core/ordering/src/new.rs", "impl OrderingPolicy for NewOrder {\n");
-        kinds
-            .read("crates/core/ffs/src/layout.rs", "impl<P: OrderingPolicy> Layout for Ffs<P> {\n");
+        kinds.read("crates/core/ffs/src/layout.rs", "impl Layout for Ffs {\n");
         kinds.read("crates/core/ufs/tests/toy.rs", "impl Layout for Toy {\n");
         let faults =
             |name: &str| kinds.faults(name, "use a::{NewOrder, Ffs};\nlet x = Toy;\n").len();

@@ -3,9 +3,9 @@
 use ordo_block::IoBuf;
 
 use crate::buffer::{BufRef, Buffer};
-use crate::{Cache, Occasion, WriteGate};
+use crate::{Cache, Occasion};
 
-impl<G: WriteGate> Cache<G> {
+impl Cache {
     pub(crate) fn insert(&self, buf: &BufRef) {
         let replaced = self.shared.buffers.borrow_mut().insert(buf.key(), buf.clone());
         assert!(replaced.is_none(), "one buffer for each key");
@@ -96,13 +96,13 @@ impl<G: WriteGate> Cache<G> {
 
 /// Buffers that are being read. When this is dropped, those that got no contents leave the cache again, so a
 /// failed or abandoned read leaves no empty buffers behind.
-pub(crate) struct Loading<'a, G: WriteGate> {
-    cache: &'a Cache<G>,
+pub(crate) struct Loading<'a> {
+    cache: &'a Cache,
     buffers: Vec<BufRef>,
 }
 
-impl<'a, G: WriteGate> Loading<'a, G> {
-    pub(crate) fn new(cache: &'a Cache<G>) -> Self {
+impl<'a> Loading<'a> {
+    pub(crate) fn new(cache: &'a Cache) -> Self {
         Loading { cache, buffers: Vec::new() }
     }
 
@@ -124,7 +124,7 @@ impl<'a, G: WriteGate> Loading<'a, G> {
     }
 }
 
-impl<G: WriteGate> Drop for Loading<'_, G> {
+impl Drop for Loading<'_> {
     fn drop(&mut self) {
         for buf in self.buffers.drain(..) {
             self.cache.remove(&buf);

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use ordo_block::{BlockError, IoBuf};
+use ordo_runtime::LocalFuture;
 
 use crate::{BufKey, BufRef, Buffer};
 
@@ -62,14 +63,15 @@ pub enum WritePreview {
 ///
 /// Source: soft-updates-2000, section 3 (undo before and redo after a write; here the undo changes a copy, so
 /// that no redo is needed), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
-#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait WriteGate: 'static {
     /// Whether the ordering uses [`write_done`](Self::write_done). If not, no block is kept in memory until the
     /// device's cache is flushed, and no flush is made for the ordering's sake.
-    const FOLLOWS_WRITES: bool;
+    fn follows_writes(&self) -> bool;
 
     /// Whether the ordering ever rolls changes back in an image.
-    const ROLLS_BACK: bool = false;
+    fn rolls_back(&self) -> bool {
+        false
+    }
 
     /// Decides about an image before it is written. It may roll back in the image what must not be on disk yet;
     /// then `rolled_back` gets the first byte of each change in the image.
@@ -105,19 +107,21 @@ pub trait WriteGate: 'static {
 
     /// Waits for an event that lets more blocks be written whole, when writing everything dirty has brought no
     /// progress: for example, the end of an operation under way.
-    async fn wait_for_progress(&self) {}
+    fn wait_for_progress(&self) -> LocalFuture<'_, ()> {
+        Box::pin(async {})
+    }
 
     /// Waits until the log is durable up to `lsn`, as [`WriteDecision::WaitFor`] demands.
     ///
     /// # Errors
     /// The log's device failed.
-    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
+    fn wait_for(&self, lsn: u64) -> LocalFuture<'_, Result<(), BlockError>> {
         let _ = lsn;
-        Ok(())
+        Box::pin(async { Ok(()) })
     }
 
-    /// The effect that writing the block now would have. Called only if [`ROLLS_BACK`](Self::ROLLS_BACK) is
-    /// set.
+    /// The effect that writing the block now would have. Called only if [`rolls_back`](Self::rolls_back) is
+    /// true.
     fn write_preview(&self, block: &Buffer) -> WritePreview {
         let _ = block;
         WritePreview::Whole
@@ -159,60 +163,12 @@ pub trait WriteGate: 'static {
     }
 }
 
-impl<G: WriteGate> WriteGate for std::rc::Rc<G> {
-    const FOLLOWS_WRITES: bool = G::FOLLOWS_WRITES;
-    const ROLLS_BACK: bool = G::ROLLS_BACK;
-
-    fn before_write(
-        &self,
-        block: &Buffer,
-        image: &mut WriteImage,
-        rolled_back: &mut Vec<usize>,
-    ) -> WriteDecision {
-        (**self).before_write(block, image, rolled_back)
-    }
-    fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
-        (**self).write_done(block, version, result);
-    }
-    fn forgotten(&self, block: &Buffer) {
-        (**self).forgotten(block);
-    }
-    fn held(&self, block: &Buffer) -> bool {
-        (**self).held(block)
-    }
-    async fn wait_for_progress(&self) {
-        (**self).wait_for_progress().await;
-    }
-    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
-        (**self).wait_for(lsn).await
-    }
-    fn write_preview(&self, block: &Buffer) -> WritePreview {
-        (**self).write_preview(block)
-    }
-    fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
-        (**self).prerequisites(blocks, changes)
-    }
-    fn changes(&self) -> u64 {
-        (**self).changes()
-    }
-    fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
-        (**self).oldest_unwritten(block)
-    }
-    fn take_work(&self) -> u64 {
-        (**self).take_work()
-    }
-    fn met(&self) -> u64 {
-        (**self).met()
-    }
-    fn explain(&self) -> String {
-        (**self).explain()
-    }
-}
-
 /// A gate that lets every write pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoGate;
 
 impl WriteGate for NoGate {
-    const FOLLOWS_WRITES: bool = false;
+    fn follows_writes(&self) -> bool {
+        false
+    }
 }

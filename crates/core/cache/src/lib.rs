@@ -56,14 +56,19 @@ use write::Epochs;
 pub type Seal = Box<dyn Fn(&Buffer, &mut WriteImage, &[usize])>;
 
 /// A buffer cache over a device. Clones are cheap and share everything.
-pub struct Cache<G> {
-    shared: Rc<Shared<G>>,
+#[derive(Clone)]
+pub struct Cache {
+    shared: Rc<Shared>,
 }
 
-struct Shared<G> {
+struct Shared {
     runtime: Runtime,
     devices: Devices,
-    gate: G,
+    gate: Rc<dyn WriteGate>,
+    /// [`WriteGate::follows_writes`] of the gate.
+    follows_writes: bool,
+    /// [`WriteGate::rolls_back`] of the gate.
+    rolls_back: bool,
     config: CacheConfig,
     volatile: bool,
     seal: RefCell<Option<Seal>>,
@@ -96,20 +101,14 @@ struct Shared<G> {
     stats: RefCell<CacheStats>,
 }
 
-impl<G> Clone for Cache<G> {
-    fn clone(&self) -> Self {
-        Cache { shared: self.shared.clone() }
-    }
-}
-
-impl<G: WriteGate> Cache<G> {
+impl Cache {
     /// A cache over `device` whose writes pass `gate`. Starts its syncer.
     pub fn new(
         runtime: &Runtime,
         device: impl BlockDevice,
-        gate: G,
+        gate: Rc<dyn WriteGate>,
         config: CacheConfig,
-    ) -> Cache<G> {
+    ) -> Cache {
         Cache::over(runtime, vec![device.erase()], gate, config)
     }
 
@@ -118,12 +117,19 @@ impl<G: WriteGate> Cache<G> {
     ///
     /// # Panics
     /// The list of devices is empty.
-    pub fn over(runtime: &Runtime, devices: Vec<Device>, gate: G, config: CacheConfig) -> Cache<G> {
+    pub fn over(
+        runtime: &Runtime,
+        devices: Vec<Device>,
+        gate: Rc<dyn WriteGate>,
+        config: CacheConfig,
+    ) -> Cache {
         let devices = Devices::new(devices);
         let volatile = devices.any_volatile();
         let shared = Shared {
             runtime: runtime.clone(),
             devices,
+            follows_writes: gate.follows_writes(),
+            rolls_back: gate.rolls_back(),
             gate,
             volatile,
             seal: RefCell::new(None),
@@ -171,8 +177,8 @@ impl<G: WriteGate> Cache<G> {
     }
 
     /// The gate that every write passes.
-    pub fn gate(&self) -> &G {
-        &self.shared.gate
+    pub fn gate(&self) -> &dyn WriteGate {
+        &*self.shared.gate
     }
 
     /// The options of the cache.

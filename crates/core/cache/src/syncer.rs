@@ -2,13 +2,13 @@
 
 use ordo_runtime::{Duration, sync::select};
 
-use crate::{Cache, WriteGate};
+use crate::Cache;
 
 /// The shortest interval between two rounds: once a second, as in the classic syncer.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// Starts the syncer of a cache. It ends with the executor, and sets no timer when nothing is dirty.
-pub(crate) fn start<G: WriteGate>(cache: &Cache<G>) {
+pub(crate) fn start(cache: &Cache) {
     let shared = std::rc::Rc::downgrade(&cache.shared);
     cache.shared.runtime.spawn_daemon("syncer", async move {
         while let Some(shared) = shared.upgrade() {
@@ -18,7 +18,7 @@ pub(crate) fn start<G: WriteGate>(cache: &Cache<G>) {
 }
 
 /// Waits until something is due, and writes it. The cache keeps failures.
-async fn round<G: WriteGate>(cache: &Cache<G>) {
+async fn round(cache: &Cache) {
     let shared = &cache.shared;
     if cache.is_behind() && cache.failure().is_none() {
         let now = shared.runtime.now();

@@ -12,7 +12,7 @@ use ordo_runtime::{Duration, Time};
 use crate::buffer::BufRef;
 use crate::gate::WritePreview;
 use crate::syncer::TICK;
-use crate::{Cache, Occasion, WriteGate};
+use crate::{Cache, Occasion};
 
 /// The time for which a due block that could only be written in part is left, so that its prerequisites may
 /// become due by themselves.
@@ -35,7 +35,7 @@ const ENOUGH: usize = 2;
 /// The number of rounds of writing everything, none with progress, after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
-impl<G: WriteGate> Cache<G> {
+impl Cache {
     /// Writes these buffers, and waits for all the writes. Many requests are under way at once, in clusters and
     /// in order of address: first the buffers in which nothing must be rolled back, then those whose
     /// dependencies the first writes have met, and so on. Buffers with rolled-back changes stay dirty.
@@ -63,7 +63,7 @@ impl<G: WriteGate> Cache<G> {
     }
 
     fn has_waves(&self) -> bool {
-        G::ROLLS_BACK && self.config().dependents_last
+        self.shared.rolls_back && self.config().dependents_last
     }
 
     /// Writes the blocks that can be written whole, then those whose dependencies are met by these writes, and
@@ -192,11 +192,11 @@ impl<G: WriteGate> Cache<G> {
             writer.write_out(some, occasion).await?;
             return self.finish_some(before, &start).await;
         }
-        let all = !G::ROLLS_BACK || !self.config().evict_independent_first;
+        let all = !self.shared.rolls_back || !self.config().evict_independent_first;
         let fit = |b: &BufRef| all || self.gate().write_preview(b) == WritePreview::Whole;
         let mut some = self.least_used(bytes, fit);
         let found: usize = some.iter().map(|b| b.len()).sum();
-        if G::ROLLS_BACK && (found < bytes / ENOUGH || (all && self.has_waves())) {
+        if self.shared.rolls_back && (found < bytes / ENOUGH || (all && self.has_waves())) {
             some.extend(self.least_used(bytes - found.min(bytes), |b| !fit(b)));
             self.write_with_prerequisites(some, &start).await?;
         } else {
@@ -223,7 +223,7 @@ impl<G: WriteGate> Cache<G> {
 
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
         self.barrier_if_needed().await?;
-        if self.progress() == before && G::ROLLS_BACK {
+        if self.progress() == before && self.shared.rolls_back {
             // No oldest block can be written, since other tasks are writing their prerequisites.
             self.write_round(self.all_dirty()).await?;
         }

@@ -8,7 +8,7 @@ use ordo_runtime::sync::Permit;
 use rustc_hash::FxHashSet;
 
 use crate::buffer::{BufKey, BufRef, Buffer, BufferClass};
-use crate::{Cache, Occasion, WriteDecision, WriteGate, WriteImage};
+use crate::{Cache, Occasion, WriteDecision, WriteImage};
 
 /// One buffer's part in a write.
 pub(crate) struct BufferWrite {
@@ -63,7 +63,7 @@ impl Epochs {
     }
 }
 
-impl<G: WriteGate> Cache<G> {
+impl Cache {
     /// Writes buffers one after another, and waits until each is durable. Orderings use it for blocks that must
     /// be on disk before the next step. A clean buffer is not written again; but if its last write, by the
     /// syncer for example, is not durable, the device's cache is flushed.
@@ -410,7 +410,7 @@ impl<G: WriteGate> Cache<G> {
             }
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, part.version, result);
-            } else if G::FOLLOWS_WRITES {
+            } else if self.shared.follows_writes {
                 if part.buf.drop_behind.get() {
                     let drop_behind = &self.shared.unflushed_drop_behind;
                     drop_behind.set(drop_behind.get() + part.buf.len());

@@ -17,7 +17,7 @@ use ordo_block::{BlockError, Fault, IoBuf, IoList, Operation};
 
 use crate::buffer::{BufRef, BufferClass};
 use crate::write::{BufferWrite, Claim, Request};
-use crate::{Cache, WriteDecision, WriteGate, WriteImage};
+use crate::{Cache, WriteDecision, WriteImage};
 
 /// The reason for writing dirty buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Gathered {
     }
 }
 
-impl<G: WriteGate> Cache<G> {
+impl Cache {
     /// Sets the writer that writes dirty buffers. When its owner drops it, dirty buffers can no longer be
     /// written.
     pub fn set_writer(&self, writer: Weak<dyn Writer>) {

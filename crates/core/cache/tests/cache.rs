@@ -10,7 +10,7 @@ use ordo_cache::{
     BufKey, BufRef, Buffer, BufferClass, Cache, CacheConfig, NoGate, WriteDecision, WriteGate,
     WriteImage, WritePreview,
 };
-use ordo_runtime::{Duration, Executor, Runtime};
+use ordo_runtime::{Duration, Executor, LocalFuture, Runtime};
 
 const BLOCK: usize = 4096;
 
@@ -85,8 +85,8 @@ impl BlockDevice for Slow {
     }
 }
 
-fn with_cache<G: WriteGate, F: AsyncFnOnce(Cache<G>, Rc<Slow>)>(
-    gate: G,
+fn with_cache<F: AsyncFnOnce(Cache, Rc<Slow>)>(
+    gate: Rc<dyn WriteGate>,
     config: CacheConfig,
     scenario: F,
 ) {
@@ -97,7 +97,7 @@ fn with_cache<G: WriteGate, F: AsyncFnOnce(Cache<G>, Rc<Slow>)>(
     executor.block_on(scenario(cache, disk)).unwrap();
 }
 
-async fn new_block<G: WriteGate>(cache: &Cache<G>, n: u64, byte: u8) -> BufRef {
+async fn new_block(cache: &Cache, n: u64, byte: u8) -> BufRef {
     let (key, at) = (BufKey::file(9, n as i64), n * BLOCK as u64);
     let buf = cache.get_new(key, Some(at), BLOCK, BufferClass::Data).await;
     buf.write(|b| b.fill(byte));
@@ -115,7 +115,7 @@ fn on_disk(disk: &Slow, n: u64) -> u8 {
 #[test]
 fn contiguous_data_is_gathered_into_clusters() {
     let config = CacheConfig { cluster: 4 * BLOCK, ..CacheConfig::default() };
-    with_cache(NoGate, config, async |cache, disk| {
+    with_cache(Rc::new(NoGate), config, async |cache, disk| {
         for n in 0..10 {
             new_block(&cache, n, 1).await;
         }
@@ -133,7 +133,7 @@ fn contiguous_data_is_gathered_into_clusters() {
 /// disk. Would catch a cache that takes the end of a write for the end of the change.
 #[test]
 fn a_change_during_a_write_is_not_lost() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         cache.write_soon(&buf);
         cache.runtime().sleep(Duration::from_micros(500)).await;
@@ -154,7 +154,7 @@ fn a_change_during_a_write_is_not_lost() {
 #[test]
 fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
     for len in [1024, 4 * BLOCK] {
-        with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+        with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
             let mut bufs = Vec::new();
             for n in 0..3 {
                 let key = BufKey::file(9, n);
@@ -190,7 +190,7 @@ fn one_cache_reaches_two_devices() {
     let rt = executor.runtime();
     let disks = [0; 2].map(|_| Rc::new(Slow { volatile: true, ..Slow::new(&rt) }));
     let devices = disks.iter().map(|disk| disk.clone().erase()).collect();
-    let cache = Cache::over(&rt, devices, NoGate, CacheConfig::default());
+    let cache = Cache::over(&rt, devices, Rc::new(NoGate), CacheConfig::default());
     let run = async {
         let border = cache.first_address(1);
         assert_eq!((cache.first_address(0), border), (0, 16 << 20));
@@ -223,7 +223,7 @@ fn one_cache_reaches_two_devices() {
 /// old block's late write landing on top of the new owner's.
 #[test]
 fn forgetting_waits_for_a_write_under_way() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         cache.write_soon(&buf);
         cache.runtime().sleep(Duration::from_micros(500)).await;
@@ -243,7 +243,7 @@ fn forgetting_waits_for_a_write_under_way() {
 #[test]
 fn memory_is_bounded_and_eviction_loses_nothing() {
     let config = CacheConfig::with_capacity(16 * BLOCK);
-    with_cache(NoGate, config, async |cache, _| {
+    with_cache(Rc::new(NoGate), config, async |cache, _| {
         for n in 0..300 {
             cache.throttle().await.unwrap();
             new_block(&cache, n, n as u8).await;
@@ -262,7 +262,7 @@ fn memory_is_bounded_and_eviction_loses_nothing() {
 /// A dirty block is written when it reaches the age of its class, metadata before data, and not before.
 #[test]
 fn the_syncer_writes_by_age() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let data = new_block(&cache, 3, 1).await;
         let meta = cache
             .get_new(BufKey::device(1 << 20), Some(1 << 20), BLOCK, BufferClass::Metadata)
@@ -280,7 +280,7 @@ fn the_syncer_writes_by_age() {
 /// A failed write leaves the block dirty and the cache failed for good. Nothing is reported durable afterwards.
 #[test]
 fn a_failed_write_is_never_forgotten() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         disk.fail_writes.set(true);
         assert!(cache.write_now(std::slice::from_ref(&buf)).await.is_err());
@@ -294,7 +294,7 @@ fn a_failed_write_is_never_forgotten() {
 /// A failed read leaves nothing behind: the next reader asks the device again.
 #[test]
 fn a_failed_read_leaves_no_buffer() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         disk.disk.store(0, &[5; BLOCK]);
         disk.fail_reads.set(true);
         let key = BufKey::file(9, 0);
@@ -315,8 +315,12 @@ struct Undo {
 }
 
 impl WriteGate for Undo {
-    const FOLLOWS_WRITES: bool = true;
-    const ROLLS_BACK: bool = true;
+    fn follows_writes(&self) -> bool {
+        true
+    }
+    fn rolls_back(&self) -> bool {
+        true
+    }
 
     fn before_write(
         &self,
@@ -336,9 +340,9 @@ impl WriteGate for Undo {
     fn write_done(&self, _block: &Buffer, _version: u64, result: Result<(), BlockError>) {
         self.done.borrow_mut().push(result.is_ok());
     }
-    async fn wait_for(&self, lsn: u64) -> Result<(), BlockError> {
+    fn wait_for(&self, lsn: u64) -> LocalFuture<'_, Result<(), BlockError>> {
         self.log_at.set(lsn);
-        Ok(())
+        Box::pin(async { Ok(()) })
     }
     fn write_preview(&self, _block: &Buffer) -> WritePreview {
         if self.hold.get() { WritePreview::Part } else { WritePreview::Whole }
@@ -394,7 +398,7 @@ fn clean_is_not_durable() {
     let executor = Executor::simulated(7);
     let rt = executor.runtime();
     let disk = Rc::new(Slow { volatile: true, ..Slow::new(&rt) });
-    let cache = Cache::new(&rt, disk.clone(), NoGate, CacheConfig::default());
+    let cache = Cache::new(&rt, disk.clone(), Rc::new(NoGate), CacheConfig::default());
     executor
         .block_on(async {
             let buf = new_block(&cache, 3, 8).await;
@@ -417,7 +421,7 @@ fn clean_is_not_durable() {
 /// use stays, and so does one that was changed again, whose contents would be lost.
 #[test]
 fn drop_behind_buffers_leave_memory() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         let key = buf.key();
         cache.drop_behind(&buf);
@@ -448,7 +452,7 @@ fn drop_behind_buffers_leave_memory() {
 /// Two writes of one block never overlap, whichever tasks ask for them.
 #[test]
 fn writes_of_one_block_do_not_overlap() {
-    with_cache(NoGate, CacheConfig::default(), async |cache, disk| {
+    with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
         let buf = new_block(&cache, 3, 1).await;
         let mut tasks = Vec::new();
         for i in 0..20u8 {

@@ -4,7 +4,7 @@
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::{Csum, Superblock};
-use ordo_ordering::{Admitted, Op, OpKind, OrderingPolicy, What};
+use ordo_ordering::{Admitted, Op, OpKind, OrderedCache, What};
 use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
@@ -74,7 +74,7 @@ impl AllocationSummary {
     }
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The buffer of the superblock.
     pub(crate) async fn superblock_block(&self) -> FsResult<BufRef> {
         let len = (self.sb.sbsize as usize).next_multiple_of(512);
@@ -107,12 +107,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Notes a change of a group's counts in the summary area, if the ordering keeps that area right.
-    pub(crate) fn note_counts(
-        &self,
-        op: &mut crate::FfsOp<'_, P>,
-        cg: u32,
-        admitted: Admitted<'_>,
-    ) {
+    pub(crate) fn note_counts(&self, op: &mut Op<'_>, cg: u32, admitted: Admitted<'_>) {
         let per_block = self.bsize() as usize / Csum::SIZE;
         let (block, nth) = (cg as usize / per_block, cg as usize % per_block);
         let Some(buf) = self.summary.get(block) else { return };
@@ -127,7 +122,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Copies the counts of all groups into the summary area's buffers.
-    async fn store_summary(&self, op: &mut crate::FfsOp<'_, P>) -> FsResult<()> {
+    async fn store_summary(&self, op: &mut Op<'_>) -> FsResult<()> {
         let count = self.allocation.borrow().groups.len();
         let per_block = self.bsize() as usize / Csum::SIZE;
         let mut first = 0;
@@ -158,8 +153,8 @@ impl<P: OrderingPolicy> Ffs<P> {
 }
 
 /// The buffer of the n-th block of the summary area. The last block ends with the summary.
-pub(crate) async fn summary_block<P: OrderingPolicy>(
-    cache: &ordo_cache::Cache<P>,
+pub(crate) async fn summary_block(
+    cache: &OrderedCache,
     sb: &Superblock,
     n: usize,
 ) -> FsResult<BufRef> {

@@ -7,18 +7,18 @@
 use std::rc::Rc;
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
-use ordo_ordering::{OrderingPolicy, PointerTo, What};
+use ordo_ordering::{Op, PointerTo, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::{Ffs, FfsInode, FfsOp};
+use crate::{Ffs, FfsInode};
 
 /// The cache's key of the n-th block of an inode's area.
 fn key(ip: &FfsInode, n: usize) -> BufKey {
     BufKey::file(ip.ino(), -1 - n as i64)
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The blocks of an area of `len` bytes: the address and the number of fragments of each.
     fn area_blocks(&self, ip: &FfsInode) -> FsResult<Vec<(u64, u32)>> {
         let d = ip.pointers();
@@ -61,7 +61,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     pub(crate) async fn write_area(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         area: &[u8],
     ) -> FsResult<()> {
@@ -128,7 +128,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Stores the inode with pointers to the new blocks instead of the old ones.
     async fn hang_area(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         len: usize,
         old: &[(u64, u32)],

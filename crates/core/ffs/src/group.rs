@@ -10,11 +10,11 @@ use ordo_format::ufs2::bitmap::{
 use ordo_format::ufs2::group::GroupLayout;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, Group, Superblock};
-use ordo_ordering::{Admitted, OpKind, OrderingPolicy, What};
+use ordo_ordering::{Admitted, Op, OpKind, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::{Ffs, FfsOp};
+use crate::Ffs;
 
 /// A group during a change: the decoded header, which is stored at the end, and the bitmaps.
 pub(crate) struct GroupEdit<'a> {
@@ -116,7 +116,7 @@ impl GroupEdit<'_> {
     }
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The buffer of a group's header and bitmaps. It was checked when it was read.
     pub(crate) async fn group(&self, cg: u32) -> FsResult<BufRef> {
         let at = self.sb.byte_of(self.sb.cg_header(cg));
@@ -163,7 +163,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     #[inline]
     pub(crate) async fn admit_group<'w>(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         change: &'w GroupChange<'w>,
     ) -> FsResult<GroupAdmitted<'w>> {
         let admitted = op.admit(&change.what).await.map_err(io_error)?;
@@ -178,7 +178,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// group's block), and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         buf: &BufRef,
         map: Range<usize>,
         admitted: GroupAdmitted<'_>,
@@ -213,7 +213,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// The device failed.
     pub async fn correct_directories(&self, cg: u32, by: i32) -> FsResult<()> {
         let buf = self.group(cg).await?;
-        let mut op = FfsOp::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
+        let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         let change = GroupChange::new(cg, What::Summary);
         let admitted = self.admit_group(&mut op, &change).await?;
         self.edit_group(&mut op, &buf, 0..0, admitted, |group| {

@@ -2,25 +2,23 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::CK_INODE;
 use ordo_format::ufs2::{Dinode, ROOT_INO};
-use ordo_ordering::{Admitted, DeferredFree, OrderingPolicy};
-use ordo_ufs::{
-    AttributeArea, Fill, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
-};
+use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
+use ordo_ufs::{AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
 use crate::allocation::AllocationSummary;
 use crate::directory::UfsDirectory;
 use crate::inode::{Pointers, join, split};
-use crate::{Ffs, FfsInode, FfsOp};
+use crate::{Ffs, FfsInode};
 
 /// The largest link count of an inode: the limit of FreeBSD's UFS (`UFS_LINK_MAX`).
 const LINKS_MAX: u32 = 65_500;
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The block that holds an inode.
     pub(crate) async fn inode_buffer(&self, ino: u64) -> FsResult<BufRef> {
         let (address, _) = self.sb.inode_block(ino);
@@ -38,7 +36,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Stores an inode in its block, with its check-hash.
     pub(crate) fn put_inode(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         block: &BufRef,
         ip: &FfsInode,
         admitted: Admitted<'_>,
@@ -60,12 +58,12 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// all or not at all. Otherwise the operation stores the inode later, together with its new size.
     pub(crate) fn put_grown(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         block: &BufRef,
         ip: &FfsInode,
         admitted: Admitted<'_>,
     ) {
-        if P::WHOLE_INODES {
+        if self.cache.ordering().whole_inodes() {
             self.put_inode(op, block, ip, admitted);
         } else {
             self.cache.runtime().cpu().touch();
@@ -99,12 +97,11 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 }
 
-impl<P: OrderingPolicy> Layout for Ffs<P> {
-    type Policy = P;
+impl Layout for Ffs {
     type Pointers = Pointers;
     type Directory = UfsDirectory;
 
-    fn cache(&self) -> &Cache<P> {
+    fn cache(&self) -> &OrderedCache {
         &self.cache
     }
 
@@ -158,7 +155,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     fn store_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         pin: &PinnedInode,
         ip: &FfsInode,
         admitted: Admitted<'_>,
@@ -176,7 +173,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     async fn new_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         parent: &FfsInode,
         mode: u16,
     ) -> FsResult<NewInode<Pointers>> {
@@ -205,12 +202,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         Ok(NewInode { ino, generation, pointers: Pointers::default() })
     }
 
-    async fn free_inode(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ino: u64,
-        was_directory: bool,
-    ) -> FsResult<()> {
+    async fn free_inode(&self, op: &mut Op<'_>, ino: u64, was_directory: bool) -> FsResult<()> {
         self.free_inode_when_safe(op, ino, was_directory).await
     }
 
@@ -220,7 +212,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     async fn make_block(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         len: usize,
@@ -229,18 +221,13 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.make_file_block(op, ip, lbn, len, fill).await
     }
 
-    async fn truncate(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &FfsInode,
-        size: u64,
-    ) -> FsResult<()> {
+    async fn truncate(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         self.set_size(op, ip, size).await
     }
 
     async fn punch_hole(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         first: u64,
         end: u64,
@@ -259,7 +246,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     async fn cluster_complete(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         first: u64,
         count: u64,
@@ -271,12 +258,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.read_area(ip).await
     }
 
-    async fn write_attributes(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &FfsInode,
-        area: &[u8],
-    ) -> FsResult<()> {
+    async fn write_attributes(&self, op: &mut Op<'_>, ip: &FfsInode, area: &[u8]) -> FsResult<()> {
         let none = ip.pointers().extsize == 0 && ip.pointers().extb == [0; 2];
         if area.is_empty() && none {
             return Ok(());
@@ -284,7 +266,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         self.write_area(op, ip, area).await
     }
 
-    async fn free_deferred(&self, op: &mut LayoutOp<'_, Self>, step: DeferredFree) -> FsResult<()> {
+    async fn free_deferred(&self, op: &mut Op<'_>, step: DeferredFree) -> FsResult<()> {
         match step {
             DeferredFree::FreeBlock { address, frags } => self.free_now(op, address, frags).await,
             DeferredFree::FreeInode { ino, directory } => {
@@ -296,7 +278,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     fn statfs(&self) -> StatFs {
         let allocation = self.allocation.borrow();
-        let (frags, inodes) = self.cache.gate().promised();
+        let (frags, inodes) = self.cache.ordering().promised();
         let free = allocation.free_frags(&self.sb) + frags;
         StatFs {
             fragment_size: self.sb.fsize as u32,
@@ -312,7 +294,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
 
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let inode = self.inode_buffer(ip.ino()).await?;
-        P::fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
+        self.cache.ordering().fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
         // An earlier failure may concern blocks that lead to this file.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }
@@ -321,7 +303,7 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
         if self.allocation.borrow().dirty {
             self.store_allocation(false).await?;
         }
-        P::sync(&self.cache).await.map_err(io_error)?;
+        self.cache.ordering().sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)
     }
 
@@ -333,11 +315,11 @@ impl<P: OrderingPolicy> Layout for Ffs<P> {
             return Err(io_error(failure));
         }
         self.store_allocation(false).await?;
-        P::sync(&self.cache).await.map_err(io_error)?;
+        self.cache.ordering().sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
         // The superblock is marked clean last, when everything else is on the disk.
         self.store_allocation(true).await?;
         self.cache.flush_all().await.map_err(io_error)?;
-        P::close(&self.cache).await.map_err(io_error)
+        self.cache.ordering().close(&self.cache).await.map_err(io_error)
     }
 }

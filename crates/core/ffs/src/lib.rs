@@ -69,10 +69,10 @@ mod tests;
 
 use std::cell::RefCell;
 
-use ordo_cache::{BufRef, Cache};
+use ordo_cache::BufRef;
 use ordo_format::Endian;
 use ordo_format::ufs2::{NDADDR, Superblock};
-use ordo_ordering::{Op, OrderingPolicy};
+use ordo_ordering::OrderedCache;
 use ordo_ufs::Ufs;
 
 pub use directory::UfsDirectory;
@@ -85,14 +85,14 @@ use allocation::AllocationSummary;
 use state_flags::StateFlags;
 
 /// A fast file system on a device, under an ordering.
-pub type FastFs<P> = Ufs<Ffs<P>>;
+pub type FastFs = Ufs<Ffs>;
 
 /// The number of direct blocks of an inode, as a logical block number.
 pub(crate) const DIRECT: u64 = NDADDR as u64;
 
 /// The layout: one mounted UFS2 file system.
-pub struct Ffs<P> {
-    cache: Cache<P>,
+pub struct Ffs {
+    cache: OrderedCache,
     /// The superblock: geometry and constants. Its counts are those at the time of the mount.
     sb: Superblock,
     endian: Endian,
@@ -111,10 +111,7 @@ pub struct Ffs<P> {
     torn_groups: bool,
 }
 
-/// An operation on this layout.
-pub(crate) type FfsOp<'a, P> = Op<'a, P>;
-
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The superblock as it was at the mount, except for fields that never change.
     pub fn superblock(&self) -> &Superblock {
         &self.sb

@@ -7,11 +7,11 @@
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::dir;
-use ordo_ordering::{Admitted, OrderingPolicy, PointerTo, What};
+use ordo_ordering::{Admitted, Op, PointerTo, What};
 use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{Errno, FsError, FsResult};
 
-use crate::{DIRECT, Ffs, FfsInode, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode};
 
 /// One level on the path down a tree of indirect blocks (FreeBSD's `struct indir`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) fn path(per_block: u64, lbn: u64) -> Option<IndirectPath> {
     None
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     pub(crate) fn path(&self, lbn: u64) -> FsResult<IndirectPath> {
         path(self.sb.addresses_per_block(), lbn).ok_or(Errno::TooBig.into())
     }
@@ -237,7 +237,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// indirect blocks on the path exist. The caller updates the count of blocks.
     pub(crate) async fn set_pointer(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         old: (u64, u32),
@@ -271,7 +271,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     fn put_pointer(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         buf: &BufRef,
         index: usize,
         address: u64,
@@ -285,7 +285,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     pub(crate) async fn make_file_block(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         len: usize,
@@ -341,7 +341,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Makes a buffer for a block that was just allocated, with its first contents.
     async fn fresh(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         address: u64,
@@ -370,7 +370,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn make_direct(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         frags: u32,
@@ -392,7 +392,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Extends the fragments of a file's last block, in place if possible, otherwise elsewhere.
     async fn grow_fragments(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         buf: &BufRef,
@@ -435,7 +435,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// the directory can grow into it without another write.
     async fn lengthen(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         buf: &BufRef,
         len: usize,
@@ -455,7 +455,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn make_indirect(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         fill: Fill<'_>,
@@ -500,7 +500,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// top.
     async fn allocate_tree(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         lbn: u64,
         lowest: Option<&BufRef>,
@@ -538,7 +538,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Sets a pointer to an empty indirect block.
     async fn hang_pointers(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         path: &IndirectPath,
         above: Option<&BufRef>,

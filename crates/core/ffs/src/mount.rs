@@ -1,11 +1,11 @@
 //! Mounting: finds the superblock, refuses images that must not be written, reads the summaries.
 
 use ordo_block::{BlockDevice, BlockError, Device};
-use ordo_cache::{BufRef, Cache, CacheConfig};
+use ordo_cache::{BufRef, CacheConfig};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
 use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
-use ordo_ordering::{Image, OrderingPolicy, RecoverError, Recovery};
+use ordo_ordering::{Image, OrderedCache, Ordering, RecoverError, Recovery};
 use ordo_runtime::Runtime;
 use ordo_ufs::{Layout, Ufs, UfsConfig};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
@@ -151,21 +151,21 @@ fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`MountError`]. Nothing has been written then.
-pub async fn mount<P: OrderingPolicy>(
+pub async fn mount(
     runtime: &Runtime,
     device: impl BlockDevice,
-    policy: P,
+    ordering: impl Into<Ordering>,
     options: &MountOptions,
-) -> Result<FastFs<P>, MountError> {
-    mount_on(runtime, device.erase(), policy, options).await
+) -> Result<FastFs, MountError> {
+    mount_on(runtime, device.erase(), ordering.into(), options).await
 }
 
-async fn mount_on<P: OrderingPolicy>(
+async fn mount_on(
     runtime: &Runtime,
     device: Device,
-    policy: P,
+    ordering: Ordering,
     options: &MountOptions,
-) -> Result<FastFs<P>, MountError> {
+) -> Result<FastFs, MountError> {
     let LocatedSuperblock { sb, endian, at: sb_at, torn_superblock } =
         find_superblock(&device).await?;
     let geometry = device.geometry();
@@ -175,9 +175,9 @@ async fn mount_on<P: OrderingPolicy>(
     }
     let read_only = options.ufs.read_only;
     let clean = state_flags::is_clean(&sb);
-    let can_go_on = match P::BITMAPS_TRUSTED {
+    let can_go_on = match ordering.bitmaps_trusted() {
         true => state_flags::has_right_bitmaps(&sb),
-        false => !P::NEEDS_CHECK,
+        false => !ordering.needs_check(),
     };
     if !read_only {
         if geometry.read_only {
@@ -190,7 +190,7 @@ async fn mount_on<P: OrderingPolicy>(
             return Err(MountError::Unclean);
         }
     }
-    let rebuild = !clean && P::BITMAPS_TRUSTED && can_go_on && !read_only;
+    let rebuild = !clean && ordering.bitmaps_trusted() && can_go_on && !read_only;
     let rebuilt = match rebuild {
         true => Some(rebuild::groups(runtime, &device, &sb, endian).await?),
         false => None,
@@ -199,18 +199,22 @@ async fn mount_on<P: OrderingPolicy>(
     if !read_only {
         let (seconds, _) = runtime.wall_time();
         let image = OnDevice::new(&sb, endian, seconds);
-        recovery = policy.recover(&device, &image).await?;
+        recovery = ordering.recover(&device, &image).await?;
         sb.mtime = image.next_stamp();
     }
-    let cache = sealing_cache(runtime, device, policy, options, (&sb, sb_at, endian));
+    let cache = sealing_cache(runtime, device, ordering, options, (&sb, sb_at, endian));
     let (blocks, groups) = read_summary(&cache, &sb, endian).await?;
     let (groups, recovered) = rebuilt.map_or((groups, None), |(groups, recovered)| {
         (groups, Some(Recovered { torn_superblock, ..recovered }))
     });
     let ffs = Ffs {
         allocation: AllocationSummary::new(&sb, groups).into(),
-        summary: if P::KEEPS_SUMMARY && !read_only { blocks } else { Vec::new() },
-        state_flags: StateFlags::new(&sb, P::BITMAPS_TRUSTED, recovery != Recovery::None),
+        summary: if cache.ordering().keeps_summary() && !read_only { blocks } else { Vec::new() },
+        state_flags: StateFlags::new(
+            &sb,
+            cache.ordering().bitmaps_trusted(),
+            recovery != Recovery::None,
+        ),
         recovered,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,
@@ -224,7 +228,7 @@ async fn mount_on<P: OrderingPolicy>(
         ffs.store_allocation(false).await?;
         let buf = ffs.superblock_block().await?;
         ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
-        P::start(&ffs.cache);
+        ffs.cache.ordering().start(&ffs.cache);
     }
     let fs = Ufs::new(ffs, options.ufs.clone());
     check_root(fs.layout()).await?;
@@ -232,16 +236,16 @@ async fn mount_on<P: OrderingPolicy>(
 }
 
 /// A cache that sets the check-hashes of the superblock and of groups before they are written.
-fn sealing_cache<P: OrderingPolicy>(
+fn sealing_cache(
     runtime: &Runtime,
     device: Device,
-    policy: P,
+    ordering: Ordering,
     options: &MountOptions,
     (sb, sb_at, endian): (&Superblock, u64, Endian),
-) -> Cache<P> {
+) -> OrderedCache {
     let cluster = options.tuning.cluster(sb, options.cache.cluster);
     let config = CacheConfig { cluster, ..options.cache.clone() };
-    let cache = Cache::new(runtime, device, policy, config);
+    let cache = OrderedCache::new(runtime, device, ordering, config);
     let sealed = sb.clone();
     cache.set_seal(Box::new(move |block, image, rolled_back| {
         if block.key().file == 0
@@ -254,7 +258,7 @@ fn sealing_cache<P: OrderingPolicy>(
 }
 
 /// Checks the root directory, without which the file system cannot be used.
-async fn check_root<P: OrderingPolicy>(ffs: &Ffs<P>) -> FsResult<()> {
+async fn check_root(ffs: &Ffs) -> FsResult<()> {
     let root = match ffs.load_inode(ROOT_INO).await {
         Err(error) if error.errno == Errno::NotFound => None,
         found => Some(found?),
@@ -269,8 +273,8 @@ async fn check_root<P: OrderingPolicy>(ffs: &Ffs<P>) -> FsResult<()> {
     )))
 }
 
-async fn read_summary<P: OrderingPolicy>(
-    cache: &Cache<P>,
+async fn read_summary(
+    cache: &OrderedCache,
     sb: &Superblock,
     endian: Endian,
 ) -> Result<(Vec<BufRef>, Vec<Csum>), MountError> {

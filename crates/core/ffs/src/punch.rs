@@ -8,12 +8,12 @@
 use std::ops::Range;
 
 use ordo_cache::BufRef;
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Op, What};
 use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
 use crate::truncate::ToFree;
-use crate::{DIRECT, Ffs, FfsInode, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode};
 
 /// The place of the pointers that are reset.
 enum Reset {
@@ -38,12 +38,12 @@ struct Step {
     _held: Vec<BufRef>,
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// Frees blocks `first..end`, or as many of them as one step may. Returns the block at which the next step
     /// begins. The file's last block must not be among the freed ones.
     pub(crate) async fn punch_hole(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         first: u64,
         end: u64,

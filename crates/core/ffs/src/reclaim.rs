@@ -1,7 +1,7 @@
 //! Freeing blocks and inodes that a crash leaked in the bitmaps: the part that only FFS has.
 //! `ordo_ufs::reclaim` explains why a leaked resource cannot have come into use since the crash.
 
-use ordo_ordering::{DeferredFree, OrderingPolicy};
+use ordo_ordering::DeferredFree;
 use ordo_vfs::FsResult;
 
 use crate::FastFs;
@@ -10,7 +10,7 @@ use crate::FastFs;
 ///
 /// # Errors
 /// `Corrupt` if any of them is free; the device failed.
-pub async fn block<P: OrderingPolicy>(fs: &FastFs<P>, address: u64, frags: u32) -> FsResult<()> {
+pub async fn block(fs: &FastFs, address: u64, frags: u32) -> FsResult<()> {
     fs.reclaim_step(DeferredFree::FreeBlock { address, frags }).await
 }
 
@@ -19,7 +19,7 @@ pub async fn block<P: OrderingPolicy>(fs: &FastFs<P>, address: u64, frags: u32) 
 ///
 /// # Errors
 /// `Corrupt` if it is marked free; the device failed.
-pub async fn inode<P: OrderingPolicy>(fs: &FastFs<P>, ino: u64) -> FsResult<bool> {
+pub async fn inode(fs: &FastFs, ino: u64) -> FsResult<bool> {
     if fs.is_in_use(ino).await? {
         return Ok(false);
     }

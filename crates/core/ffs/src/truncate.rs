@@ -4,12 +4,12 @@
 //! each free. Indirect blocks that are freed whole are not changed.
 
 use ordo_cache::{BufKey, BufRef};
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Op, What};
 use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{FsError, FsResult};
 
 use crate::map::{IndirectLevel, span};
-use crate::{DIRECT, Ffs, FfsInode, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode};
 
 /// The most buffers that a cut pins until it is done.
 const HELD_MAX: usize = 64;
@@ -23,13 +23,8 @@ pub(crate) enum ToFree {
     Tree { height: u32, first: u64, address: i64 },
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
-    pub(crate) async fn set_size(
-        &self,
-        op: &mut FfsOp<'_, P>,
-        ip: &FfsInode,
-        size: u64,
-    ) -> FsResult<()> {
+impl Ffs {
+    pub(crate) async fn set_size(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let old = ip.size();
         if !has_blocks(ip) {
             // Such an inode has no pointers: their place is empty, or has the target of a short link.
@@ -48,7 +43,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    async fn note_size(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
+    async fn note_size(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let old = ip.size();
         if size == old {
             return Ok(());
@@ -63,7 +58,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     }
 
     /// Extends a file: extends its old last block to a whole one, and allocates its new last block.
-    async fn extend_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
+    async fn extend_to(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.bsize());
         let last = (size - 1) / bsize;
         let old_last = old.saturating_sub(1) / bsize;
@@ -91,7 +86,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    async fn cut_to(&self, op: &mut FfsOp<'_, P>, ip: &FfsInode, size: u64) -> FsResult<()> {
+    async fn cut_to(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let bsize = self.bsize();
         let _held = self.read_before_cut(ip, size).await?;
         if size > 0 {
@@ -194,7 +189,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Resets the inode's own pointers beyond the end, and stores the inode with its new size.
     async fn cut_inode(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         size: u64,
         to_free: &mut Vec<ToFree>,
@@ -240,7 +235,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Resets the pointers beyond `keep` blocks, in the trees that the cut divides.
     async fn cut_trees(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         keep: u64,
         to_free: &mut Vec<ToFree>,
@@ -293,7 +288,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// right are skipped and reported through `damage`. Only a failing device ends this early.
     pub(crate) async fn free_piece(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         to_free: ToFree,
         damage: &mut Option<FsError>,
@@ -322,7 +317,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn free_checked(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         block: i64,
         address: i64,
@@ -345,7 +340,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn free_tree(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         height: u32,
         first: u64,

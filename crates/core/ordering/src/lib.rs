@@ -6,7 +6,8 @@
 //!
 //! Layers:
 //! - [`change`]: the changes, by meaning.
-//! - [`policy`]: the trait, and [`Op`], through which the core makes every change of metadata.
+//! - [`policy`]: the traits of an ordering and of its operations, [`OrderedCache`], and [`Op`], through which the
+//!   core makes every change of metadata.
 //! - [`none`], [`sync`], [`soft_updates`], [`journal`]: the orderings.
 //!
 //! Invariants:
@@ -28,6 +29,9 @@ pub mod sync;
 pub use change::{Change, DeferredFree, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
-pub use policy::{Admitted, Dependencies, Image, Op, OrderingPolicy, RecoverError, Recovery};
+pub use policy::{
+    Admitted, Begun, Dependencies, Done, Image, Op, OrderedCache, Ordering, OrderingOp,
+    OrderingPolicy, RecoverError, Recovery,
+};
 pub use soft_updates::{SoftOptions, SoftRules, SoftStats, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

@@ -3,36 +3,40 @@
 //! Source: "No Order" of soft-updates-2000, section 4.1; "FFS-async" of journaling-versus-soft-updates-2000,
 //! Table 1. No ordering can be faster. After a crash, a check may find damage that it cannot repair.
 
-use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};
+use ordo_runtime::Outcome;
 
-use crate::{Change, OpKind, OrderingPolicy, What};
+use crate::{Begun, OpKind, OrderingOp, OrderingPolicy};
 
 /// The ordering `none`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoOrder;
 
 impl WriteGate for NoOrder {
-    const FOLLOWS_WRITES: bool = false;
+    fn follows_writes(&self) -> bool {
+        false
+    }
 }
 
 impl OrderingPolicy for NoOrder {
-    const NAME: &'static str = "none";
-    const NEEDS_CHECK: bool = true;
-    const WHOLE_INODES: bool = false;
-    type Op = ();
-
-    async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<(), BlockError> {
-        Ok(())
+    fn name(&self) -> &'static str {
+        "none"
     }
 
-    async fn admit(_cache: &Cache<Self>, _op: &mut (), _what: &What<'_>) -> Result<(), BlockError> {
-        Ok(())
+    fn needs_check(&self) -> bool {
+        true
     }
 
-    fn record(&self, _op: &mut (), _change: &Change<'_>) {}
+    fn whole_inodes(&self) -> bool {
+        false
+    }
 
-    async fn end(_cache: &Cache<Self>, _op: ()) -> Result<(), BlockError> {
-        Ok(())
+    fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
+        Outcome::now(Ok(Box::new(Unordered)))
     }
 }
+
+/// An operation whose changes have no order.
+struct Unordered;
+
+impl OrderingOp for Unordered {}

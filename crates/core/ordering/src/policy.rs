@@ -1,11 +1,12 @@
 //! The trait that an ordering implements, and the handle through which a core changes metadata.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-use ordo_block::{BlockError, Device};
-use ordo_cache::{BufRef, Cache, WriteGate};
+use ordo_block::{BlockDevice, BlockError, Device};
+use ordo_cache::{BufRef, Cache, CacheConfig, WriteGate};
 use ordo_runtime::sync::Notify;
+use ordo_runtime::{Outcome, Runtime};
 use ordo_wafs::LogError;
 
 use crate::{Change, DeferredFree, OpKind, What};
@@ -21,40 +22,39 @@ pub struct Dependencies {
     pub deferred_frees: u64,
 }
 
-/// An ordering of metadata writes. A new ordering implements this trait and [`WriteGate`]; nothing else
-/// changes.
-#[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
-pub trait OrderingPolicy: WriteGate + Sized {
-    /// The ordering's name on the command line.
-    const NAME: &'static str;
+/// An operation that begins, or the reason why it cannot.
+pub type Begun<'a> = Outcome<'a, Result<Box<dyn OrderingOp>, BlockError>>;
 
-    /// Whether the ordering wants the old bytes of a change with this meaning ([`Change::old`]). Keeping them
-    /// costs a copy.
-    fn wants_old(what: &What<'_>) -> bool {
-        let _ = what;
-        false
-    }
+/// The end of work on a device.
+pub type Done<'a> = Outcome<'a, Result<(), BlockError>>;
+
+/// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the writes of blocks,
+/// and [`OrderingOp`] for its operations; nothing else changes.
+pub trait OrderingPolicy: WriteGate {
+    /// The ordering's name on the command line.
+    fn name(&self) -> &'static str;
 
     /// Whether an image that was not unmounted must be checked before it can be used.
-    const NEEDS_CHECK: bool;
+    fn needs_check(&self) -> bool;
 
     /// Whether a crash shows an operation's changes of an inode all or not at all, whenever the inode's block is
     /// written. If not, a layout keeps new pointers out of the inode until it stores them together with the size
     /// that covers them: a check takes a pointer beyond the size for damage.
-    const WHOLE_INODES: bool;
+    fn whole_inodes(&self) -> bool;
 
     /// Whether a block or inode in use is never marked free in the bitmaps on disk. An image that was not
     /// unmounted can then be used as soon as the summaries have been rebuilt from the bitmaps. Layouts mark such
     /// images in the superblock.
-    const BITMAPS_TRUSTED: bool = false;
+    fn bitmaps_trusted(&self) -> bool {
+        false
+    }
 
     /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read. The
     /// core then announces each change of the area ([`What::GroupCounts`]) together with the change of the
     /// group. Otherwise the area is stored only at times.
-    const KEEPS_SUMMARY: bool = false;
-
-    /// The ordering's state of one operation.
-    type Op;
+    fn keeps_summary(&self) -> bool {
+        false
+    }
 
     /// The most blocks that one operation may allocate or free. The core splits larger work into several
     /// operations.
@@ -66,43 +66,25 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<Self::Op, BlockError>;
-
-    /// Asks whether a change may be made. An ordering may wait here until everything on which the change depends
-    /// is on disk.
-    ///
-    /// # Errors
-    /// The device failed: the change must not be made.
-    async fn admit(
-        cache: &Cache<Self>,
-        op: &mut Self::Op,
-        what: &What<'_>,
-    ) -> Result<(), BlockError>;
+    fn begin<'a>(&'a self, cache: &'a Cache, kind: OpKind) -> Begun<'a>;
 
     /// Announces that an operation will wait for this block before long, so that the ordering can start to write
     /// it.
-    fn soon(cache: &Cache<Self>, block: &BufRef) {
+    fn soon(&self, cache: &Cache, block: &BufRef) {
         let _ = (cache, block);
     }
-
-    /// Notes a change that has been made. It must not wait.
-    fn record(&self, op: &mut Self::Op, change: &Change<'_>);
-
-    /// Completes the operation. It may wait until the operation is durable.
-    ///
-    /// # Errors
-    /// The device failed: the operation is done in memory, but not durable.
-    async fn end(cache: &Cache<Self>, op: Self::Op) -> Result<(), BlockError>;
 
     /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and everything that is
     /// needed to find it after a crash. The default writes the file's blocks, then its inode.
     ///
     /// # Errors
     /// The device failed.
-    async fn fsync(cache: &Cache<Self>, ino: u64, inode: &BufRef) -> Result<(), BlockError> {
-        cache.flush_file(ino).await?;
-        cache.write_now(std::slice::from_ref(inode)).await?;
-        cache.barrier().await
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> Done<'a> {
+        Outcome::later(async move {
+            cache.flush_file(ino).await?;
+            cache.write_now(std::slice::from_ref(inode)).await?;
+            cache.barrier().await
+        })
     }
 
     /// Brings an image that a crash left to a state in which it can be used, before any block of it is cached.
@@ -110,13 +92,17 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed, or the ordering's own data do not belong to the image.
-    async fn recover(&self, device: &Device, image: &dyn Image) -> Result<Recovery, RecoverError> {
+    fn recover<'a>(
+        &'a self,
+        device: &'a Device,
+        image: &'a dyn Image,
+    ) -> Outcome<'a, Result<Recovery, RecoverError>> {
         let _ = (device, image);
-        Ok(Recovery::None)
+        Outcome::now(Ok(Recovery::None))
     }
 
     /// Starts the ordering's tasks, when the file system has been mounted for writing.
-    fn start(cache: &Cache<Self>) {
+    fn start(&self, cache: &Cache) {
         let _ = cache;
     }
 
@@ -124,25 +110,18 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn sync(cache: &Cache<Self>) -> Result<(), BlockError> {
+    fn sync<'a>(&'a self, cache: &'a Cache) -> Done<'a> {
         let _ = cache;
-        Ok(())
+        Outcome::now(Ok(()))
     }
 
     /// Ends what [`start`](Self::start) began, when everything is on the device and the image is clean.
     ///
     /// # Errors
     /// The device failed.
-    async fn close(cache: &Cache<Self>) -> Result<(), BlockError> {
+    fn close<'a>(&'a self, cache: &'a Cache) -> Done<'a> {
         let _ = cache;
-        Ok(())
-    }
-
-    /// Offers a step that frees a resource. `None`: the ordering defers it, and
-    /// [`next_ready`](Self::next_ready) returns it later. `Some`: the caller takes the step now.
-    fn defer(&self, op: &mut Self::Op, step: DeferredFree) -> Option<DeferredFree> {
-        let _ = op;
-        Some(step)
+        Outcome::now(Ok(()))
     }
 
     /// The signal that deferred frees have become ready; `None` if an ordering never defers.
@@ -185,9 +164,113 @@ pub trait OrderingPolicy: WriteGate + Sized {
     ///
     /// # Errors
     /// The device failed.
-    async fn reclaim(cache: &Cache<Self>) -> Result<bool, BlockError> {
+    fn reclaim<'a>(&'a self, cache: &'a Cache) -> Outcome<'a, Result<bool, BlockError>> {
         let _ = cache;
-        Ok(false)
+        Outcome::now(Ok(false))
+    }
+}
+
+/// An ordering's side of one operation, from [`OrderingPolicy::begin`]. An operation that is dropped without
+/// [`end`](Self::end) is abandoned: the core has taken back its changes.
+pub trait OrderingOp: 'static {
+    /// Whether the ordering wants the old bytes of a change with this meaning ([`Change::old`]). Keeping them
+    /// costs a copy.
+    fn wants_old(&self, what: &What<'_>) -> bool {
+        let _ = what;
+        false
+    }
+
+    /// Asks whether a change may be made. An ordering may wait here until everything on which the change depends
+    /// is on disk.
+    ///
+    /// # Errors
+    /// The device failed: the change must not be made.
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+        let _ = (cache, what);
+        Outcome::now(Ok(()))
+    }
+
+    /// Notes a change that has been made. It must not wait.
+    fn record(&mut self, change: &Change<'_>) {
+        let _ = change;
+    }
+
+    /// Offers a step that frees a resource. `None`: the ordering defers it, and
+    /// [`next_ready`](OrderingPolicy::next_ready) returns it later. `Some`: the caller takes the step now.
+    fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
+        Some(step)
+    }
+
+    /// Completes the operation. It may wait until the operation is durable.
+    ///
+    /// # Errors
+    /// The device failed: the operation is done in memory, but not durable.
+    fn end<'a>(self: Box<Self>, cache: &'a Cache) -> Done<'a> {
+        let _ = cache;
+        Outcome::now(Ok(()))
+    }
+}
+
+/// Any ordering. Clones are the same one. Code above this crate is compiled once, and not once for each ordering.
+#[derive(Clone)]
+pub struct Ordering(Rc<dyn OrderingPolicy>);
+
+impl<P: OrderingPolicy> From<P> for Ordering {
+    fn from(policy: P) -> Ordering {
+        Ordering(Rc::new(policy))
+    }
+}
+
+impl Deref for Ordering {
+    type Target = dyn OrderingPolicy;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+/// A cache, and the ordering that decides about its writes. Clones are the same cache.
+#[derive(Clone)]
+pub struct OrderedCache {
+    cache: Cache,
+    ordering: Ordering,
+}
+
+impl OrderedCache {
+    /// A cache over `device` under an ordering.
+    pub fn new(
+        runtime: &Runtime,
+        device: impl BlockDevice,
+        ordering: impl Into<Ordering>,
+        config: CacheConfig,
+    ) -> OrderedCache {
+        OrderedCache::over(runtime, vec![device.erase()], ordering, config)
+    }
+
+    /// A cache over several devices, as [`Cache::over`] makes it.
+    ///
+    /// # Panics
+    /// The list of devices is empty.
+    pub fn over(
+        runtime: &Runtime,
+        devices: Vec<Device>,
+        ordering: impl Into<Ordering>,
+        config: CacheConfig,
+    ) -> OrderedCache {
+        let ordering = ordering.into();
+        let cache = Cache::over(runtime, devices, ordering.0.clone(), config);
+        OrderedCache { cache, ordering }
+    }
+
+    /// The ordering.
+    pub fn ordering(&self) -> &Ordering {
+        &self.ordering
+    }
+}
+
+impl Deref for OrderedCache {
+    type Target = Cache;
+    fn deref(&self) -> &Cache {
+        &self.cache
     }
 }
 
@@ -281,24 +364,26 @@ impl<'w> Admitted<'w> {
 }
 
 /// One operation of a core on metadata. An operation that is dropped without [`end`](Op::end) is abandoned.
-pub struct Op<'c, P: OrderingPolicy> {
-    cache: &'c Cache<P>,
-    state: P::Op,
+pub struct Op<'c> {
+    cache: &'c Cache,
+    under: Box<dyn OrderingOp>,
+    ordering: &'c Ordering,
     old: Vec<u8>,
 }
 
-impl<'c, P: OrderingPolicy> Op<'c, P> {
+impl<'c> Op<'c> {
     /// Starts an operation.
     ///
     /// # Errors
     /// The device failed, now or earlier. No operation begins while metadata cannot be written.
-    pub async fn begin(cache: &'c Cache<P>, kind: OpKind) -> Result<Self, BlockError> {
+    pub async fn begin(cache: &'c OrderedCache, kind: OpKind) -> Result<Self, BlockError> {
+        let OrderedCache { cache, ordering } = cache;
         // A free must not wait for operations that wait for space.
         if kind != OpKind::Free {
             cache.throttle().await?;
         }
-        let state = P::begin(cache, kind).await?;
-        Ok(Op { cache, state, old: Vec::new() })
+        let under = ordering.begin(cache, kind).await?;
+        Ok(Op { cache, under, ordering, old: Vec::new() })
     }
 
     /// Asks for permission to make a change. Returns once everything is on disk that must be there first.
@@ -307,7 +392,7 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// The device failed: the change cannot be made.
     #[inline]
     pub async fn admit<'w>(&mut self, what: &'w What<'w>) -> Result<Admitted<'w>, BlockError> {
-        P::admit(self.cache, &mut self.state, what).await?;
+        self.under.admit(self.cache, what).await?;
         Ok(Admitted { what })
     }
 
@@ -320,30 +405,37 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
         admitted: Admitted<'_>,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        let what = *admitted.what;
+        self.keep_old(buf, ranges, admitted.what);
+        let out = buf.write(change);
+        self.note_change(buf, ranges, admitted.what);
+        out
+    }
+
+    /// Copies the bytes that a change is about to replace, where the ordering wants them.
+    fn keep_old(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
         self.old.clear();
-        if P::wants_old(&what) {
+        if self.under.wants_old(what) {
             let bytes = buf.read();
             for range in ranges {
                 self.old.extend_from_slice(&bytes[range.clone()]);
             }
         }
-        let out = buf.write(change);
+    }
+
+    fn note_change(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
         self.cache.mark_dirty(buf);
-        let change = Change { buf, ranges, old: &self.old, what };
-        self.cache.gate().record(&mut self.state, &change);
+        self.under.record(&Change { buf, ranges, old: &self.old, what: *what });
         self.cache.charge_gate();
-        out
     }
 
     /// Announces that something will wait for a block before long.
     pub fn soon(&self, block: &BufRef) {
-        P::soon(self.cache, block);
+        self.ordering.soon(self.cache, block);
     }
 
     /// Defers a step that frees a resource, or returns it to be taken now.
     pub fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
-        let now = self.cache.gate().defer(&mut self.state, step);
+        let now = self.under.defer(step);
         self.cache.charge_gate();
         now
     }
@@ -353,6 +445,6 @@ impl<'c, P: OrderingPolicy> Op<'c, P> {
     /// # Errors
     /// The device failed. The operation is done in memory, but not durable.
     pub async fn end(self) -> Result<(), BlockError> {
-        P::end(self.cache, self.state).await
+        self.under.end(self.cache).await
     }
 }

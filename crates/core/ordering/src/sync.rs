@@ -31,8 +31,9 @@ use std::rc::Rc;
 
 use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
+use ordo_runtime::Outcome;
 
-use crate::{Change, OpKind, OrderingPolicy, PointerTo, What};
+use crate::{Begun, Change, Done, OpKind, OrderingOp, OrderingPolicy, PointerTo, What};
 
 bitflags::bitflags! {
     /// The rules of `sync`. A test switches one off to show the damage that it prevents.
@@ -65,8 +66,12 @@ bitflags::bitflags! {
 }
 
 /// The ordering `sync`.
+#[derive(Clone, Debug)]
+pub struct SyncOrder(Rc<State>);
+
+/// The state that all operations share.
 #[derive(Debug)]
-pub struct SyncOrder {
+struct State {
     rules: SyncRules,
     /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the write
     /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
@@ -87,7 +92,13 @@ impl SyncOrder {
     /// The ordering with some of its rules only, to measure or show what a rule does.
     pub fn with_rules(rules: SyncRules) -> SyncOrder {
         let (counting, left) = (RefCell::default(), RefCell::default());
-        SyncOrder { rules, counting, counted: Cell::new(0), left }
+        SyncOrder(Rc::new(State { rules, counting, counted: Cell::new(0), left }))
+    }
+}
+
+impl State {
+    fn is_on(&self, rule: SyncRules) -> bool {
+        self.rules.contains(rule)
     }
 
     /// Notes that a file has left fragments to which a pointer in `block` led.
@@ -106,18 +117,18 @@ impl SyncOrder {
     /// Writes the blocks whose copies on disk may still have pointers to fragments that are about to be allocated
     /// again.
     async fn before_reuse(
-        cache: &Cache<SyncOrder>,
+        &self,
+        cache: &Cache,
         address: u64,
         frags: u32,
     ) -> Result<(), BlockError> {
-        let order = cache.gate();
         let is_dirty = |key: BufKey| cache.peek(key).is_some_and(|block| block.is_dirty());
-        if order.left.borrow().len() > LEFT_MAX {
+        if self.left.borrow().len() > LEFT_MAX {
             // After this barrier, everything that was written before is durable.
             cache.barrier().await?;
-            order.left.borrow_mut().retain(|_, (_, key)| is_dirty(*key));
+            self.left.borrow_mut().retain(|_, (_, key)| is_dirty(*key));
         }
-        let hit = order.left_in(address, frags);
+        let hit = self.left_in(address, frags);
         if hit.is_empty() {
             return Ok(());
         }
@@ -127,7 +138,7 @@ impl SyncOrder {
             // A block that is no longer in memory was written, but perhaps not flushed.
             cache.barrier().await?;
         }
-        let mut left = order.left.borrow_mut();
+        let mut left = self.left.borrow_mut();
         for (start, key) in hit {
             // Another file may have left the same fragments meanwhile.
             if !is_dirty(key) && left.get(&start).is_some_and(|(_, now)| *now == key) {
@@ -159,9 +170,9 @@ impl Default for SyncOrder {
     }
 }
 
-/// Blocks that an operation has changed and that must be on disk before its next dependent step.
-#[derive(Debug, Default)]
-pub struct Pending {
+/// An operation under way: the blocks that it has changed and that must be on disk before its next dependent step.
+struct Pending {
+    state: Rc<State>,
     blocks: Vec<BufRef>,
     /// Indirect blocks that lead to a directory's new space. They are written after the size: to a checker, a hole
     /// at the end of a directory is no damage, but a pointer beyond its end is.
@@ -175,89 +186,99 @@ impl Pending {
         }
     }
 
-    async fn write(&mut self, cache: &Cache<SyncOrder>) -> Result<(), BlockError> {
+    async fn write(&mut self, cache: &Cache) -> Result<(), BlockError> {
         self.write_blocks(cache).await?;
         cache.write_now(&std::mem::take(&mut self.pointers)).await
     }
 
-    async fn write_blocks(&mut self, cache: &Cache<SyncOrder>) -> Result<(), BlockError> {
+    async fn write_blocks(&mut self, cache: &Cache) -> Result<(), BlockError> {
         if self.blocks.is_empty() {
             return Ok(());
         }
         let bufs = std::mem::take(&mut self.blocks);
-        let counted = cache.gate().counted.get();
+        let counted = self.state.counted.get();
         cache.write_now(&bufs).await?;
-        cache.gate().are_written(&bufs, counted);
+        self.state.are_written(&bufs, counted);
         Ok(())
+    }
+
+    /// Writes the operation's changes, and then one more block.
+    async fn write_with(&mut self, cache: &Cache, block: &BufRef) -> Result<(), BlockError> {
+        self.write(cache).await?;
+        cache.write_now(std::slice::from_ref(block)).await
     }
 }
 
 impl WriteGate for SyncOrder {
-    const FOLLOWS_WRITES: bool = false;
+    fn follows_writes(&self) -> bool {
+        false
+    }
 }
 
-impl SyncOrder {
-    /// The rule that requires the operation's earlier changes on disk before this change; `None` if no rule does.
-    fn rule_before(what: &What<'_>) -> Option<SyncRules> {
-        match *what {
-            What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
-            What::ClearInode { .. } => Some(SyncRules::ENTRY_BEFORE_COUNT),
-            What::SetSize { directory: true, .. } => Some(SyncRules::ENTRY_BEFORE_SIZE),
-            What::RemoveEntry { .. } => Some(SyncRules::NEW_NAME_BEFORE_OLD),
-            What::FreeBlock { .. } => Some(SyncRules::POINTER_BEFORE_FREE),
-            _ => None,
-        }
+/// The rule that requires the operation's earlier changes on disk before this change; `None` if no rule does.
+fn rule_before(what: &What<'_>) -> Option<SyncRules> {
+    match *what {
+        What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
+        What::ClearInode { .. } => Some(SyncRules::ENTRY_BEFORE_COUNT),
+        What::SetSize { directory: true, .. } => Some(SyncRules::ENTRY_BEFORE_SIZE),
+        What::RemoveEntry { .. } => Some(SyncRules::NEW_NAME_BEFORE_OLD),
+        What::FreeBlock { .. } => Some(SyncRules::POINTER_BEFORE_FREE),
+        _ => None,
     }
 }
 
 impl OrderingPolicy for SyncOrder {
-    const NAME: &'static str = "sync";
-    const NEEDS_CHECK: bool = true;
-    const WHOLE_INODES: bool = false;
-    type Op = Pending;
-
-    async fn begin(_cache: &Cache<Self>, _kind: OpKind) -> Result<Pending, BlockError> {
-        Ok(Pending::default())
+    fn name(&self) -> &'static str {
+        "sync"
     }
 
-    async fn admit(
-        cache: &Cache<Self>,
-        op: &mut Pending,
-        what: &What<'_>,
-    ) -> Result<(), BlockError> {
-        let on = |rule| cache.gate().rules.contains(rule);
+    fn needs_check(&self) -> bool {
+        true
+    }
+
+    fn whole_inodes(&self) -> bool {
+        false
+    }
+
+    fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
+        let (blocks, pointers) = (Vec::new(), Vec::new());
+        Outcome::now(Ok(Box::new(Pending { state: self.0.clone(), blocks, pointers })))
+    }
+}
+
+impl OrderingOp for Pending {
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+        let rules = self.state.rules;
         match *what {
-            What::AddEntry { inode, .. } | What::ChangeEntry { inode, .. } => {
-                if on(SyncRules::INODE_BEFORE_ENTRY) {
-                    op.write(cache).await?;
-                    cache.write_now(std::slice::from_ref(inode)).await?;
-                }
-                Ok(())
+            What::AddEntry { inode, .. } | What::ChangeEntry { inode, .. }
+                if rules.contains(SyncRules::INODE_BEFORE_ENTRY) =>
+            {
+                Outcome::later(self.write_with(cache, inode))
             }
             What::SetPointer { to, init, .. }
-                if to != PointerTo::Data && on(SyncRules::BLOCK_BEFORE_POINTER) =>
+                if to != PointerTo::Data && rules.contains(SyncRules::BLOCK_BEFORE_POINTER) =>
             {
-                cache.write_now(std::slice::from_ref(init)).await
+                Outcome::later(cache.write_now(std::slice::from_ref(init)))
             }
             // Another operation may have filled the block, so the block is written here as well.
-            What::UseInodeBlock { block, .. } if on(SyncRules::INODES_BEFORE_USE) => {
-                op.write(cache).await?;
-                cache.write_now(std::slice::from_ref(block)).await
+            What::UseInodeBlock { block, .. } if rules.contains(SyncRules::INODES_BEFORE_USE) => {
+                Outcome::later(self.write_with(cache, block))
             }
-            What::AllocateBlock { address, frags } if on(SyncRules::MOVED_BEFORE_REUSE) => {
-                Self::before_reuse(cache, address, frags).await
+            What::AllocateBlock { address, frags }
+                if rules.contains(SyncRules::MOVED_BEFORE_REUSE) =>
+            {
+                Outcome::later(self.state.before_reuse(cache, address, frags))
             }
-            _ => match Self::rule_before(what) {
-                Some(SyncRules::ENTRY_BEFORE_SIZE) if on(SyncRules::ENTRY_BEFORE_SIZE) => {
-                    op.write_blocks(cache).await
-                }
-                Some(rule) if on(rule) => op.write(cache).await,
-                _ => Ok(()),
+            _ => match rule_before(what) {
+                Some(rule) if !rules.contains(rule) => Outcome::now(Ok(())),
+                Some(SyncRules::ENTRY_BEFORE_SIZE) => Outcome::later(self.write_blocks(cache)),
+                Some(_) => Outcome::later(self.write(cache)),
+                None => Outcome::now(Ok(())),
             },
         }
     }
 
-    fn record(&self, op: &mut Pending, change: &Change<'_>) {
+    fn record(&mut self, change: &Change<'_>) {
         let ordered = match change.what {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
@@ -269,34 +290,34 @@ impl OrderingPolicy for SyncOrder {
             }
             What::SetLinkCount { old, new, .. } => new > old,
             What::SetSize { directory, .. } => directory,
-            What::UseInodeBlock { .. } if self.rules.contains(SyncRules::GROUP_BEFORE_ENTRY) => {
-                self.counts(change.buf);
+            What::UseInodeBlock { .. } if self.state.is_on(SyncRules::GROUP_BEFORE_ENTRY) => {
+                self.state.counts(change.buf);
                 true
             }
-            What::AllocateInode { .. } => self.is_counting(change.buf),
+            What::AllocateInode { .. } => self.state.is_counting(change.buf),
             _ => false,
         };
         if ordered {
-            Pending::add(&mut op.blocks, change.buf);
+            Pending::add(&mut self.blocks, change.buf);
         }
         if let What::SetPointer { to: PointerTo::Data, old, new, .. } = change.what
             && old.1 > 0
             && old.0 != new.0
         {
-            self.leaves(old, change.buf);
+            self.state.leaves(old, change.buf);
         }
         let in_pointers = change.buf.key().file != 0;
         if let What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, .. } = change.what
             && in_pointers
         {
-            Pending::add(&mut op.pointers, change.buf);
+            Pending::add(&mut self.pointers, change.buf);
         }
     }
 
-    async fn end(cache: &Cache<Self>, mut op: Pending) -> Result<(), BlockError> {
-        if !cache.gate().rules.contains(SyncRules::DURABLE_ON_RETURN) {
-            return Ok(());
+    fn end<'a>(mut self: Box<Self>, cache: &'a Cache) -> Done<'a> {
+        if !self.state.is_on(SyncRules::DURABLE_ON_RETURN) {
+            return Outcome::now(Ok(()));
         }
-        op.write(cache).await
+        Outcome::later(async move { self.write(cache).await })
     }
 }

@@ -6,8 +6,8 @@
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, WriteGate, WriteImage};
-use ordo_ordering::{Change, OpKind, OrderingPolicy, PointerTo, SoftUpdates, What};
+use ordo_cache::{BufKey, BufRef, BufferClass, CacheConfig, WriteImage};
+use ordo_ordering::{Change, OpKind, OrderedCache, OrderingOp, PointerTo, SoftUpdates, What};
 use ordo_runtime::{Executor, Runtime};
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Bench {
-    cache: Cache<SoftUpdates>,
+    cache: OrderedCache,
     inode: BufRef,
     data: BufRef,
     /// The states that the inode had without its link count, and the link counts that it had.
@@ -73,7 +73,7 @@ fn body(inode: &[u8]) -> Vec<u8> {
 impl Bench {
     async fn new(rt: &Runtime) -> Bench {
         let disk = RamDisk::new(1 << 20).erase();
-        let cache = Cache::new(rt, disk, SoftUpdates::default(), CacheConfig::default());
+        let cache = OrderedCache::new(rt, disk, SoftUpdates::default(), CacheConfig::default());
         let inode = cache.get_new(BufKey::device(64), Some(64 * 512), 1024, BufferClass::Metadata);
         let data = cache.get_new(BufKey::file(INO, 0), Some(128 * 512), 1024, BufferClass::Data);
         let (inode, data) = (inode.await, data.await);
@@ -84,16 +84,11 @@ impl Bench {
     }
 
     /// Changes the inode.
-    fn change(
-        &mut self,
-        op: &mut <SoftUpdates as OrderingPolicy>::Op,
-        what: What<'_>,
-        edit: impl FnOnce(&mut [u8]),
-    ) {
+    fn change(&mut self, op: &mut dyn OrderingOp, what: What<'_>, edit: impl FnOnce(&mut [u8])) {
         let old = self.inode.read()[INODE].to_vec();
         self.inode.write(|bytes| edit(&mut bytes[INODE]));
         let change = Change { buf: &self.inode, ranges: &[INODE], old: &old, what };
-        self.cache.gate().record(op, &change);
+        op.record(&change);
         self.cache.mark_dirty(&self.inode);
         self.states.push(body(&self.inode.read()[INODE]));
         self.links.push(self.inode.read()[INODE][LINKS]);
@@ -111,24 +106,24 @@ impl Bench {
     }
 
     async fn run(&mut self, steps: &[Step]) {
-        let mut op = SoftUpdates::begin(&self.cache, OpKind::Make).await.unwrap();
+        let mut op = self.cache.ordering().begin(&self.cache, OpKind::Make).await.unwrap();
         let data = self.data.clone();
-        self.change(&mut op, What::InitInode { ino: INO }, |inode| inode[MODE] = 0x41);
+        self.change(&mut *op, What::InitInode { ino: INO }, |inode| inode[MODE] = 0x41);
         for (n, step) in steps.iter().enumerate() {
             let links = self.inode.read()[INODE][LINKS];
             let new = links + 1;
             match *step {
                 Step::Links => {
                     let what = What::SetLinkCount { ino: INO, old: links.into(), new: new.into() };
-                    self.change(&mut op, what, |inode| inode[LINKS] = new);
+                    self.change(&mut *op, what, |inode| inode[LINKS] = new);
                 }
                 Step::Size => {
                     let (ino, old, new) = (INO, 0, n as u64 + 1);
                     let what = What::SetSize { ino, old, new, directory: false };
-                    self.change(&mut op, what, |inode| inode[SIZE] = BYTES[n % BYTES.len()]);
+                    self.change(&mut *op, what, |inode| inode[SIZE] = BYTES[n % BYTES.len()]);
                 }
                 Step::Attributes => {
-                    self.change(&mut op, What::SetAttributes { ino: INO }, |inode| {
+                    self.change(&mut *op, What::SetAttributes { ino: INO }, |inode| {
                         inode[8] ^= 0x3e
                     });
                 }
@@ -148,12 +143,12 @@ impl Bench {
                         let edit = |inode: &mut [u8]| {
                             inode[POINTER..POINTER + 2].copy_from_slice(&[low, high]);
                         };
-                        self.change(&mut op, what, edit);
+                        self.change(&mut *op, what, edit);
                     }
                 }
                 Step::NextOperation => {
-                    SoftUpdates::end(&self.cache, op).await.unwrap();
-                    op = SoftUpdates::begin(&self.cache, OpKind::Write).await.unwrap();
+                    op.end(&self.cache).await.unwrap();
+                    op = self.cache.ordering().begin(&self.cache, OpKind::Write).await.unwrap();
                 }
                 Step::WriteInode(durable) => {
                     let image = self.write(&self.inode, durable);

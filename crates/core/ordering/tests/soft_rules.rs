@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, WriteGate, WriteImage};
+use ordo_cache::{BufKey, BufRef, BufferClass, CacheConfig, WriteImage};
 use ordo_ordering::{
-    Change, DeferredFree, OpKind, OrderingPolicy, PointerTo, SoftRules, SoftUpdates, What,
+    Change, DeferredFree, OpKind, OrderedCache, OrderingOp, PointerTo, SoftRules, SoftUpdates, What,
 };
 use ordo_runtime::{Executor, Runtime};
 
@@ -33,8 +33,8 @@ const CHUNK: Range<usize> = 0..512;
 
 /// The blocks of the scenarios. All are clean at the start.
 struct Desk {
-    cache: Cache<SoftUpdates>,
-    op: <SoftUpdates as OrderingPolicy>::Op,
+    cache: OrderedCache,
+    op: Box<dyn OrderingOp>,
     bitmap: BufRef,
     /// The block of the file's inode.
     inodes: BufRef,
@@ -49,7 +49,7 @@ impl Desk {
     async fn new(rt: &Runtime, rules: SoftRules) -> Desk {
         let disk = RamDisk::new(1 << 20).erase();
         let order = SoftUpdates::with_rules(rules);
-        let cache = Cache::new(rt, disk, order, CacheConfig::default());
+        let cache = OrderedCache::new(rt, disk, order, CacheConfig::default());
         let meta = BufferClass::Metadata;
         let block = async |key, sector: u64, class| {
             cache.get_new(key, Some(sector * 512), 1024, class).await
@@ -60,7 +60,7 @@ impl Desk {
         let others = block(BufKey::file(DIR, 1), 130, meta).await;
         let data = block(BufKey::file(FILE, 0), 140, BufferClass::Data).await;
         let indirect = block(BufKey::file(FILE, -1), 150, meta).await;
-        let op = SoftUpdates::begin(&cache, OpKind::Make).await.unwrap();
+        let op = cache.ordering().begin(&cache, OpKind::Make).await.unwrap();
         Desk { cache, op, bitmap, inodes, entries, others, data, indirect }
     }
 
@@ -69,7 +69,7 @@ impl Desk {
         let old = block.read()[range.clone()].to_vec();
         block.write(|bytes| bytes[at] = byte);
         let change = Change { buf: block, ranges: &[range], old: &old, what };
-        self.cache.gate().record(&mut self.op, &change);
+        self.op.record(&change);
         self.cache.mark_dirty(block);
     }
 
@@ -109,8 +109,8 @@ impl Desk {
 
     /// Ends the operation and begins another one.
     async fn next(&mut self) {
-        let op = SoftUpdates::begin(&self.cache, OpKind::Write).await.unwrap();
-        SoftUpdates::end(&self.cache, std::mem::replace(&mut self.op, op)).await.unwrap();
+        let op = self.cache.ordering().begin(&self.cache, OpKind::Write).await.unwrap();
+        std::mem::replace(&mut self.op, op).end(&self.cache).await.unwrap();
     }
 
     /// Writes a block, durably. Returns the bytes that reach the disk.
@@ -132,10 +132,10 @@ impl Desk {
 
     /// Asks for a free. Returns whether it may be done before and after a block is on disk.
     async fn free(&mut self, step: DeferredFree, first: &BufRef) -> [u8; 2] {
-        let now = self.cache.gate().defer(&mut self.op, step).is_some();
+        let now = self.op.defer(step).is_some();
         self.next().await;
         self.write(first);
-        let then = now || self.cache.gate().next_ready() == Some(step);
+        let then = now || self.cache.ordering().next_ready() == Some(step);
         [now.into(), then.into()]
     }
 }
@@ -224,13 +224,13 @@ fn the_last_count_falls_when_the_inode_is_cleared() {
         desk.remove(&entries, false);
         desk.links(1, 0);
         let step = DeferredFree::Release { ino: FILE };
-        desk.cache.gate().defer(&mut desk.op, step);
+        desk.op.defer(step);
         desk.next().await;
         desk.write(&entries);
         let before = desk.write(&desk.inodes)[LINKS];
-        let gate = desk.cache.gate();
-        assert_eq!(gate.next_ready(), Some(step));
-        gate.taken(step);
+        let ordering = desk.cache.ordering();
+        assert_eq!(ordering.next_ready(), Some(step));
+        ordering.taken(step);
         [before, desk.write(&desk.inodes)[LINKS]]
     });
 }

@@ -1,17 +1,17 @@
 //! Attributes: reading and changing them.
 
-use ordo_ordering::{OpKind, What};
+use ordo_ordering::{Op, OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
 
 use crate::inode::InodeRecord;
 use crate::layout::{Layout, PinnedInode};
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
     /// Changes an inode's fields, and stores the inode as the change `what`.
     pub(crate) async fn update_inode(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<L>,
         what: What<'_>,
         change: impl FnOnce(&mut InodeRecord),

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{DeferredFree, OpKind, OrderingPolicy};
+use ordo_ordering::{DeferredFree, Op, OpKind};
 use ordo_vfs::{Errno, FsError, FsResult};
 
 use crate::layout::Layout;
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// The most frees in one operation. Others get their turn between two operations.
 const STEPS_MAX: usize = 64;
@@ -15,7 +15,7 @@ impl<L: Layout> Ufs<L> {
     /// Starts the task that does deferred frees, if the ordering defers any. The task ends with the executor.
     /// While it waits it holds no reference to the file system.
     pub(crate) fn start_deferred_frees(&self) {
-        let Some(ready) = self.cache().gate().ready() else { return };
+        let Some(ready) = self.cache().ordering().ready() else { return };
         let weak = Rc::downgrade(&self.shared);
         self.cache().runtime().spawn_daemon("giving back", async move {
             while let Some(shared) = weak.upgrade() {
@@ -28,11 +28,11 @@ impl<L: Layout> Ufs<L> {
     /// Does every deferred free that is due. When this returns, no task is doing one.
     pub(crate) async fn free_deferred(&self) {
         let _one = self.shared.deferred_frees.write().await;
-        while let Some(step) = self.cache().gate().next_ready() {
+        while let Some(step) = self.cache().ordering().next_ready() {
             let done = match step {
                 DeferredFree::Release { ino } => {
                     let done = self.release_deferred(ino).await;
-                    self.cache().gate().taken(step);
+                    self.cache().ordering().taken(step);
                     done
                 }
                 step => self.free_deferred_from(step).await,
@@ -46,24 +46,24 @@ impl<L: Layout> Ufs<L> {
 
     /// Does a deferred free, and the next ones that are due, in one operation.
     async fn free_deferred_from(&self, step: DeferredFree) -> FsResult<()> {
-        let gate = self.cache().gate();
+        let ordering = self.cache().ordering();
         let mut done = Ok(());
         let mut next = Some(step);
         let mut op = match self.begin(OpKind::Free).await {
             Ok(op) => op,
             Err(error) => {
-                gate.taken(step);
+                ordering.taken(step);
                 return Err(error);
             }
         };
         for n in 1..=STEPS_MAX {
             let Some(step) = next.take() else { break };
             done = done.and(self.layout().free_deferred(&mut op, step).await);
-            gate.taken(step);
+            ordering.taken(step);
             if n < STEPS_MAX
-                && !matches!(gate.peek_ready(), None | Some(DeferredFree::Release { .. }))
+                && !matches!(ordering.peek_ready(), None | Some(DeferredFree::Release { .. }))
             {
-                next = gate.next_ready();
+                next = ordering.next_ready();
             }
         }
         done.and(op.end().await.map_err(io_error))
@@ -81,7 +81,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Defers the release of an inode that has just lost its last name. Returns false if the ordering wants
     /// the release done at once, or if the inode is still open.
-    pub(crate) fn defer_release(&self, op: &mut LayoutOp<'_, L>, ip: &LayoutInode<L>) -> bool {
+    pub(crate) fn defer_release(&self, op: &mut Op<'_>, ip: &LayoutInode<L>) -> bool {
         ip.is_unused() && op.defer(DeferredFree::Release { ino: ip.ino() }).is_none()
     }
 
@@ -94,7 +94,7 @@ impl<L: Layout> Ufs<L> {
         loop {
             self.free_deferred().await;
             self.layout().sync().await?;
-            if self.cache().gate().deferred() == 0 {
+            if self.cache().ordering().deferred() == 0 {
                 break;
             }
         }

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use ordo_cache::BufKey;
-use ordo_ordering::{OpKind, OrderingPolicy, What};
+use ordo_ordering::{Op, OpKind, What};
 use ordo_vfs::{Errno, FileType, FsResult, Ino, flags};
 
 use crate::layout::{Fill, Layout};
 use crate::names::require;
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// The number of clusters beyond the present one that read-ahead keeps under way.
 const AHEAD_CLUSTERS: u64 = 5;
@@ -181,7 +181,7 @@ impl<L: Layout> Ufs<L> {
         let end = offset.checked_add(data.len() as u64);
         require(end.is_some_and(|end| end <= self.limits().file_max), Errno::TooBig)?;
         let _pinned = self.pin([&**ip]).await?;
-        let most = self.cache().gate().blocks_max().saturating_mul(self.limits().block as u64);
+        let most = self.cache().ordering().blocks_max().saturating_mul(self.limits().block as u64);
         let mut done = 0;
         for piece in data.chunks(usize::try_from(most).unwrap_or(usize::MAX)) {
             match self.write_piece(ip, offset + done as u64, piece).await {
@@ -225,7 +225,7 @@ impl<L: Layout> Ufs<L> {
     /// made a whole block, with zeros behind the old end.
     async fn fill_gap(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &Rc<LayoutInode<L>>,
         offset: u64,
     ) -> FsResult<()> {
@@ -247,7 +247,7 @@ impl<L: Layout> Ufs<L> {
     /// Writes block after block. Returns the number of bytes written, and the error that ended it.
     async fn write_blocks(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &Rc<LayoutInode<L>>,
         offset: u64,
         data: &[u8],
@@ -268,7 +268,7 @@ impl<L: Layout> Ufs<L> {
                 Ok(buf) => buf,
                 Err(error) => return (written, Some(error)),
             };
-            if !L::Policy::WHOLE_INODES {
+            if !self.cache().ordering().whole_inodes() {
                 // The inode may be stored before all of the write is done, with the pointers set so far.
                 ip.record_mut().size = old_size.max(at + n as u64);
             }
@@ -295,7 +295,7 @@ impl<L: Layout> Ufs<L> {
     /// order, the cluster goes to the device, and no task waits for that.
     async fn block_written(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &Rc<LayoutInode<L>>,
         lbn: u64,
     ) -> FsResult<()> {
@@ -318,12 +318,7 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    async fn store_size(
-        &self,
-        op: &mut LayoutOp<'_, L>,
-        ip: &LayoutInode<L>,
-        size: u64,
-    ) -> FsResult<()> {
+    async fn store_size(&self, op: &mut Op<'_>, ip: &LayoutInode<L>, size: u64) -> FsResult<()> {
         let now = self.now();
         let what = What::SetSize { ino: ip.ino(), old: ip.size(), new: size, directory: false };
         self.update_inode(op, ip, what, |d| {

@@ -6,14 +6,14 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufRef, Cache};
+use ordo_cache::BufRef;
 use ordo_format::Endian;
-use ordo_ordering::{Admitted, DeferredFree, OrderingPolicy};
+use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
 use ordo_vfs::{Errno, FsResult, StatFs};
 
+use crate::LayoutInode;
 use crate::dir::format::DirFormat;
 use crate::inode::InodeRecord;
-use crate::{LayoutInode, LayoutOp};
 
 /// The limits of a layout's files. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +92,6 @@ pub enum Fill<'a> {
 /// Decides where inodes and blocks go. Logical block numbers begin at 0 and count blocks.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Layout: Sized + 'static {
-    /// The ordering.
-    type Policy: OrderingPolicy;
-
     /// The layout's own fields of an inode in memory, beside the record: pointers to blocks, and all other fields
     /// that must be stored again unchanged. The default has no blocks.
     type Pointers: Default + Clone + PartialEq + 'static;
@@ -103,7 +100,7 @@ pub trait Layout: Sized + 'static {
     type Directory: DirFormat;
 
     /// The cache for all blocks.
-    fn cache(&self) -> &Cache<Self::Policy>;
+    fn cache(&self) -> &OrderedCache;
 
     /// The limits of files.
     fn limits(&self) -> Limits;
@@ -126,7 +123,7 @@ pub trait Layout: Sized + 'static {
     /// Encodes an inode into its buffer, for a change that the ordering has admitted.
     fn store_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         pin: &PinnedInode,
         ip: &LayoutInode<Self>,
         admitted: Admitted<'_>,
@@ -145,7 +142,7 @@ pub trait Layout: Sized + 'static {
     /// `NoSpace`; the device failed.
     async fn new_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         parent: &LayoutInode<Self>,
         mode: u16,
     ) -> FsResult<NewInode<Self::Pointers>>;
@@ -154,12 +151,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// The device failed.
-    async fn free_inode(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ino: u64,
-        was_directory: bool,
-    ) -> FsResult<()>;
+    async fn free_inode(&self, op: &mut Op<'_>, ino: u64, was_directory: bool) -> FsResult<()>;
 
     /// Reads a block of a file, together with up to `ahead` bytes that follow the block both on disk and in the file.
     /// `None` for a hole.
@@ -176,14 +168,14 @@ pub trait Layout: Sized + 'static {
     /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns, its
     /// space is allocated; the caller sets the size and stores the inode. The inode's pointers and its count of
     /// blocks may be stored already, if the ordering never writes an operation's changes of an inode in part
-    /// ([`OrderingPolicy::WHOLE_INODES`]). The buffer may move before it is written, and may have no address until
-    /// then.
+    /// ([`whole_inodes`](ordo_ordering::OrderingPolicy::whole_inodes)). The buffer may move before it is written,
+    /// and may have no address until then.
     ///
     /// # Errors
     /// `NoSpace`, and nothing has changed; the device failed.
     async fn make_block(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         lbn: u64,
         len: usize,
@@ -194,12 +186,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// `NoSpace` where the last block must be allocated; the device failed.
-    async fn truncate(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &LayoutInode<Self>,
-        size: u64,
-    ) -> FsResult<()>;
+    async fn truncate(&self, op: &mut Op<'_>, ip: &LayoutInode<Self>, size: u64) -> FsResult<()>;
 
     /// Punches a hole: frees blocks `first..end` of a file, or as many of them from `first` on as one step may.
     /// Returns the block at which the next step begins. The file's last block must not be among them.
@@ -208,7 +195,7 @@ pub trait Layout: Sized + 'static {
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
     async fn punch_hole(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         first: u64,
         end: u64,
@@ -233,7 +220,7 @@ pub trait Layout: Sized + 'static {
     /// The device failed.
     async fn cluster_complete(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         first: u64,
         count: u64,
@@ -258,7 +245,7 @@ pub trait Layout: Sized + 'static {
     /// `NoSpace`, and nothing has changed; the device failed.
     async fn write_attributes(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         area: &[u8],
     ) -> FsResult<()> {
@@ -271,7 +258,7 @@ pub trait Layout: Sized + 'static {
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a resource that is free already.
-    async fn free_deferred(&self, op: &mut LayoutOp<'_, Self>, step: DeferredFree) -> FsResult<()>;
+    async fn free_deferred(&self, op: &mut Op<'_>, step: DeferredFree) -> FsResult<()>;
 
     /// The numbers of blocks and inodes, in all and free.
     fn statfs(&self) -> StatFs;

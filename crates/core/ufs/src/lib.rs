@@ -40,8 +40,7 @@ mod xattr;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_cache::Cache;
-use ordo_ordering::{Op, OpKind, OrderingPolicy};
+use ordo_ordering::{Op, OpKind, OrderedCache};
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
 
@@ -52,12 +51,6 @@ pub use layout::{AttributeArea, Fill, Layout, Limits, NewInode, PinnedInode};
 
 /// An inode of the layout `L`.
 pub type LayoutInode<L> = Inode<<L as Layout>::Pointers>;
-
-/// An operation under the ordering of the layout `L`.
-pub type LayoutOp<'a, L> = Op<'a, <L as Layout>::Policy>;
-
-/// The cache of the layout `L`.
-pub type LayoutCache<L> = Cache<<L as Layout>::Policy>;
 
 /// Options of a mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +159,7 @@ impl<L: Layout> Ufs<L> {
         &self.shared.limits
     }
 
-    pub(crate) fn cache(&self) -> &LayoutCache<L> {
+    pub(crate) fn cache(&self) -> &OrderedCache {
         self.shared.layout.cache()
     }
 
@@ -203,7 +196,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Starts an operation that changes something.
-    pub(crate) async fn begin(&self, kind: OpKind) -> FsResult<LayoutOp<'_, L>> {
+    pub(crate) async fn begin(&self, kind: OpKind) -> FsResult<Op<'_>> {
         self.writable()?;
         Op::begin(self.cache(), kind).await.map_err(io_error)
     }
@@ -243,7 +236,7 @@ impl<L: Layout> Ufs<L> {
     /// The device failed: the image must be checked before it is used again.
     pub async fn unmount(&self) -> FsResult<()> {
         let read_only = self.shared.config.read_only;
-        if !read_only && self.cache().gate().deferred() > 0 {
+        if !read_only && self.cache().ordering().deferred() > 0 {
             // The deferred frees come before the release of orphans.
             self.sync_all().await?;
         }

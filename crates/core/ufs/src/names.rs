@@ -5,14 +5,14 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{OpKind, What};
+use ordo_ordering::{Op, OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsError, FsResult, Ino, NewNode, Timestamp, flags, name};
 
 use crate::dir::FoundEntry;
 use crate::dir::format::{CHUNK, DirFormat};
 use crate::inode::{Inode, InodeRecord};
 use crate::layout::{Fill, Layout, NewInode};
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// An inode's link count and change time, kept so that they can be restored.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ impl<L: Layout> Ufs<L> {
     /// Allocates an inode and gives it its first contents.
     async fn make_inode(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dp: &LayoutInode<L>,
         new: &NewNode<'_>,
     ) -> FsResult<Rc<LayoutInode<L>>> {
@@ -197,7 +197,7 @@ impl<L: Layout> Ufs<L> {
     /// gets its block.
     async fn fill_node(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dp: &LayoutInode<L>,
         ip: &LayoutInode<L>,
         new: &NewNode<'_>,
@@ -225,7 +225,7 @@ impl<L: Layout> Ufs<L> {
     /// Takes back the creation of an inode whose entry could not be made. The caller holds the directory's lock.
     async fn unmake(
         &self,
-        mut op: LayoutOp<'_, L>,
+        mut op: Op<'_>,
         (dp, before): (&LayoutInode<L>, Names),
         ip: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
@@ -241,7 +241,7 @@ impl<L: Layout> Ufs<L> {
     /// Restores an inode's link count, if it has changed.
     pub(crate) async fn restore_names(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<L>,
         before: Names,
     ) -> FsResult<()> {
@@ -344,7 +344,7 @@ impl<L: Layout> Ufs<L> {
     /// parent whose count it raises.
     pub(crate) async fn drop_directory(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dp: &LayoutInode<L>,
         ip: &LayoutInode<L>,
         up: Option<FoundEntry>,

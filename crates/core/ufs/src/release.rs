@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{OpKind, OrderingPolicy, What};
+use ordo_ordering::{Op, OpKind, What};
 use ordo_vfs::{Errno, FsResult};
 
 use crate::inode::InodeRecord;
 use crate::layout::Layout;
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// The most steps in which a file is cut by one call.
 const STEPS_MAX: u64 = 4096;
@@ -16,7 +16,7 @@ impl<L: Layout> Ufs<L> {
     /// Sets a link count, and the change time.
     pub(crate) async fn set_links(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<L>,
         links: u32,
     ) -> FsResult<()> {
@@ -52,7 +52,7 @@ impl<L: Layout> Ufs<L> {
         kind: OpKind,
     ) -> FsResult<()> {
         let (block, unit) = (self.limits().block as u64, self.limits().block_unit);
-        let most = self.cache().gate().blocks_max().saturating_mul(block);
+        let most = self.cache().ordering().blocks_max().saturating_mul(block);
         // The number of steps depends on the file's count of blocks. Most of its size may be holes.
         let has = |ip: &LayoutInode<L>| ip.record().blocks.saturating_mul(unit);
         let step = most.max((ip.size().saturating_sub(size)) / STEPS_MAX / block * block);
@@ -88,11 +88,7 @@ impl<L: Layout> Ufs<L> {
     }
 
     /// Frees all blocks of an inode, then the inode.
-    async fn free_contents(
-        &self,
-        op: &mut LayoutOp<'_, L>,
-        ip: &Rc<LayoutInode<L>>,
-    ) -> FsResult<()> {
+    async fn free_contents(&self, op: &mut Op<'_>, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let _pinned = self.pin([&**ip]).await?;
         let layout = self.layout();
         if self.limits().attributes.is_some() {

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use ordo_cache::BufRef;
-use ordo_ordering::OpKind;
+use ordo_ordering::{Op, OpKind};
 use ordo_runtime::sync::WriteGuard;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, RenameMode, flags, name};
 
@@ -15,7 +15,7 @@ use crate::dir::FoundEntry;
 use crate::inode::Inode;
 use crate::layout::{Layout, PinnedInode};
 use crate::names::{Names, require};
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 
 /// The deepest path to the root that a walk accepts. A deeper one is taken for a loop on disk.
 const DEPTH_MAX: usize = 100_000;
@@ -260,7 +260,7 @@ impl<L: Layout> Ufs<L> {
     /// Gives the new name to the source, in a new entry or in place of the target.
     async fn set_name(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         from: &End<'_, L::Pointers>,
         source: &Rc<LayoutInode<L>>,
         to: &End<'_, L::Pointers>,
@@ -280,7 +280,7 @@ impl<L: Layout> Ufs<L> {
 
     async fn take_old_name(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         from: &End<'_, L::Pointers>,
         source: &Rc<LayoutInode<L>>,
     ) -> FsResult<()> {
@@ -292,7 +292,7 @@ impl<L: Layout> Ufs<L> {
     /// Moves a directory from one parent to another: changes its `..`, and the link counts of both.
     async fn hang_below(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &Rc<LayoutInode<L>>,
         old_parent: &LayoutInode<L>,
         new_parent: &LayoutInode<L>,
@@ -383,7 +383,7 @@ impl<L: Layout> Ufs<L> {
 
     async fn add_spare(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &Rc<LayoutInode<L>>,
         name: &[u8],
         source: &LayoutInode<L>,

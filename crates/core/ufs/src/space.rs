@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use ordo_ordering::{OpKind, OrderingPolicy, What};
+use ordo_ordering::{OpKind, What};
 use ordo_vfs::{Errno, Extent, FsResult, Ino, Seek, flags};
 
 use crate::layout::Layout;
@@ -74,7 +74,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Frees blocks in the middle of a file, in several operations. The caller holds the file's lock.
     async fn take_blocks_out(&self, ip: &Rc<LayoutInode<L>>, first: u64, end: u64) -> FsResult<()> {
-        let most = self.cache().gate().blocks_max().max(1);
+        let most = self.cache().ordering().blocks_max().max(1);
         ip.writing.set((0, 0));
         let mut at = first;
         while at < end {

@@ -4,16 +4,14 @@
 //! An operation on an [`AnyFs`] returns a boxed future. The one allocation costs little beside the operation
 //! itself.
 
-use std::pin::Pin;
 use std::rc::Rc;
+
+use ordo_runtime::LocalFuture;
 
 use crate::{
     Attr, Cookie, DirEntry, Extent, FileSystem, FsResult, Ino, NewNode, RenameMode, Seek, SetAttr,
     StatFs, XattrMode,
 };
-
-/// A future in a box, for one thread.
-pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Any file system. Clones refer to the same one.
 ///

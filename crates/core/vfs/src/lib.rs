@@ -47,7 +47,7 @@ pub mod path;
 pub mod tree;
 mod types;
 
-pub use any::{AnyFs, LocalFuture};
+pub use any::AnyFs;
 pub use error::{Errno, FsError, FsResult};
 pub use types::{
     Access, Attr, Cookie, DirEntry, Extent, FileType, Ino, NewNode, RenameMode, Seek, SetAttr,

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ordo_block::ram::RamDisk;
 use ordo_cache::CacheConfig;
 use ordo_ffs::{MountOptions, mount};
-use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
+use ordo_ordering::{NoOrder, Ordering, SyncOrder};
 use ordo_runtime::{Executor, Runtime};
 use ordo_ufs::UfsConfig;
 use ordo_vfs::{
@@ -161,7 +161,7 @@ async fn look<F: FileSystem>(fs: &F, attr: &Attr, seen: &mut Seen) {
     }
 }
 
-async fn change_copy<P: OrderingPolicy>(rt: &Runtime, image: &RamDisk, policy: P, seen: &mut Seen) {
+async fn change_copy(rt: &Runtime, image: &RamDisk, policy: impl Into<Ordering>, seen: &mut Seen) {
     let disk = Rc::new(image.snapshot());
     let Ok(fs) = mount(rt, disk, policy, &options(false)).await else { return };
     let all = walk(&fs, &mut Seen::default()).await;

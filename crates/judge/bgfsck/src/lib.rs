@@ -53,7 +53,6 @@ use ordo_block::snapshot::SnapshotDevice;
 use ordo_block::{BlockDevice, BlockError, Device, Fault};
 use ordo_check::{CheckError, Checker, FsckOptions, Report};
 use ordo_ffs::FastFs;
-use ordo_ordering::OrderingPolicy;
 use ordo_runtime::{Join, Runtime};
 use ordo_vfs::FsError;
 use serde::Serialize;
@@ -63,7 +62,7 @@ use paced::Paced;
 use steps::Taken;
 
 /// A file system that can be checked while it is used.
-pub type CheckedFs<P> = FastFs<P>;
+pub type CheckedFs = FastFs;
 
 /// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,9 +180,9 @@ pub struct Background {
 impl Background {
     /// Starts a check of a file system that has just been mounted. Its device was frozen before the mount. The
     /// check ends at once if the image was clean.
-    pub fn start<P: OrderingPolicy>(
+    pub fn start(
         runtime: &Runtime,
-        fs: &CheckedFs<P>,
+        fs: &CheckedFs,
         disk: &Rc<SnapshotDevice<Device>>,
         pace: Pace,
     ) -> Background {
@@ -216,15 +215,15 @@ impl Background {
     }
 }
 
-struct Run<P: OrderingPolicy> {
+struct Run {
     runtime: Runtime,
-    fs: CheckedFs<P>,
+    fs: CheckedFs,
     disk: Rc<SnapshotDevice<Device>>,
     pace: Pace,
     stop: Rc<Cell<bool>>,
 }
 
-impl<P: OrderingPolicy> Run<P> {
+impl Run {
     async fn run(self) -> Result<CheckOutcome, BackgroundError> {
         let outcome = self.check_and_reclaim().await;
         self.disk.thaw();

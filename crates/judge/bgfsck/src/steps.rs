@@ -1,7 +1,6 @@
 //! The steps, each as an operation of the live file system.
 
 use ordo_ffs::split;
-use ordo_ordering::OrderingPolicy;
 use ordo_vfs::FsResult;
 
 use crate::found::Step;
@@ -19,7 +18,7 @@ pub(crate) enum Taken {
 ///
 /// # Errors
 /// The device failed; `Corrupt` if a bitmap is not as it must be, since only this step could have changed it.
-pub(crate) async fn take<P: OrderingPolicy>(fs: &CheckedFs<P>, step: &Step) -> FsResult<Taken> {
+pub(crate) async fn take(fs: &CheckedFs, step: &Step) -> FsResult<Taken> {
     let done = match step {
         Step::Block { address, frags } => {
             let sb = fs.layout().superblock();

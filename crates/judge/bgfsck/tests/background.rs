@@ -28,7 +28,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use support::{Surgeon, check};
 
-type Fs = CheckedFs<SoftUpdates>;
+type Fs = CheckedFs;
 
 const ROOT: u32 = 2;
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use ordo_block::Device;
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, Ino, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::{AnyFs, Ino};
 
 use crate::finding::Findings;
 

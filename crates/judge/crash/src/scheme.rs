@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, FileSystem, FsResult, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::{AnyFs, FileSystem, FsResult};
 
 use crate::disk::Scratch;
 use crate::finding::{Finding, FindingSeverity};

@@ -5,10 +5,10 @@ use ordo_cache::CacheConfig;
 use ordo_check::{Checker, FsckOptions, Repair, Report};
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{MountOptions, mount};
-use ordo_ordering::{NoOrder, OrderingPolicy};
-use ordo_runtime::Runtime;
+use ordo_ordering::{NoOrder, Ordering};
+use ordo_runtime::{LocalFuture, Runtime};
 use ordo_ufs::UfsConfig;
-use ordo_vfs::{AnyFs, LocalFuture};
+use ordo_vfs::AnyFs;
 
 use crate::finding::{Finding, FindingSeverity, Findings};
 use crate::format::{DiskFormat, InodePlaces, OwnNames};
@@ -21,7 +21,7 @@ pub(crate) struct OnFfs<M> {
     promise: Promise,
 }
 
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
+impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
     pub fn new(policy: M, promise: Promise) -> OnFfs<M> {
         OnFfs { policy, promise }
     }
@@ -31,7 +31,7 @@ fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
+impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
     for OnFfs<M>
 {
     fn name(&self) -> &str {

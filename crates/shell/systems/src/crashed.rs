@@ -4,7 +4,7 @@ use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_crash::{DiskFormat, FsGeometry, Promise, Scheme, Volume};
 use ordo_ffs::mount;
-use ordo_ordering::OrderingPolicy;
+use ordo_ordering::Ordering;
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{FileSystem, NewNode};
 
@@ -170,7 +170,7 @@ pub struct OnFfs<M> {
     geometry: FsGeometry,
 }
 
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
+impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
     /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under the ordering that `policy` makes.
     pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
         OnFfs { name: name.into(), policy, promise, geometry: FsGeometry::default() }
@@ -183,7 +183,7 @@ impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
     }
 }
 
-impl<P: OrderingPolicy + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
+impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> Scheme
     for OnFfs<M>
 {
     fn name(&self) -> &str {

@@ -7,8 +7,8 @@ use std::fmt::Display;
 use ordo_block::Device;
 use ordo_check::{CheckWork, Severity};
 use ordo_crash::{DiskFormat, FsGeometry};
+use ordo_runtime::LocalFuture;
 use ordo_runtime::Runtime;
-use ordo_vfs::LocalFuture;
 
 use crate::crashed::shaped;
 use crate::mounted::Mounted;

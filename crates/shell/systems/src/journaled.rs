@@ -130,7 +130,7 @@ pub const WAFS_2SYNC_GROUP: System = System(&entry(
 const KEEP: usize = 16 << 20;
 
 /// A mounted file system.
-pub type JournaledFs = FastFs<JournalOrder>;
+pub type JournaledFs = FastFs;
 
 /// The errors of a journaled FFS.
 #[derive(Debug, thiserror::Error)]

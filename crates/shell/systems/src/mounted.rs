@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use ordo_ffs::FastFs;
 use ordo_lfs::write::CleanerCounts;
-use ordo_ordering::{JournalOrder, OrderingPolicy};
+use ordo_ordering::JournalOrder;
+use ordo_runtime::LocalFuture;
 use ordo_ufs::Layout;
-use ordo_vfs::{AnyFs, FsResult, LocalFuture};
+use ordo_vfs::{AnyFs, FsResult};
 
 /// A mounted file system. Clones refer to the same one.
 #[derive(Clone)]
@@ -104,21 +105,21 @@ impl Mounted {
 }
 
 /// FFS under an ordering.
-pub(crate) struct OnFfs<P: OrderingPolicy> {
-    pub fs: FastFs<P>,
+pub(crate) struct OnFfs {
+    pub fs: FastFs,
     pub journal: Option<JournalOrder>,
     /// The background work that must end before the unmount.
     pub before_unmount: RefCell<Option<LocalFuture<'static, ()>>>,
 }
 
-impl<P: OrderingPolicy + 'static> OnFfs<P> {
+impl OnFfs {
     /// Wraps `fs`, which has no background work.
-    pub fn mounted(fs: FastFs<P>) -> Mounted {
+    pub fn mounted(fs: FastFs) -> Mounted {
         OnFfs::with(fs, None, None)
     }
 
     pub fn with(
-        fs: FastFs<P>,
+        fs: FastFs,
         journal: Option<JournalOrder>,
         before_unmount: Option<LocalFuture<'static, ()>>,
     ) -> Mounted {
@@ -127,7 +128,7 @@ impl<P: OrderingPolicy + 'static> OnFfs<P> {
     }
 }
 
-impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
+impl Volume for OnFfs {
     fn unmount(&self) -> LocalFuture<'_, FsResult<()>> {
         let before = self.before_unmount.take();
         Box::pin(async move {
@@ -144,7 +145,7 @@ impl<P: OrderingPolicy + 'static> Volume for OnFfs<P> {
 
     fn statistics(&self) -> Statistics {
         let cache = self.fs.layout().cache();
-        let dependencies = cache.gate().dependencies().map(|d| DependencyStats {
+        let dependencies = cache.ordering().dependencies().map(|d| DependencyStats {
             rolled_back: d.rolled_back,
             memory_peak: d.memory_peak as u64,
             deferred_frees: d.deferred_frees,

@@ -3,14 +3,14 @@
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{block_bits, block_is_free, find_exact_run, next_clear, next_set};
 use ordo_format::ufs2::superblock::{OPT_SPACE, OPT_TIME};
-use ordo_ordering::{DeferredFree, OrderingPolicy, What};
+use ordo_ordering::{DeferredFree, Op, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FsError, FsResult};
 
 use super::group_order;
 use crate::allocation::AllocationSummary;
 use crate::group::GroupChange;
-use crate::{DIRECT, Ffs, FfsInode, FfsOp};
+use crate::{DIRECT, Ffs, FfsInode};
 
 /// A run of fragments that was chosen in a group.
 struct Choice {
@@ -20,7 +20,7 @@ struct Choice {
     block: bool,
 }
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// The preferred address of a file's block: the one after the block before it, with a gap between them where the
     /// tuning has one, or a new place for a first block and after every `maxbpg` blocks. The allocator may choose another.
     pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
@@ -64,7 +64,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Allocates `frags` fragments of one block. Returns the address of the first.
     pub(crate) async fn allocate(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         preferred: u64,
         frags: u32,
@@ -73,7 +73,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let found = self.allocate_once(op, ip, preferred, frags).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
             // Deferred frees may free enough fragments.
-            if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
+            if !full || !self.cache.ordering().reclaim(&self.cache).await.map_err(io_error)? {
                 return found;
             }
         }
@@ -81,7 +81,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn allocate_once(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         preferred: u64,
         frags: u32,
@@ -116,7 +116,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn allocate_in(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         cg: u32,
         preferred: Option<u32>,
         frags: u32,
@@ -210,12 +210,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     /// Marks fragments as free, at once or when the ordering allows it. The caller has forgotten their buffers
     /// and reset the pointer to them.
-    pub(crate) async fn free(
-        &self,
-        op: &mut FfsOp<'_, P>,
-        address: u64,
-        frags: u32,
-    ) -> FsResult<()> {
+    pub(crate) async fn free(&self, op: &mut Op<'_>, address: u64, frags: u32) -> FsResult<()> {
         if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
             return Err(FsError::corrupt(format_args!(
                 "fragment {address} is to be freed, but cannot belong to a file; run a check (fsck)"
@@ -227,12 +222,7 @@ impl<P: OrderingPolicy> Ffs<P> {
         }
     }
 
-    pub(crate) async fn free_now(
-        &self,
-        op: &mut FfsOp<'_, P>,
-        address: u64,
-        frags: u32,
-    ) -> FsResult<()> {
+    pub(crate) async fn free_now(&self, op: &mut Op<'_>, address: u64, frags: u32) -> FsResult<()> {
         let cg = self.sb.frag_group(address);
         let first = self.sb.frag_in_group(address);
         let buf = self.group(cg).await?;
@@ -253,7 +243,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// fragments. Returns false if they are not free.
     pub(crate) async fn extend(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         address: u64,
         old: u32,
         new: u32,

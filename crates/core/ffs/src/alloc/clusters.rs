@@ -9,18 +9,18 @@ use ordo_format::Endian;
 use ordo_format::ufs2::Group;
 use ordo_format::ufs2::bitmap::{next_clear, next_set};
 use ordo_format::ufs2::group::GroupLayout;
-use ordo_ordering::{OrderingPolicy, What};
+use ordo_ordering::{Op, What};
 use ordo_vfs::FsResult;
 
 use crate::group::GroupChange;
-use crate::{Ffs, FfsInode, FfsOp};
+use crate::{Ffs, FfsInode};
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// Notes that a run of `count` blocks of a file was written. Places the blocks better if that costs no I/O,
     /// and starts to write them.
     pub(crate) async fn place_cluster(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         first: u64,
         count: u64,
@@ -55,7 +55,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn move_cluster(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ip: &FfsInode,
         first: u64,
         buffers: &[BufRef],
@@ -90,7 +90,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Marks `count` contiguous blocks of one group as used, near `preferred` if that is in the group.
     async fn allocate_run(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         cg: u32,
         preferred: u64,
         count: u32,

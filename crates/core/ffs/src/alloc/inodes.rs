@@ -3,19 +3,19 @@
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::bitmap::{is_set, next_clear};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
-use ordo_ordering::{DeferredFree, OrderingPolicy, What};
+use ordo_ordering::{DeferredFree, Op, What};
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::group_order;
 use crate::group::GroupChange;
-use crate::{Ffs, FfsInode, FfsOp};
+use crate::{Ffs, FfsInode};
 
-impl<P: OrderingPolicy> Ffs<P> {
+impl Ffs {
     /// Allocates a free inode. Returns its number.
     pub(crate) async fn allocate_inode(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         parent: &FfsInode,
         mode: u16,
     ) -> FsResult<u64> {
@@ -23,7 +23,7 @@ impl<P: OrderingPolicy> Ffs<P> {
             let found = self.allocate_inode_once(op, parent, mode).await;
             let full = found.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
             // Deferred frees may free an inode.
-            if !full || !P::reclaim(&self.cache).await.map_err(io_error)? {
+            if !full || !self.cache.ordering().reclaim(&self.cache).await.map_err(io_error)? {
                 return found;
             }
         }
@@ -31,7 +31,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn allocate_inode_once(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         parent: &FfsInode,
         mode: u16,
     ) -> FsResult<u64> {
@@ -57,7 +57,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     async fn allocate_inode_in(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         cg: u32,
         is_directory: bool,
     ) -> FsResult<Option<u64>> {
@@ -111,7 +111,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// filled in advance, so that no operation waits for it later.
     async fn initialise_inodes(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         cg: u32,
         group: &BufRef,
         index: u32,
@@ -142,7 +142,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// buffer; `None` if another operation has filled it meanwhile.
     async fn fill_inodes(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         cg: u32,
         group: &BufRef,
         ready: u32,
@@ -181,7 +181,7 @@ impl<P: OrderingPolicy> Ffs<P> {
     /// Marks an inode as free, at once or when the ordering allows it.
     pub(crate) async fn free_inode_when_safe(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ino: u64,
         is_directory: bool,
     ) -> FsResult<()> {
@@ -193,7 +193,7 @@ impl<P: OrderingPolicy> Ffs<P> {
 
     pub(crate) async fn free_inode_now(
         &self,
-        op: &mut FfsOp<'_, P>,
+        op: &mut Op<'_>,
         ino: u64,
         is_directory: bool,
     ) -> FsResult<()> {

@@ -58,7 +58,7 @@ async fn mounted<P: OrderingPolicy>(
     disk: &Disk,
     policy: P,
     drop_behind: bool,
-) -> FastFs<P> {
+) -> FastFs {
     let ufs = UfsConfig { drop_behind, ..UfsConfig::default() };
     let cache = CacheConfig { cluster: 1 << 20, ..CacheConfig::with_capacity(256 << 20) };
     mount(rt, disk.clone(), policy, &MountOptions { ufs, cache, ..MountOptions::default() })
@@ -66,7 +66,7 @@ async fn mounted<P: OrderingPolicy>(
         .unwrap()
 }
 
-async fn in_memory<P: OrderingPolicy>(fs: &FastFs<P>) -> usize {
+async fn in_memory(fs: &FastFs) -> usize {
     fs.layout().cache().stats().bytes
 }
 
@@ -105,7 +105,7 @@ async fn there_and_back<P: OrderingPolicy>(
     (written, read, times)
 }
 
-async fn read_every_other<P: OrderingPolicy>(fs: &FastFs<P>, ino: Ino, first: usize) {
+async fn read_every_other(fs: &FastFs, ino: Ino, first: usize) {
     let mut buf = vec![0; REQUEST];
     for at in (first * REQUEST..FILE).step_by(2 * REQUEST) {
         assert_eq!(fs.read(ino, at as u64, &mut buf).await.unwrap(), REQUEST);

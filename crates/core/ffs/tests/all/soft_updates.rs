@@ -17,7 +17,7 @@ use ordo_vfs::{FileSystem, NewNode};
 
 type Disk = Rc<RamDisk>;
 
-async fn mounted<P: OrderingPolicy>(rt: &Runtime, disk: &Disk, policy: P) -> FastFs<P> {
+async fn mounted<P: OrderingPolicy>(rt: &Runtime, disk: &Disk, policy: P) -> FastFs {
     mount(rt, disk.clone(), policy, &MountOptions::default()).await.unwrap()
 }
 

@@ -16,7 +16,7 @@ use ordo_vfs::{Errno, FileSystem, Ino, NewNode};
 
 const BLOCK: u64 = 8192;
 
-async fn mounted(rt: &Runtime, disk: &Device, tuning: Tuning) -> FastFs<NoOrder> {
+async fn mounted(rt: &Runtime, disk: &Device, tuning: Tuning) -> FastFs {
     let options = MountOptions { tuning, ..MountOptions::default() };
     mount(rt, disk.clone(), NoOrder, &options).await.expect("unmounted")
 }
@@ -29,7 +29,7 @@ async fn made(max_contig: Option<u32>) -> Device {
     disk
 }
 
-async fn file(fs: &FastFs<NoOrder>, name: &[u8], blocks: u64) -> Ino {
+async fn file(fs: &FastFs, name: &[u8], blocks: u64) -> Ino {
     let ino = fs.create(fs.root(), name, &NewNode::file(0o644)).await.expect("room").ino;
     for lbn in 0..blocks {
         fs.write(ino, lbn * BLOCK, &[lbn as u8; BLOCK as usize]).await.expect("room");
@@ -39,7 +39,7 @@ async fn file(fs: &FastFs<NoOrder>, name: &[u8], blocks: u64) -> Ino {
 }
 
 /// Blocks of each run of a file, and the blocks between one run and the next.
-async fn runs(fs: &FastFs<NoOrder>, ino: Ino) -> (Vec<u64>, Vec<u64>) {
+async fn runs(fs: &FastFs, ino: Ino) -> (Vec<u64>, Vec<u64>) {
     let extents = fs.extents(ino).await.expect("it has places");
     let gap = |pair: &[ordo_vfs::Extent]| {
         pair[1].address.wrapping_sub(pair[0].address + pair[0].len) / BLOCK

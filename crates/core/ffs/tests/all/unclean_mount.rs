@@ -33,7 +33,7 @@ fn mounted<P: OrderingPolicy>(
     executor: &Executor,
     disk: &Disk,
     policy: P,
-) -> Result<FastFs<P>, MountError> {
+) -> Result<FastFs, MountError> {
     let options = MountOptions { use_reserve: true, ..MountOptions::default() };
     executor.block_on(mount(&executor.runtime(), disk.clone(), policy, &options)).unwrap()
 }
@@ -74,7 +74,7 @@ fn expected(bytes: &[u8], sb: &Superblock, endian: Endian, cg: u32) -> Group {
 }
 
 /// Makes files of many sizes, and removes some, so that bitmaps have every pattern.
-fn use_it<P: OrderingPolicy>(executor: &Executor, fs: &FastFs<P>, round: u64) {
+fn use_it(executor: &Executor, fs: &FastFs, round: u64) {
     let run = async {
         for i in 0..40u64 {
             let name = format!("{round}-{i}");
@@ -177,7 +177,7 @@ fn marks_follow_freebsds_rules() {
         let (sb, _) = superblock(&executor, disk);
         (sb.clean, sb.flags & (FS_UNCLEAN | FS_DOSOFTDEP | FS_NEEDSFSCK))
     };
-    let unmount = |fs: &FastFs<SoftUpdates>| executor.block_on(fs.unmount()).unwrap().unwrap();
+    let unmount = |fs: &FastFs| executor.block_on(fs.unmount()).unwrap().unwrap();
     assert_eq!(state(&disk), (1, 0));
     let fs = mounted(&executor, &disk, SoftUpdates::default()).unwrap();
     assert_eq!(state(&disk), (0, FS_DOSOFTDEP), "while mounted");

@@ -2,12 +2,12 @@
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::lfs::{LE, NDADDR, NO_ADDRESS, UNWRITTEN, lbn};
-use ordo_ordering::{PointerTo, What};
+use ordo_ordering::{Op, PointerTo, What};
 use ordo_ufs::{CHUNK, DirFormat, Fill, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::directory::LogDirectory;
-use super::layout::{LogInode, LogLayout, LogOp};
+use super::layout::{LogInode, LogLayout};
 use super::store::{INODES, Store, decode, is_set};
 use super::tree::{Node, ancestors, span};
 
@@ -142,7 +142,7 @@ impl LogLayout {
     /// A block of a file with space for `len` bytes. It is made if it is not mapped.
     pub(super) async fn make_file_block(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         number: u64,
         len: usize,
@@ -183,7 +183,7 @@ impl LogLayout {
 
     async fn new_block(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         number: u64,
         fill: Fill<'_>,
@@ -208,7 +208,7 @@ impl LogLayout {
 
     async fn new_block_at(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         number: u64,
         fill: Fill<'_>,
@@ -250,7 +250,7 @@ impl LogLayout {
     /// Sets the pointer to a new block of a file.
     async fn point(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         number: i64,
         (value, init, to): (i64, &BufRef, PointerTo),

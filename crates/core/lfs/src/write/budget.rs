@@ -177,7 +177,7 @@ impl Store {
     /// it, what is kept from a purpose, and `spare` segments.
     pub fn lacks(&self, purpose: SpacePurpose, operations: u64, more: u64, spare: i64) -> bool {
         let state = self.state.borrow();
-        let each = self.cache.gate().blocks_of_an_operation() + CHANGED_BLOCKS;
+        let each = self.order.blocks_of_an_operation() + CHANGED_BLOCKS;
         let blocks = (operations * each + more).cast_signed();
         let inodes = CHANGED_INODES * (operations.cast_signed() + 1);
         let added = ReservedExtent::of(&state, blocks, inodes);

@@ -12,8 +12,8 @@ use std::rc::{Rc, Weak};
 use ordo_block::BlockError;
 use ordo_format::lfs::SegUse;
 use ordo_ordering::OpKind;
+use ordo_runtime::LocalFuture;
 use ordo_runtime::sync::Mutex;
-use ordo_vfs::LocalFuture;
 
 use super::Shared;
 use super::budget::SpacePurpose;
@@ -124,7 +124,7 @@ impl Cleaner {
 
     /// A number that grows whenever the file system is used.
     pub(super) fn activity(&self) -> u64 {
-        self.store.cache.gate().activity()
+        self.store.order.activity()
     }
 
     /// The cleaner's work since the mount.
@@ -142,7 +142,7 @@ impl Cleaner {
     /// Whether there is too little space for an operation with this purpose, the operations under way, and `spare`
     /// segments.
     fn lacks_space(&self, purpose: SpacePurpose, spare: i64) -> bool {
-        let operations = self.store.cache.gate().operations() + 1;
+        let operations = self.store.order.operations() + 1;
         self.store.lacks(purpose, operations, 0, spare)
     }
 

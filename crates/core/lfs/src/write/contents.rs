@@ -120,8 +120,7 @@ impl Store {
 
     /// Whether the data device has few free blocks, while other blocks become free as soon as their loss is durable.
     pub fn awaits_frees(&self) -> bool {
-        let gate = self.cache.gate();
-        let wanted = (gate.operations() + 1) * gate.blocks_of_an_operation();
+        let wanted = (self.order.operations() + 1) * self.order.blocks_of_an_operation();
         self.data_space().is_some_and(|space| space.free < wanted && space.soon > 0)
     }
 }

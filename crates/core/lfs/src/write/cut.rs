@@ -2,11 +2,11 @@
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::lfs::{LE, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
-use ordo_ordering::What;
+use ordo_ordering::{Op, What};
 use ordo_ufs::{Fill, io_error};
 use ordo_vfs::{Errno, FsResult};
 
-use super::layout::{LogInode, LogLayout, LogOp};
+use super::layout::{LogInode, LogLayout};
 use super::store::{decode, is_set, put_slot};
 use super::tree::{Node, span};
 
@@ -23,12 +23,7 @@ struct Removed {
 }
 
 impl LogLayout {
-    pub(super) async fn set_size(
-        &self,
-        op: &mut LogOp<'_>,
-        ip: &LogInode,
-        size: u64,
-    ) -> FsResult<()> {
+    pub(super) async fn set_size(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let old = ip.size();
         let is_empty = ip.pointers().mapped == 0;
         match () {
@@ -39,7 +34,7 @@ impl LogLayout {
         }
     }
 
-    async fn note_size(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
+    async fn note_size(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let (ino, old, directory) = (ip.ino(), ip.size(), ip.is_directory());
         if size == old {
             return Ok(());
@@ -53,7 +48,7 @@ impl LogLayout {
     }
 
     /// Extends a file: makes its old last block whole, and maps its new last block.
-    async fn extend_to(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
+    async fn extend_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.store.bsize() as u64);
         let (last, old_last) = ((size - 1) / bsize, old.saturating_sub(1) / bsize);
         if !old.is_multiple_of(bsize) && old_last < last {
@@ -75,7 +70,7 @@ impl LogLayout {
     /// Makes sure that a block is mapped, whole and dirty, and zero from a byte on.
     async fn zero_behind(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         number: u64,
         from: usize,
@@ -86,7 +81,7 @@ impl LogLayout {
         Ok(())
     }
 
-    async fn cut_to(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
+    async fn cut_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let bsize = self.store.bsize() as u64;
         if size > 0 {
             // A file never ends in a hole. If the last block stays whole, it is not read: a long file is cut in many
@@ -110,7 +105,7 @@ impl LogLayout {
     /// Removes blocks `from..end` in the change `what`, and stores the inode.
     pub(super) async fn remove_blocks(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         from: u64,
         end: u64,

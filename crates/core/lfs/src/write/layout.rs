@@ -2,19 +2,17 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufRef, Cache};
+use ordo_cache::BufRef;
 use ordo_format::lfs::{IFILE_INO, LE, LfsInode, ROOT_INO, Width, inode::pointer_area};
-use ordo_ordering::{Admitted, DeferredFree, OpKind, What};
-use ordo_ufs::{
-    Fill, Inode, InodeRecord, Layout, LayoutOp, Limits, NewInode, PinnedInode, io_error,
-};
+use ordo_ordering::{Admitted, DeferredFree, Op, OpKind, OrderedCache, What};
+use ordo_ufs::{Fill, Inode, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
 use super::Shared;
 use super::budget::SpacePurpose;
 use super::cleaner::{Cleaner, CleanerCounts};
 use super::directory::LogDirectory;
-use super::order::{LogOrder, SpaceProvider};
+use super::order::SpaceProvider;
 use super::store::{decode, has_pointers, is_set};
 use super::writer::SegmentWriter;
 
@@ -23,9 +21,6 @@ const LINKS_MAX: u32 = 32_767;
 
 /// An inode in memory.
 pub(super) type LogInode = Inode<LogPointers>;
-/// An operation.
-pub(super) type LogOp<'a> = LayoutOp<'a, LogLayout>;
-
 /// The layout's own fields of an inode in memory. Pointers are only in the inode's buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogPointers {
@@ -95,7 +90,7 @@ impl LogLayout {
     /// count of blocks is computed from them.
     pub(super) fn put(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         pin: &BufRef,
         ip: &LogInode,
         admitted: Admitted<'_>,
@@ -127,7 +122,7 @@ impl LogLayout {
     /// Stores an inode as the change `what`.
     pub(super) async fn store_record(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         what: What<'_>,
     ) -> FsResult<()> {
@@ -208,11 +203,10 @@ impl LogLayout {
 }
 
 impl Layout for LogLayout {
-    type Policy = LogOrder;
     type Pointers = LogPointers;
     type Directory = LogDirectory;
 
-    fn cache(&self) -> &Cache<LogOrder> {
+    fn cache(&self) -> &OrderedCache {
         &self.store.cache
     }
 
@@ -271,7 +265,7 @@ impl Layout for LogLayout {
 
     fn store_inode(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         pin: &PinnedInode,
         ip: &LogInode,
         admitted: Admitted<'_>,
@@ -301,7 +295,7 @@ impl Layout for LogLayout {
 
     async fn new_inode(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         parent: &LogInode,
         mode: u16,
     ) -> FsResult<NewInode<LogPointers>> {
@@ -322,7 +316,7 @@ impl Layout for LogLayout {
         Ok(NewInode { ino, generation, pointers: LogPointers { group, ..LogPointers::default() } })
     }
 
-    async fn free_inode(&self, op: &mut LogOp<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
+    async fn free_inode(&self, op: &mut Op<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
         let what = What::FreeInode { ino };
         let _admitted = op.admit(&what).await.map_err(io_error)?;
         let pin = self.store.pin(ino).await?;
@@ -337,7 +331,7 @@ impl Layout for LogLayout {
     }
 
     async fn read_block(&self, ip: &LogInode, lbn: u64, ahead: usize) -> FsResult<Option<BufRef>> {
-        self.store.cache.gate().note_activity();
+        self.store.order.note_activity();
         let found = self.store.read_block(ip.ino(), lbn, ip.is_directory(), ahead).await?;
         if let Some(buf) = &found {
             self.note_read(ip, lbn, Some(buf).filter(|_| ip.is_directory()));
@@ -347,7 +341,7 @@ impl Layout for LogLayout {
 
     async fn make_block(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         lbn: u64,
         len: usize,
@@ -356,13 +350,13 @@ impl Layout for LogLayout {
         self.make_file_block(op, ip, lbn, len, fill).await
     }
 
-    async fn truncate(&self, op: &mut LogOp<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
+    async fn truncate(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         self.set_size(op, ip, size).await
     }
 
     async fn punch_hole(
         &self,
-        op: &mut LogOp<'_>,
+        op: &mut Op<'_>,
         ip: &LogInode,
         first: u64,
         end: u64,
@@ -385,7 +379,7 @@ impl Layout for LogLayout {
         }))
     }
 
-    async fn free_deferred(&self, _op: &mut LogOp<'_>, step: DeferredFree) -> FsResult<()> {
+    async fn free_deferred(&self, _op: &mut Op<'_>, step: DeferredFree) -> FsResult<()> {
         unreachable!("nothing is put off here, but {step:?} was")
     }
 

@@ -175,13 +175,8 @@ impl Store {
         };
         let spare = i64::from(self.shape.nseg / SPARE_SHARE);
         !is_near
-            && self.cache.gate().is_open()
-            && !self.lacks(
-                SpacePurpose::Growth,
-                self.cache.gate().operations(),
-                RELOCATED_WITH,
-                spare,
-            )
+            && self.order.is_open()
+            && !self.lacks(SpacePurpose::Growth, self.order.operations(), RELOCATED_WITH, spare)
     }
 
     /// Rewrites a block of metadata, if it may be.

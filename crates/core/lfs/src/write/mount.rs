@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, Device};
-use ordo_cache::{Cache, CacheConfig, Writer};
+use ordo_cache::{CacheConfig, Writer};
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, Superblock, Width};
+use ordo_ordering::OrderedCache;
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::{Layout, Ufs, UfsConfig};
 use ordo_vfs::{Errno, FileSystem, FsError, FsResult, Ino, SetAttr, SetTime};
@@ -116,9 +117,9 @@ async fn mount_on(
     let order = LogOrder::new(blocks_max);
     let devices =
         [device.clone()].into_iter().chain(data.iter().map(|data| data.device.clone())).collect();
-    let cache = Cache::over(runtime, devices, order.clone(), options.cache.clone());
+    let cache = OrderedCache::over(runtime, devices, order.clone(), options.cache.clone());
     let data = data.map(|device| DataPart { device, base: cache.first_address(1) });
-    let store = Rc::new(Store::new(cache, device, state, data, locality));
+    let store = Rc::new(Store::new((cache, order.clone()), device, state, data, locality));
     let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
     let contents_first = rules.contains(DualRules::CONTENTS);
     let form = LogForm { rules: options.rules, sealed, contents_first };

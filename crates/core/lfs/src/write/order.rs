@@ -6,9 +6,9 @@ use std::rc::{Rc, Weak};
 
 use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};
-use ordo_ordering::{Change, OpKind, OrderingPolicy, What};
+use ordo_ordering::{Begun, Done, OpKind, OrderingOp, OrderingPolicy};
 use ordo_runtime::sync::Notify;
-use ordo_vfs::LocalFuture;
+use ordo_runtime::{LocalFuture, Outcome};
 
 /// Finds space for operations before they begin.
 pub trait SpaceProvider {
@@ -102,6 +102,27 @@ impl LogOrder {
         closed
     }
 
+    /// Waits until an operation may begin.
+    async fn wait_to_begin(&self, kind: OpKind) -> Result<(), BlockError> {
+        self.note_activity();
+        loop {
+            let space_provider = self.space_provider();
+            if let Some(space_provider) =
+                space_provider.as_ref().filter(|space_provider| space_provider.is_short(kind))
+            {
+                space_provider.provide(kind).await?;
+            }
+            // Other operations may have begun while this one waited, so the conditions are checked again.
+            if !self.0.closed.get() {
+                if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
+                    return Err(super::writer::full());
+                }
+                return Ok(());
+            }
+            self.0.changed.notified().await;
+        }
+    }
+
     fn space_provider(&self) -> Option<Rc<dyn SpaceProvider>> {
         self.0.space_provider.borrow().as_ref().and_then(Weak::upgrade)
     }
@@ -118,7 +139,7 @@ impl Drop for Closed {
 }
 
 /// An operation under way; it ends when this is dropped.
-pub struct UnderWay(Rc<Turnstile>);
+struct UnderWay(Rc<Turnstile>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -128,55 +149,45 @@ impl Drop for UnderWay {
 }
 
 impl WriteGate for LogOrder {
-    const FOLLOWS_WRITES: bool = false;
+    fn follows_writes(&self) -> bool {
+        false
+    }
 }
 
 impl OrderingPolicy for LogOrder {
-    const NAME: &'static str = "log";
-    const NEEDS_CHECK: bool = false;
-    const WHOLE_INODES: bool = true;
-    type Op = UnderWay;
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn needs_check(&self) -> bool {
+        false
+    }
+
+    fn whole_inodes(&self) -> bool {
+        true
+    }
 
     fn blocks_max(&self) -> u64 {
         self.0.blocks_max
     }
 
-    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<UnderWay, BlockError> {
-        let gate = cache.gate();
-        gate.note_activity();
-        loop {
-            let space_provider = gate.space_provider();
-            if let Some(space_provider) =
-                space_provider.as_ref().filter(|space_provider| space_provider.is_short(kind))
-            {
-                space_provider.provide(kind).await?;
-            }
-            // Other operations may have begun while this one waited, so the conditions are checked again.
-            if !gate.0.closed.get() {
-                if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
-                    return Err(super::writer::full());
-                }
-                break;
-            }
-            gate.0.changed.notified().await;
-        }
-        gate.0.under_way.set(gate.0.under_way.get() + 1);
-        Ok(UnderWay(gate.0.clone()))
+    fn begin<'a>(&'a self, _cache: &'a Cache, kind: OpKind) -> Begun<'a> {
+        Outcome::later(async move {
+            self.wait_to_begin(kind).await?;
+            self.0.under_way.set(self.0.under_way.get() + 1);
+            Ok(Box::new(UnderWay(self.0.clone())) as Box<dyn OrderingOp>)
+        })
     }
+}
 
-    async fn admit(_: &Cache<Self>, _: &mut UnderWay, _: &What<'_>) -> Result<(), BlockError> {
-        Ok(())
-    }
-
-    fn record(&self, _: &mut UnderWay, _: &Change<'_>) {}
-
-    async fn end(cache: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
-        drop(op);
-        let gate = cache.gate();
-        gate.note_activity();
-        if let Some(space_provider) = gate.space_provider() {
+impl OrderingOp for UnderWay {
+    fn end<'a>(self: Box<Self>, _cache: &'a Cache) -> Done<'a> {
+        let order = LogOrder(self.0.clone());
+        drop(self);
+        order.note_activity();
+        if let Some(space_provider) = order.space_provider() {
             space_provider.operation_ended();
         }
-        Ok(())
+        Outcome::now(Ok(()))
     }
 }

@@ -7,10 +7,11 @@
 use std::cell::RefCell;
 
 use ordo_block::Device;
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::lfs::{
     IFILE_INO, LE, LfsInode, NDADDR, NO_ADDRESS, Superblock, UNWRITTEN, Width, inode,
 };
+use ordo_ordering::OrderedCache;
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
@@ -30,7 +31,8 @@ const SPARE_AT: usize = 248;
 
 /// The state that layout, writer and cleaner share.
 pub struct Store {
-    pub cache: Cache<LogOrder>,
+    pub cache: OrderedCache,
+    pub order: LogOrder,
     pub device: Device,
     pub state: RefCell<LogState>,
     /// The fields of the superblock that never change.
@@ -83,7 +85,7 @@ pub fn has_pointers(sb: &Superblock, mode: u16, size: u64) -> bool {
 
 impl Store {
     pub fn new(
-        cache: Cache<LogOrder>,
+        (cache, order): (OrderedCache, LogOrder),
         device: Device,
         state: LogState,
         data: Option<DataPart>,
@@ -92,7 +94,7 @@ impl Store {
         let relocated = Relocated::default();
         let (shape, limit, capacity) = (state.sb.clone(), state.limit(), state.capacity_of_all());
         let state = RefCell::new(state);
-        Store { cache, device, state, shape, limit, capacity, data, locality, relocated }
+        Store { cache, order, device, state, shape, limit, capacity, data, locality, relocated }
     }
 
     /// The time, in nanoseconds since 1970.

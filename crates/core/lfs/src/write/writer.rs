@@ -200,7 +200,7 @@ impl SegmentWriter {
     async fn write_log(&self, kind: Kind) -> Result<(), BlockError> {
         let store = &self.store;
         let batch = {
-            let _closed = store.cache.gate().close().await;
+            let _closed = store.order.close().await;
             let work = store.hold_dirty().await?;
             self.gather(work, kind, false)?
         };
@@ -221,7 +221,7 @@ impl SegmentWriter {
         let (store, kind) = (&self.store, Kind::Checkpoint { clean: false });
         let _one = self.one.lock().await;
         let (batch, outcomes) = {
-            let _closed = store.cache.gate().close().await;
+            let _closed = store.order.close().await;
             let mut work = store.hold_dirty().await?;
             let mut outcomes = Vec::new();
             for victim in victims {
@@ -658,7 +658,7 @@ pub async fn write_superblock(
 impl Writer for SegmentWriter {
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_> {
         Box::pin(async move {
-            if occasion == Occasion::Memory && !self.store.cache.gate().is_quiet() {
+            if occasion == Occasion::Memory && !self.store.order.is_quiet() {
                 return Ok(());
             }
             let _one = self.one.lock().await;

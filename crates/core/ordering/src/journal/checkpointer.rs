@@ -1,22 +1,22 @@
 //! The checkpointer: once a second it writes the log, moves the log's start, and makes space where it
 //! is short.
 
+use std::rc::Rc;
+
 use ordo_block::BlockError;
 use ordo_cache::{BufRef, Cache};
 use ordo_runtime::Time;
 use ordo_runtime::sync::select;
 use ordo_wafs::{LogError, Lsn};
 
-use super::JournalOrder;
 use super::record::LogEntry;
 use super::state::State;
 
 /// Starts the task. It ends when the journal is closed, or with the executor.
-pub(super) fn start(cache: &Cache<JournalOrder>) {
-    let cache = cache.clone();
+pub(super) fn start(state: &Rc<State>, cache: &Cache) {
+    let (state, cache) = (state.clone(), cache.clone());
     let runtime = cache.runtime().clone();
     runtime.spawn_daemon("journal checkpointer", async move {
-        let state = &cache.gate().state;
         let mut last = state.runtime.now();
         while !state.closed.get() {
             // An operation that waits for log space sets `short`; its notification is lost while this task is
@@ -31,7 +31,7 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
                 break;
             }
             let before = (state.log.start(), state.log.durable());
-            let done = round(&cache, &mut last).await;
+            let done = round(&state, &cache, &mut last).await;
             state.space.notify_all();
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
@@ -44,8 +44,7 @@ pub(super) fn start(cache: &Cache<JournalOrder>) {
 }
 
 /// Writes the log. Where a second has passed or space is short, it also moves the log's start.
-async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
+async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), BlockError> {
     state.end_behind();
     // The log is written whether operations are complete or not, so the checkpointer waits for none.
     state.force(state.log.end()).await?;
@@ -53,7 +52,7 @@ async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), Block
     // that.
     let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
     if short {
-        force_out(cache).await?;
+        force_out(state, cache).await?;
     }
     let now = state.runtime.now();
     if short || now.since(*last) >= state.options.checkpoint_every {
@@ -66,8 +65,7 @@ async fn round(cache: &Cache<JournalOrder>, last: &mut Time) -> Result<(), Block
 }
 
 /// A forced checkpoint: writes the blocks that the older half of the log describes.
-async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
+async fn force_out(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
     let old: Vec<BufRef> = {
         let dirty_pages = state.dirty_pages.borrow();
@@ -82,8 +80,7 @@ async fn force_out(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
 }
 
 /// Closes the log, once everything is in its place and the image is marked clean. No record is needed any more.
-pub(super) async fn close(cache: &Cache<JournalOrder>) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
+pub(super) async fn close(state: &State) -> Result<(), BlockError> {
     state.closed.set(true);
     state.work.notify_one();
     state.commit_all().await?;

@@ -41,7 +41,7 @@ mod tests;
 use std::rc::Rc;
 
 use ordo_cache::{Buffer, WriteGate};
-use ordo_runtime::{Duration, Runtime};
+use ordo_runtime::{Duration, LocalFuture, Runtime};
 use ordo_wafs::Wafs;
 
 pub use state::JournalStats;
@@ -133,7 +133,9 @@ impl JournalOrder {
 }
 
 impl WriteGate for JournalOrder {
-    const FOLLOWS_WRITES: bool = true;
+    fn follows_writes(&self) -> bool {
+        true
+    }
 
     fn before_write(
         &self,
@@ -158,14 +160,16 @@ impl WriteGate for JournalOrder {
         self.state.is_held(block)
     }
 
-    async fn wait_for_progress(&self) {
-        // A failure is kept in the state, and the next caller gets it.
-        if self.state.commit_more().await.is_err() {
-            self.state.runtime.sleep(self.state.options.tick).await;
-        }
+    fn wait_for_progress(&self) -> LocalFuture<'_, ()> {
+        Box::pin(async {
+            // A failure is kept in the state, and the next caller gets it.
+            if self.state.commit_more().await.is_err() {
+                self.state.runtime.sleep(self.state.options.tick).await;
+            }
+        })
     }
 
-    async fn wait_for(&self, lsn: u64) -> Result<(), ordo_block::BlockError> {
-        self.state.force(lsn).await
+    fn wait_for(&self, lsn: u64) -> LocalFuture<'_, Result<(), ordo_block::BlockError>> {
+        Box::pin(self.state.force(lsn))
     }
 }

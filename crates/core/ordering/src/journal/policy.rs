@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use ordo_block::{BlockError, Device};
+use ordo_block::Device;
 use ordo_cache::{BufKey, BufRef, Cache};
+use ordo_runtime::Outcome;
 use ordo_runtime::sync::Notify;
 
 use super::ops::Ticket;
@@ -11,7 +12,8 @@ use super::record::LogEntry;
 use super::state::{State, least_capacity};
 use super::{JournalOrder, JournalRules, checkpointer, replay};
 use crate::{
-    Change, DeferredFree, Image, OpKind, OrderingPolicy, PointerTo, RecoverError, Recovery, What,
+    Begun, Change, DeferredFree, Done, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
+    RecoverError, Recovery, What,
 };
 
 /// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
@@ -19,7 +21,7 @@ const BLOCK_RECORDS: u64 = 256;
 
 /// An operation under way. If it is dropped without an end, it has rolled back its own changes, and counts as
 /// ended.
-pub struct JournalOp {
+struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
     ticket: Ticket,
@@ -34,6 +36,21 @@ pub struct JournalOp {
 }
 
 impl JournalOp {
+    fn new(state: Rc<State>, kind: OpKind, (ticket, reserved): (Ticket, u64)) -> Box<JournalOp> {
+        let fresh = Vec::new();
+        let op = JournalOp {
+            state,
+            kind,
+            ticket,
+            reserved,
+            taken: 0,
+            wrote: false,
+            ended: false,
+            fresh,
+        };
+        Box::new(op)
+    }
+
     fn finish(&mut self) -> u64 {
         self.ended = true;
         self.state.end(self.kind, &mut self.ticket, self.reserved, self.wrote)
@@ -53,12 +70,12 @@ fn is_forced(kind: OpKind) -> bool {
     matches!(kind, OpKind::Make | OpKind::Link | OpKind::Remove | OpKind::Rename)
 }
 
-impl JournalOrder {
+impl JournalOp {
     /// Logs the contents of a block that a pointer is set to, if they are metadata.
-    fn log_target(&self, op: &mut JournalOp, what: &What<'_>) {
+    fn log_target(&mut self, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
         // The target of a long symbolic link lies in a block of data, and is part of creating the link.
-        if to == PointerTo::Data && op.kind != OpKind::Make {
+        if to == PointerTo::Data && self.kind != OpKind::Make {
             return;
         }
         let Some(address) = init.address() else { return };
@@ -68,34 +85,34 @@ impl JournalOrder {
         if old.0 != 0 && to == PointerTo::Directory {
             self.state.moved(init);
         }
-        self.log_whole(op, init, address);
+        self.log_whole(init, address);
     }
 
-    fn log_whole(&self, op: &mut JournalOp, buf: &BufRef, address: u64) {
-        if !op.fresh.contains(&(buf.key(), address)) {
-            op.fresh.push((buf.key(), address));
-            let number = self.state.enter(&mut op.ticket);
+    fn log_whole(&mut self, buf: &BufRef, address: u64) {
+        if !self.fresh.contains(&(buf.key(), address)) {
+            self.fresh.push((buf.key(), address));
+            let number = self.state.enter(&mut self.ticket);
             self.state.append_fresh(number, buf, 0..buf.len());
         }
     }
 
     /// Logs a change.
-    fn enter(&self, op: &mut JournalOp, change: &Change<'_>) {
-        let state = &self.state;
+    fn enter(&mut self, change: &Change<'_>) {
+        let state = self.state.clone();
         match change.what {
             // The superblock is not logged: its sums are recomputed at mount.
             What::Summary => return,
             What::GroupCounts { .. } if !state.is_on(JournalRules::SUMMARY) => return,
             // The device may hold other old bytes than memory had, so the whole block is logged.
             What::InitDirectory { .. } | What::InitInodeBlock { .. } => {
-                op.wrote = true;
+                self.wrote = true;
                 let whole = std::slice::from_ref(&(0..change.buf.len())) == change.ranges;
                 if whole && let Some(address) = change.buf.address() {
-                    self.log_whole(op, change.buf, address);
+                    self.log_whole(change.buf, address);
                     return;
                 }
                 if change.old.is_empty() {
-                    let number = state.enter(&mut op.ticket);
+                    let number = state.enter(&mut self.ticket);
                     for range in change.ranges {
                         state.append_fresh(number, change.buf, range.clone());
                     }
@@ -104,9 +121,9 @@ impl JournalOrder {
             }
             _ => {}
         }
-        op.wrote = true;
-        self.log_target(op, &change.what);
-        let number = state.enter(&mut op.ticket);
+        self.wrote = true;
+        self.log_target(&change.what);
+        let number = state.enter(&mut self.ticket);
         state.append_patch(number, change.buf, change.ranges, change.old);
         match change.what {
             What::FreeBlock { address, frags } => state.freed(number, address, frags),
@@ -123,14 +140,20 @@ impl JournalOrder {
 }
 
 impl OrderingPolicy for JournalOrder {
-    const NAME: &'static str = "journal";
-    const NEEDS_CHECK: bool = false;
-    const WHOLE_INODES: bool = true;
-    const KEEPS_SUMMARY: bool = true;
-    type Op = JournalOp;
+    fn name(&self) -> &'static str {
+        "journal"
+    }
 
-    fn wants_old(what: &What<'_>) -> bool {
-        !matches!(what, What::Summary | What::InitDirectory { .. })
+    fn needs_check(&self) -> bool {
+        false
+    }
+
+    fn whole_inodes(&self) -> bool {
+        true
+    }
+
+    fn keeps_summary(&self) -> bool {
+        true
     }
 
     fn blocks_max(&self) -> u64 {
@@ -138,67 +161,45 @@ impl OrderingPolicy for JournalOrder {
         (self.state.log.capacity() / 16 / BLOCK_RECORDS).max(1)
     }
 
-    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<JournalOp, BlockError> {
-        let state = &cache.gate().state;
-        let (ticket, reserved) = state.begin(kind).await?;
-        let (state, fresh) = (state.clone(), Vec::new());
-        Ok(JournalOp { state, kind, ticket, reserved, taken: 0, wrote: false, ended: false, fresh })
-    }
-
-    async fn admit(
-        cache: &Cache<Self>,
-        _op: &mut JournalOp,
-        _what: &What<'_>,
-    ) -> Result<(), BlockError> {
-        cache.gate().state.check()
-    }
-
-    fn record(&self, op: &mut JournalOp, change: &Change<'_>) {
-        let logged = || self.state.log.stats().bytes;
-        let before = logged();
-        self.enter(op, change);
-        op.taken += logged() - before;
-        let enough = self.state.log.capacity() >= least_capacity(self.state.block.get());
-        debug_assert!(
-            op.taken <= op.reserved || op.kind == OpKind::Housekeeping || !enough,
-            "{:?} took {} bytes of log, and {} were reserved",
-            op.kind,
-            op.taken,
-            op.reserved
-        );
-    }
-
-    async fn end(cache: &Cache<Self>, mut op: JournalOp) -> Result<(), BlockError> {
-        let behind = op.finish();
-        let state = &cache.gate().state;
-        state.check()?;
-        if state.options.synchronous && op.wrote && is_forced(op.kind) {
-            state.commit(op.ticket.clone(), behind).await?;
+    fn begin<'a>(&'a self, _cache: &'a Cache, kind: OpKind) -> Begun<'a> {
+        let state = &self.state;
+        match state.try_begin(kind) {
+            Ok(Some(begun)) => Outcome::now(Ok(JournalOp::new(state.clone(), kind, begun))),
+            Err(error) => Outcome::now(Err(error)),
+            Ok(None) => Outcome::later(async move {
+                let begun = state.begin(kind).await?;
+                Ok(JournalOp::new(state.clone(), kind, begun) as Box<dyn OrderingOp>)
+            }),
         }
-        Ok(())
     }
 
-    async fn fsync(cache: &Cache<Self>, ino: u64, _inode: &BufRef) -> Result<(), BlockError> {
-        // The log is committed first: afterwards the blocks that the journal holds back can be written.
-        cache.gate().state.commit_all().await?;
-        cache.flush_file(ino).await?;
-        cache.barrier().await
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> Done<'a> {
+        Outcome::later(async move {
+            // The log is committed first: afterwards the blocks that the journal holds back can be written.
+            self.state.commit_all().await?;
+            cache.flush_file(ino).await?;
+            cache.barrier().await
+        })
     }
 
-    async fn recover(&self, device: &Device, image: &dyn Image) -> Result<Recovery, RecoverError> {
-        replay::recover(&self.state, device, image).await
+    fn recover<'a>(
+        &'a self,
+        device: &'a Device,
+        image: &'a dyn Image,
+    ) -> Outcome<'a, Result<Recovery, RecoverError>> {
+        Outcome::later(replay::recover(&self.state, device, image))
     }
 
-    fn start(cache: &Cache<Self>) {
-        checkpointer::start(cache);
+    fn start(&self, cache: &Cache) {
+        checkpointer::start(&self.state, cache);
     }
 
-    async fn sync(cache: &Cache<Self>) -> Result<(), BlockError> {
-        cache.gate().state.commit_all().await
+    fn sync<'a>(&'a self, _cache: &'a Cache) -> Done<'a> {
+        Outcome::later(self.state.commit_all())
     }
 
-    async fn close(cache: &Cache<Self>) -> Result<(), BlockError> {
-        checkpointer::close(cache).await
+    fn close<'a>(&'a self, _cache: &'a Cache) -> Done<'a> {
+        Outcome::later(checkpointer::close(&self.state))
     }
 
     fn ready(&self) -> Option<Rc<Notify>> {
@@ -215,5 +216,39 @@ impl OrderingPolicy for JournalOrder {
 
     fn deferred(&self) -> usize {
         self.state.recovered.borrow().len()
+    }
+}
+
+impl OrderingOp for JournalOp {
+    fn wants_old(&self, what: &What<'_>) -> bool {
+        !matches!(what, What::Summary | What::InitDirectory { .. })
+    }
+
+    fn admit<'a>(&'a mut self, _cache: &'a Cache, _what: &'a What<'a>) -> Done<'a> {
+        Outcome::now(self.state.check())
+    }
+
+    fn record(&mut self, change: &Change<'_>) {
+        let before = self.state.log.stats().bytes;
+        self.enter(change);
+        self.taken += self.state.log.stats().bytes - before;
+        let enough = self.state.log.capacity() >= least_capacity(self.state.block.get());
+        debug_assert!(
+            self.taken <= self.reserved || self.kind == OpKind::Housekeeping || !enough,
+            "{:?} took {} bytes of log, and {} were reserved",
+            self.kind,
+            self.taken,
+            self.reserved
+        );
+    }
+
+    fn end<'a>(mut self: Box<Self>, _cache: &'a Cache) -> Done<'a> {
+        let behind = self.finish();
+        let failed = self.state.check();
+        let forced = self.state.options.synchronous && self.wrote && is_forced(self.kind);
+        if failed.is_err() || !forced {
+            return Outcome::now(failed);
+        }
+        Outcome::later(async move { self.state.commit(self.ticket.clone(), behind).await })
     }
 }

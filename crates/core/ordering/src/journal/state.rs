@@ -424,22 +424,29 @@ impl State {
     /// Waits until the log has space for this operation beside all that are under way. Returns the operation's ticket
     /// and the bytes reserved for it.
     pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
-        let most = self.most(kind);
         loop {
-            self.check()?;
-            // A free must not wait for operations that wait for space.
-            let spare = self.log.capacity() / 8;
-            let has_space = self.log.free_space() >= self.reserved.get() + most + spare;
-            if kind == OpKind::Housekeeping || has_space {
-                break;
+            if let Some(begun) = self.try_begin(kind)? {
+                return Ok(begun);
             }
             self.short.set(true);
             self.idle.set(false);
             self.work.notify_one();
             self.space.notified().await;
         }
+    }
+
+    /// Begins an operation as [`begin`](Self::begin) does; `None` if the log lacks space for it now.
+    pub fn try_begin(&self, kind: OpKind) -> Result<Option<(Ticket, u64)>, BlockError> {
+        self.check()?;
+        let most = self.most(kind);
+        // A free must not wait for operations that wait for space.
+        let spare = self.log.capacity() / 8;
+        let has_space = self.log.free_space() >= self.reserved.get() + most + spare;
+        if kind != OpKind::Housekeeping && !has_space {
+            return Ok(None);
+        }
         self.reserved.set(self.reserved.get() + most);
-        Ok((self.ops.borrow().begin(), most))
+        Ok(Some((self.ops.borrow().begin(), most)))
     }
 
     /// Ends an operation, which had `reserved` bytes of log. Returns the LSN behind its last record.

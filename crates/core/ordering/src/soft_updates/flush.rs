@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use ordo_block::BlockError;
-use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
+use ordo_cache::{BufKey, BufRef, Cache};
 
-use super::SoftUpdates;
+use super::State;
 use super::graph::Graph;
 use super::node::Id;
 
@@ -107,11 +107,11 @@ impl Graph {
 
 /// Writes a file's blocks, its inode and its names, wave by wave, until none of them is dirty.
 pub(super) async fn fsync(
-    cache: &Cache<SoftUpdates>,
+    state: &State,
+    cache: &Cache,
     ino: u64,
     inode: &BufRef,
 ) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
     // A write that is under way may contain the inode as it is, and leave nothing to write.
     inode.written().await;
     let mut fruitless = 0;
@@ -149,16 +149,14 @@ pub(super) async fn fsync(
 /// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile, so that no
 /// more dependencies are made than are met. The operation continues when an eighth of the memory is free again,
 /// so that one write and one flush serve many operations.
-pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
-    let memory = || state.graph.borrow().memory().0;
+pub(super) async fn hold_back(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let most = state.options.memory_beside(cache.config().capacity);
-    if memory() <= most {
+    if !state.is_over(cache) {
         return Ok(());
     }
-    while memory() > most - most / FREE_PART {
+    while state.memory() > most - most / FREE_PART {
         state.held_back.set(state.held_back.get() + 1);
-        let Some(wrote) = write_for_memory(cache).await? else { continue };
+        let Some(wrote) = write_for_memory(state, cache).await? else { continue };
         if !wrote && !state.wait_for_steps().await {
             state.wait_for_an_end().await;
             if state.open_ops.get() == 0 {
@@ -172,12 +170,10 @@ pub(super) async fn hold_back(cache: &Cache<SoftUpdates>) -> Result<(), BlockErr
 
 /// Writes until memory is free, or until writing frees none. The task that does deferred frees calls this,
 /// because a free makes dependencies of its own. So this function never waits for a free.
-pub(super) async fn evict(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> {
-    let state = &cache.gate().state;
-    let memory = || state.graph.borrow().memory().0;
+pub(super) async fn evict(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let most = state.options.memory_beside(cache.config().capacity);
-    if memory() > most {
-        while memory() > most / 2 && write_for_memory(cache).await? != Some(false) {}
+    if state.is_over(cache) {
+        while state.memory() > most / 2 && write_for_memory(state, cache).await? != Some(false) {}
     }
     Ok(())
 }
@@ -185,25 +181,23 @@ pub(super) async fn evict(cache: &Cache<SoftUpdates>) -> Result<(), BlockError> 
 /// Writes the blocks with the most dependencies, and those for which they wait. Returns whether that freed
 /// memory; `None` if another task has just written. On a disk with a volatile cache each wave costs a flush, so
 /// one wave must meet many dependencies.
-async fn write_for_memory(cache: &Cache<SoftUpdates>) -> Result<Option<bool>, BlockError> {
-    let state = &cache.gate().state;
+async fn write_for_memory(state: &State, cache: &Cache) -> Result<Option<bool>, BlockError> {
     if state.writing.replace(true) {
         state.relieved.notified().await;
         return Ok(None);
     }
-    let wrote = write_heaviest(cache).await;
+    let wrote = write_heaviest(state, cache).await;
     state.writing.set(false);
     state.relieved.notify_all();
     wrote.map(Some)
 }
 
-async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
-    let state = &cache.gate().state;
+async fn write_heaviest(state: &State, cache: &Cache) -> Result<bool, BlockError> {
     let before = state.graph.borrow().met;
     let heaviest = state.graph.borrow().heaviest(RELIEF_BLOCKS);
     let bufs: Vec<BufRef> = heaviest.filter_map(|key| cache.peek(key)).collect();
     // Each of these blocks has a change, so it is among its own prerequisites.
-    let keys = cache.gate().prerequisites(&bufs, u64::MAX);
+    let keys = state.graph.borrow().prerequisites(&bufs, u64::MAX);
     let mut bufs: Vec<BufRef> = keys.into_iter().filter_map(|key| cache.peek(key)).collect();
     bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
     cache.write_all(bufs, false).await?;
@@ -215,8 +209,7 @@ async fn write_heaviest(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> 
 }
 
 /// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was freed.
-pub(super) async fn reclaim(cache: &Cache<SoftUpdates>) -> Result<bool, BlockError> {
-    let state = &cache.gate().state;
+pub(super) async fn reclaim(state: &State, cache: &Cache) -> Result<bool, BlockError> {
     let before = state.taken.get();
     for _ in 0..RECLAIM_ROUNDS {
         if state.graph.borrow().steps == 0 {

@@ -120,10 +120,13 @@ use ordo_cache::{
     BufKey, BufRef, Buffer, Cache, WriteDecision, WriteGate, WriteImage, WritePreview,
 };
 use ordo_runtime::sync::Notify;
+use ordo_runtime::{LocalFuture, Outcome};
 
-use crate::{Change, DeferredFree, Dependencies, OpKind, OrderingPolicy, What};
+use crate::{
+    Begun, Change, DeferredFree, Dependencies, Done, OpKind, OrderingOp, OrderingPolicy, What,
+};
 use graph::Graph;
-pub use record::SoftOp;
+use record::SoftOp;
 
 bitflags::bitflags! {
     /// The rules of soft updates. A test switches one off to show the damage that it prevents.
@@ -236,6 +239,16 @@ struct State {
 }
 
 impl State {
+    /// The memory that dependencies take, in bytes.
+    fn memory(&self) -> usize {
+        self.graph.borrow().memory().0
+    }
+
+    /// Whether dependencies take more memory than allowed beside this cache.
+    fn is_over(&self, cache: &Cache) -> bool {
+        self.memory() > self.options.memory_beside(cache.config().capacity)
+    }
+
     /// Waits until an operation has ended. Returns at once where none is under way.
     async fn wait_for_an_end(&self) {
         if self.open_ops.get() > 0 {
@@ -315,8 +328,13 @@ fn who(block: &Buffer) -> usize {
 }
 
 impl WriteGate for SoftUpdates {
-    const FOLLOWS_WRITES: bool = true;
-    const ROLLS_BACK: bool = true;
+    fn follows_writes(&self) -> bool {
+        true
+    }
+
+    fn rolls_back(&self) -> bool {
+        true
+    }
 
     fn before_write(
         &self,
@@ -345,10 +363,12 @@ impl WriteGate for SoftUpdates {
         self.state.announce();
     }
 
-    async fn wait_for_progress(&self) {
-        if !self.state.wait_for_steps().await {
-            self.state.wait_for_an_end().await;
-        }
+    fn wait_for_progress(&self) -> LocalFuture<'_, ()> {
+        Box::pin(async {
+            if !self.state.wait_for_steps().await {
+                self.state.wait_for_an_end().await;
+            }
+        })
     }
 
     fn write_preview(&self, block: &Buffer) -> WritePreview {
@@ -387,76 +407,43 @@ impl WriteGate for SoftUpdates {
 }
 
 impl OrderingPolicy for SoftUpdates {
-    const NAME: &'static str = "soft-updates";
-    const NEEDS_CHECK: bool = false;
-    const WHOLE_INODES: bool = true;
-    const BITMAPS_TRUSTED: bool = true;
-    type Op = SoftOp;
-
-    fn wants_old(what: &What<'_>) -> bool {
-        // Bitmaps are written without rollbacks, and so are blocks with their first contents.
-        !matches!(
-            what,
-            What::AllocateInode { .. }
-                | What::AllocateBlock { .. }
-                | What::FreeInode { .. }
-                | What::FreeBlock { .. }
-                | What::Summary
-                | What::InitDirectory { .. }
-                | What::InitInodeBlock { .. }
-        )
+    fn name(&self) -> &'static str {
+        "soft-updates"
     }
 
-    async fn begin(cache: &Cache<Self>, kind: OpKind) -> Result<SoftOp, BlockError> {
-        match kind {
-            // A free must not wait for operations that wait for frees.
-            OpKind::Free => flush::evict(cache).await?,
-            OpKind::Housekeeping => {}
-            _ => flush::hold_back(cache).await?,
+    fn needs_check(&self) -> bool {
+        false
+    }
+
+    fn whole_inodes(&self) -> bool {
+        true
+    }
+
+    fn bitmaps_trusted(&self) -> bool {
+        true
+    }
+
+    fn begin<'a>(&'a self, cache: &'a Cache, kind: OpKind) -> Begun<'a> {
+        let state = &self.state;
+        if kind == OpKind::Housekeeping || !state.is_over(cache) {
+            return Outcome::now(Ok(Box::new(SoftOp::new(state.clone()))));
         }
-        Ok(SoftOp::new(cache.gate().state.clone()))
-    }
-
-    async fn admit(
-        cache: &Cache<Self>,
-        _op: &mut SoftOp,
-        what: &What<'_>,
-    ) -> Result<(), BlockError> {
-        match *what {
-            What::SetPointer { init, .. } if !cache.is_durable(init) => {
-                // A write that is under way may have older contents, and a write that was not flushed may be lost.
-                // The block will be written once more, and the node waits for that write.
-                if init.is_writing() || !init.is_dirty() {
-                    cache.mark_dirty(init);
-                }
-                Ok(())
+        Outcome::later(async move {
+            match kind {
+                // A free must not wait for operations that wait for frees.
+                OpKind::Free => flush::evict(state, cache).await?,
+                _ => flush::hold_back(state, cache).await?,
             }
-            _ => Ok(()),
-        }
+            Ok(Box::new(SoftOp::new(state.clone())) as Box<dyn OrderingOp>)
+        })
     }
 
-    fn record(&self, op: &mut SoftOp, change: &Change<'_>) {
-        record::record(&mut self.state.graph.borrow_mut(), op, change);
-        self.state.announce();
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> Done<'a> {
+        Outcome::later(flush::fsync(&self.state, cache, ino, inode))
     }
 
-    async fn end(_cache: &Cache<Self>, op: SoftOp) -> Result<(), BlockError> {
-        drop(op);
-        Ok(())
-    }
-
-    async fn fsync(cache: &Cache<Self>, ino: u64, inode: &BufRef) -> Result<(), BlockError> {
-        flush::fsync(cache, ino, inode).await
-    }
-
-    fn soon(cache: &Cache<Self>, block: &BufRef) {
+    fn soon(&self, cache: &Cache, block: &BufRef) {
         cache.write_soon(block);
-    }
-
-    fn defer(&self, op: &mut SoftOp, step: DeferredFree) -> Option<DeferredFree> {
-        let kept = record::defer(&mut self.state.graph.borrow_mut(), op, step);
-        self.state.announce();
-        kept
     }
 
     fn ready(&self) -> Option<Rc<Notify>> {
@@ -491,7 +478,48 @@ impl OrderingPolicy for SoftUpdates {
         Some(Dependencies { rolled_back, memory_peak, deferred_frees: taken })
     }
 
-    async fn reclaim(cache: &Cache<Self>) -> Result<bool, BlockError> {
-        flush::reclaim(cache).await
+    fn reclaim<'a>(&'a self, cache: &'a Cache) -> Outcome<'a, Result<bool, BlockError>> {
+        Outcome::later(flush::reclaim(&self.state, cache))
+    }
+}
+
+impl OrderingOp for SoftOp {
+    fn wants_old(&self, what: &What<'_>) -> bool {
+        // Bitmaps are written without rollbacks, and so are blocks with their first contents.
+        !matches!(
+            what,
+            What::AllocateInode { .. }
+                | What::AllocateBlock { .. }
+                | What::FreeInode { .. }
+                | What::FreeBlock { .. }
+                | What::Summary
+                | What::InitDirectory { .. }
+                | What::InitInodeBlock { .. }
+        )
+    }
+
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+        if let What::SetPointer { init, .. } = *what
+            && !cache.is_durable(init)
+            && (init.is_writing() || !init.is_dirty())
+        {
+            // A write that is under way may have older contents, and a write that was not flushed may be lost.
+            // The block will be written once more, and the node waits for that write.
+            cache.mark_dirty(init);
+        }
+        Outcome::now(Ok(()))
+    }
+
+    fn record(&mut self, change: &Change<'_>) {
+        let state = self.state.clone();
+        record::record(&mut state.graph.borrow_mut(), self, change);
+        state.announce();
+    }
+
+    fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
+        let state = self.state.clone();
+        let kept = record::defer(&mut state.graph.borrow_mut(), self, step);
+        state.announce();
+        kept
     }
 }

@@ -19,8 +19,8 @@ const CHUNK: u32 = 512;
 const GROUP: u32 = 0;
 
 /// The steps of an operation so far for which its later steps wait.
-pub struct SoftOp {
-    state: Rc<State>,
+pub(super) struct SoftOp {
+    pub(super) state: Rc<State>,
     /// Changes that are rolled back in every image until the operation is complete.
     open: Ids,
     /// Bitmaps in which the operation has marked something as used.

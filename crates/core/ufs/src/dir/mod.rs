@@ -7,11 +7,11 @@ pub mod format;
 pub(crate) mod index;
 
 use ordo_cache::{BufKey, BufRef};
-use ordo_ordering::What;
+use ordo_ordering::{Op, What};
 use ordo_vfs::{Cookie, DirEntry, Errno, FileType, FsError, FsResult, Ino};
 
 use crate::layout::{Fill, Layout};
-use crate::{LayoutInode, LayoutOp, Ufs, io_error};
+use crate::{LayoutInode, Ufs, io_error};
 use format::{CHUNK, DirFormat};
 use index::DirIndex;
 
@@ -207,7 +207,7 @@ impl<L: Layout> Ufs<L> {
     /// slot lies beyond its end. The caller holds the directory's lock for writing.
     pub(crate) async fn add_entry(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &LayoutInode<L>,
         slot: &Slot,
         name: &[u8],
@@ -262,7 +262,7 @@ impl<L: Layout> Ufs<L> {
     /// both.
     async fn slot_block(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &LayoutInode<L>,
         slot: &Slot,
     ) -> FsResult<(BufRef, usize)> {
@@ -287,7 +287,7 @@ impl<L: Layout> Ufs<L> {
     /// Stores a directory's inode after a change of its entries.
     async fn directory_changed(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &LayoutInode<L>,
         size: u64,
     ) -> FsResult<()> {
@@ -309,7 +309,7 @@ impl<L: Layout> Ufs<L> {
     /// for a directory. The caller holds the directory's lock for writing.
     pub(crate) async fn remove_entry(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &LayoutInode<L>,
         name: &[u8],
         found: FoundEntry,
@@ -338,7 +338,7 @@ impl<L: Layout> Ufs<L> {
     /// Gives an entry another inode, and stores the directory's inode with new times.
     pub(crate) async fn change_entry(
         &self,
-        op: &mut LayoutOp<'_, L>,
+        op: &mut Op<'_>,
         dir: &LayoutInode<L>,
         (name, found): (&[u8], FoundEntry),
         child: u64,

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, Device};
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache, CacheConfig, Writer};
+use ordo_cache::{BufKey, BufRef, BufferClass, CacheConfig, Writer};
 use ordo_format::lfs::{LE, LfsInode, NO_ADDRESS, UNWRITTEN, Width, inode::pointer_area};
-use ordo_ordering::{Admitted, DeferredFree, PointerTo, What};
+use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache, PointerTo, What};
 use ordo_runtime::Runtime;
 use ordo_ufs::{
-    CHUNK, DirFormat, Fill, InodeRecord, Layout, LayoutInode, LayoutOp, Limits, NewInode,
-    PinnedInode, Ufs, UfsConfig, io_error,
+    CHUNK, DirFormat, Fill, InodeRecord, Layout, LayoutInode, Limits, NewInode, PinnedInode, Ufs,
+    UfsConfig, io_error,
 };
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
@@ -97,7 +97,7 @@ impl ToyLog {
 
     /// Changes an inode's buffer: writes the record from memory, and lets `change` edit the pointers.
     fn put(
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         pin: &BufRef,
         ip: &LayoutInode<Self>,
         admitted: Admitted<'_>,
@@ -115,7 +115,7 @@ impl ToyLog {
     /// Sets a file's pointer to a block, and its count of blocks.
     async fn point(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         lbn: u64,
         to: Option<&BufRef>,
@@ -145,7 +145,7 @@ impl ToyLog {
 
     async fn store_counts(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         pin: &BufRef,
     ) -> FsResult<()> {
@@ -156,11 +156,7 @@ impl ToyLog {
     }
 
     /// Makes sure that a file has its indirect block.
-    async fn make_indirect(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &LayoutInode<Self>,
-    ) -> FsResult<()> {
+    async fn make_indirect(&self, op: &mut Op<'_>, ip: &LayoutInode<Self>) -> FsResult<()> {
         let pin = self.store.pin(ip.ino()).await?;
         if is_set(decode(&pin).ib[0]) {
             return Ok(());
@@ -177,12 +173,7 @@ impl ToyLog {
     }
 
     /// Frees a block of a file, if it is mapped.
-    async fn take(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &LayoutInode<Self>,
-        lbn: u64,
-    ) -> FsResult<()> {
+    async fn take(&self, op: &mut Op<'_>, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<()> {
         if !is_set(self.store.pointer(ip.ino(), lbn).await?) {
             return Ok(());
         }
@@ -194,7 +185,7 @@ impl ToyLog {
 
     async fn set_entry(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ino: u64,
         what: What<'_>,
         entry: i64,
@@ -213,11 +204,10 @@ impl ToyLog {
 }
 
 impl Layout for ToyLog {
-    type Policy = LogOrder;
     type Pointers = ShortLink;
     type Directory = LogDirectory;
 
-    fn cache(&self) -> &Cache<LogOrder> {
+    fn cache(&self) -> &OrderedCache {
         &self.store.cache
     }
 
@@ -261,7 +251,7 @@ impl Layout for ToyLog {
 
     fn store_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         pin: &PinnedInode,
         ip: &LayoutInode<Self>,
         admitted: Admitted<'_>,
@@ -292,7 +282,7 @@ impl Layout for ToyLog {
 
     async fn new_inode(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         _parent: &LayoutInode<Self>,
         _mode: u16,
     ) -> FsResult<NewInode<ShortLink>> {
@@ -304,12 +294,7 @@ impl Layout for ToyLog {
         Ok(NewInode { ino, generation, pointers: ShortLink::default() })
     }
 
-    async fn free_inode(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ino: u64,
-        _was_directory: bool,
-    ) -> FsResult<()> {
+    async fn free_inode(&self, op: &mut Op<'_>, ino: u64, _was_directory: bool) -> FsResult<()> {
         self.set_entry(op, ino, What::FreeInode { ino }, NO_ADDRESS).await?;
         self.store.cache.forget(BufKey::file(INODES, ino.cast_signed())).await;
         Ok(())
@@ -336,7 +321,7 @@ impl Layout for ToyLog {
 
     async fn make_block(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         lbn: u64,
         _len: usize,
@@ -373,12 +358,7 @@ impl Layout for ToyLog {
         Ok(buf)
     }
 
-    async fn truncate(
-        &self,
-        op: &mut LayoutOp<'_, Self>,
-        ip: &LayoutInode<Self>,
-        size: u64,
-    ) -> FsResult<()> {
+    async fn truncate(&self, op: &mut Op<'_>, ip: &LayoutInode<Self>, size: u64) -> FsResult<()> {
         let (old, block) = (ip.size(), BLOCK as u64);
         let keep = size.div_ceil(block);
         if size > 0 {
@@ -410,7 +390,7 @@ impl Layout for ToyLog {
 
     async fn punch_hole(
         &self,
-        op: &mut LayoutOp<'_, Self>,
+        op: &mut Op<'_>,
         ip: &LayoutInode<Self>,
         first: u64,
         end: u64,
@@ -430,11 +410,7 @@ impl Layout for ToyLog {
         Ok(is_set(block).then(|| byte_of(block)))
     }
 
-    async fn free_deferred(
-        &self,
-        _op: &mut LayoutOp<'_, Self>,
-        step: DeferredFree,
-    ) -> FsResult<()> {
+    async fn free_deferred(&self, _op: &mut Op<'_>, step: DeferredFree) -> FsResult<()> {
         unreachable!("this layout defers nothing, but {step:?} was deferred")
     }
 
@@ -468,8 +444,9 @@ impl Layout for ToyLog {
 }
 
 fn log_on(rt: &Runtime, device: Device, config: &CacheConfig, checkpoint: Checkpoint) -> ToyLog {
-    let cache = Cache::new(rt, device, LogOrder::new(), config.clone());
-    let store = Rc::new(Store::new(cache, checkpoint));
+    let order = LogOrder::new();
+    let cache = OrderedCache::new(rt, device, order.clone(), config.clone());
+    let store = Rc::new(Store::new((cache, order), checkpoint));
     let writer = Rc::new(SegmentWriter::new(store.clone()));
     let writer_of_cache: Rc<dyn Writer> = writer.clone();
     store.cache.set_writer(Rc::downgrade(&writer_of_cache));

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};
-use ordo_ordering::{Change, OpKind, OrderingPolicy, What};
+use ordo_ordering::{Begun, OpKind, OrderingOp, OrderingPolicy};
+use ordo_runtime::Outcome;
 use ordo_runtime::sync::Notify;
 
 /// Operations under way, and whether new ones wait.
@@ -65,32 +65,34 @@ impl Drop for UnderWay {
 }
 
 impl WriteGate for LogOrder {
-    const FOLLOWS_WRITES: bool = false;
+    fn follows_writes(&self) -> bool {
+        false
+    }
 }
 
 impl OrderingPolicy for LogOrder {
-    const NAME: &'static str = "toy-log";
-    const NEEDS_CHECK: bool = false;
-    const WHOLE_INODES: bool = true;
-    type Op = UnderWay;
-
-    async fn begin(cache: &Cache<Self>, _kind: OpKind) -> Result<UnderWay, BlockError> {
-        let quiet = &cache.gate().0;
-        while quiet.closed.get() {
-            quiet.changed.notified().await;
-        }
-        quiet.under_way.set(quiet.under_way.get() + 1);
-        Ok(UnderWay(quiet.clone()))
+    fn name(&self) -> &'static str {
+        "toy-log"
     }
 
-    async fn admit(_: &Cache<Self>, _: &mut UnderWay, _: &What<'_>) -> Result<(), BlockError> {
-        Ok(())
+    fn needs_check(&self) -> bool {
+        false
     }
 
-    fn record(&self, _: &mut UnderWay, _: &Change<'_>) {}
+    fn whole_inodes(&self) -> bool {
+        true
+    }
 
-    async fn end(_: &Cache<Self>, op: UnderWay) -> Result<(), BlockError> {
-        drop(op);
-        Ok(())
+    fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
+        let quiet = &self.0;
+        Outcome::later(async move {
+            while quiet.closed.get() {
+                quiet.changed.notified().await;
+            }
+            quiet.under_way.set(quiet.under_way.get() + 1);
+            Ok(Box::new(UnderWay(quiet.clone())) as Box<dyn OrderingOp>)
+        })
     }
 }
+
+impl OrderingOp for UnderWay {}

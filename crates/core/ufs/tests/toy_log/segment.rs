@@ -107,7 +107,7 @@ impl SegmentWriter {
     async fn write_log(&self) -> Result<(), BlockError> {
         let store = &self.store;
         let (requests, checkpoint, done) = {
-            let _closed = store.cache.gate().close().await;
+            let _closed = store.order.close().await;
             if !store.has_free_space(0) {
                 let fault = Fault::OutOfRange;
                 return Err(BlockError { op: Operation::Write, offset: 0, len: 0, fault });
@@ -135,7 +135,7 @@ fn as_block_error(error: FsError) -> BlockError {
 impl Writer for SegmentWriter {
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_> {
         Box::pin(async move {
-            if occasion == Occasion::Memory && !self.store.cache.gate().is_quiet() {
+            if occasion == Occasion::Memory && !self.store.order.is_quiet() {
                 return Ok(());
             }
             let _one = self.one.lock().await;

@@ -7,8 +7,9 @@
 use std::cell::{Cell, RefCell};
 
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
-use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
+use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::lfs::{LE, LfsInode, NO_ADDRESS, UNWRITTEN, Width, checksum, inode};
+use ordo_ordering::OrderedCache;
 use ordo_runtime::sync::Mutex;
 use ordo_ufs::io_error;
 use ordo_vfs::{FsError, FsResult};
@@ -62,7 +63,8 @@ impl Checkpoint {
 
 /// The data that the layout and its writer share.
 pub struct Store {
-    pub cache: Cache<LogOrder>,
+    pub cache: OrderedCache,
+    pub order: LogOrder,
     pub checkpoint: Cell<Checkpoint>,
     /// The number of blocks of the device.
     pub blocks: u64,
@@ -84,11 +86,12 @@ pub fn byte_of(block: i64) -> u64 {
 }
 
 impl Store {
-    pub fn new(cache: Cache<LogOrder>, checkpoint: Checkpoint) -> Store {
+    pub fn new((cache, order): (OrderedCache, LogOrder), checkpoint: Checkpoint) -> Store {
         let blocks = cache.device().geometry().bytes / BLOCK as u64;
         let coming = Mutex::new((), "inodes that are being read", 0);
         Store {
             cache,
+            order,
             checkpoint: Cell::new(checkpoint),
             blocks,
             ifile: RefCell::default(),

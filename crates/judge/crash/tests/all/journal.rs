@@ -148,7 +148,7 @@ impl Journal {
         disks: &[Device],
         cache: &CacheConfig,
         journal: JournalOptions,
-    ) -> Result<FastFs<JournalOrder>, String> {
+    ) -> Result<FastFs, String> {
         let options = ordo_wafs::MountOptions {
             cluster: self.cluster,
             // Some logs skip sectors, some do not.

@@ -25,11 +25,11 @@ const TASKS: u64 = 8;
 const STEPS: u32 = 400;
 const NAMES: u32 = 7;
 
-type Fs<P> = FastFs<P>;
+type Fs = FastFs;
 
 /// One task: random operations in random directories, some of which may be removed already.
-struct Actor<P: OrderingPolicy> {
-    fs: Fs<P>,
+struct Actor {
+    fs: Fs,
     rng: Pcg64Mcg,
     /// The inodes that any of the tasks has made.
     known: Rc<RefCell<Known>>,
@@ -42,7 +42,7 @@ struct Known {
     files: Vec<Ino>,
 }
 
-impl<P: OrderingPolicy> Actor<P> {
+impl Actor {
     fn name(&mut self) -> Vec<u8> {
         let n = self.rng.random_range(0..NAMES);
         let mut name = format!("n{n}").into_bytes();

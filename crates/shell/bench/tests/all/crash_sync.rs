@@ -40,7 +40,7 @@ struct Run {
 }
 
 type Disk = Rc<Tap<Jitter<Rc<RamDisk>>>>;
-type Mounted = FastFs<SyncOrder>;
+type Mounted = FastFs;
 
 /// The disk at its start, the keepers, and the names that were reported.
 type Done = (RamDisk, Rc<Vec<Ino>>, Vec<(usize, Vec<u8>)>);

@@ -22,7 +22,7 @@ use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::{FastFs, MountError, MountOptions, mount};
 use ordo_ordering::{NoOrder, OrderingPolicy, SyncOrder};
 use ordo_runtime::{Duration, Executor, Runtime};
-use ordo_ufs::UfsConfig;
+use ordo_ufs::{Layout, UfsConfig};
 use ordo_vfs::tree::{Visit, Walk, WalkLimits};
 use ordo_vfs::{
     Cookie, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
@@ -32,7 +32,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 type Disk = Rc<Faulty<RamDisk>>;
-type Fs<P> = FastFs<P>;
+type Fs = FastFs;
 
 const MIB: u64 = 1 << 20;
 
@@ -254,11 +254,16 @@ fn simulated<F: Future<Output = ()>>(seed: u64, f: impl FnOnce(Runtime) -> F) {
 /// The contents that were durable before the fault, by path.
 type Durable = BTreeMap<&'static str, Vec<u8>>;
 
+/// The name of the ordering under which `fs` is mounted.
+fn ordering(fs: &Fs) -> &'static str {
+    Layout::cache(fs.layout()).ordering().name()
+}
+
 /// Runs the workload to its end. Returns what was durable when the first write failed, or `None` if none
 /// failed.
-async fn run_with_failing_writes<P: OrderingPolicy>(
+async fn run_with_failing_writes(
     rt: &Runtime,
-    fs: &Fs<P>,
+    fs: &Fs,
     fired: impl Fn() -> bool,
 ) -> Option<Durable> {
     let mut durable = Durable::new();
@@ -273,7 +278,7 @@ async fn run_with_failing_writes<P: OrderingPolicy>(
                     written.insert(name, contents(name, *len));
                 }
                 // Without an ordering a file's names are durable only after a sync.
-                Step::Fsync(name) if P::NAME != "none" => {
+                Step::Fsync(name) if ordering(fs) != "none" => {
                     durable.extend(written.get(name).map(|bytes| (*name, bytes.clone())));
                 }
                 Step::Sync => durable.extend(written.clone()),
@@ -313,7 +318,8 @@ async fn one_failing_write<P: OrderingPolicy>(rt: &Runtime, policy: P, n: u64, a
     let rule = FaultRule::fail(libc::EIO).on(Operation::Write);
     let id = faults.add(if all { rule.from_nth(n) } else { rule.nth(n) });
     let fired = || faults.fired(id) > 0;
-    let when = format!("{}, write {n}{}", P::NAME, if all { " and all after it" } else { "" });
+    let when =
+        format!("{}, write {n}{}", ordering(&fs), if all { " and all after it" } else { "" });
     let durable = run_with_failing_writes(rt, &fs, fired).await;
     let unmounted = fs.unmount().await;
     assert_eq!(unmounted.is_err(), fired(), "{when}: {unmounted:?}");
@@ -394,7 +400,7 @@ async fn with_failing_read<P: OrderingPolicy>(
     let all = dump(&fs).await;
     fs.unmount().await.unwrap();
     let report = check(&disk, Repair::No).await;
-    assert!(report.is_consistent(), "{}, read {n}: {report}", P::NAME);
+    assert!(report.is_consistent(), "{}, read {n}: {report}", ordering(&fs));
     (all, fired)
 }
 
@@ -484,8 +490,9 @@ async fn storm<P: OrderingPolicy>(rt: &Runtime, policy: P, seed: u64) -> (u32, u
     let fired = faults.fired(write) > 0;
     faults.clear();
     assert_eq!(fs.unmount().await.is_err(), fired, "seed {seed}");
+    let when = format!("{}, seed {seed}", ordering(&fs));
     drop(fs);
-    repairs(&disk, &format!("{}, seed {seed}", P::NAME)).await;
+    repairs(&disk, &when).await;
     (full, wrong)
 }
 

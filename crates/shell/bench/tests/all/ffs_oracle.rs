@@ -23,7 +23,7 @@ use ordo_vfs::{FsError, FsResult, Timestamp};
 struct OnFfs<P: OrderingPolicy> {
     runtime: Runtime,
     disk: Rc<RamDisk>,
-    fs: WithCpuCost<FastFs<P>>,
+    fs: WithCpuCost<FastFs>,
     policy: fn() -> P,
     options: MountOptions,
 }
@@ -64,7 +64,7 @@ impl<P: OrderingPolicy> OnFfs<P> {
 }
 
 impl<P: OrderingPolicy> OracleSubject for OnFfs<P> {
-    type Fs = WithCpuCost<FastFs<P>>;
+    type Fs = WithCpuCost<FastFs>;
     fn fs(&self) -> &Self::Fs {
         &self.fs
     }

@@ -20,7 +20,7 @@ use ordo_vfs::{FileSystem, FileType, Ino, NewNode, RenameMode, SetAttr, XattrMod
 
 const FREEBSD: &str = "images/freebsd-ufs2-little-endian.img";
 
-type Fs<P> = FastFs<P>;
+type Fs = FastFs;
 
 fn read_only() -> MountOptions {
     let ufs = UfsConfig { read_only: true, ..UfsConfig::default() };
@@ -130,7 +130,7 @@ fn freebsds_image_is_read_whole() {
 }
 
 /// Changes of every kind to an image by other software.
-async fn change<P: OrderingPolicy>(fs: &Fs<P>) {
+async fn change(fs: &Fs) {
     let root = fs.root();
     let dir = fs.create(root, b"new-dir", &NewNode::directory(0o755)).await.unwrap().ino;
     let contents: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();

@@ -4,8 +4,8 @@ use ordo_block::Device;
 use ordo_check::Repair;
 use ordo_check::dualfs::DualChecker;
 use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::AnyFs;
 
 use super::Dual;
 use crate::lfs::judged::{is_own_name, translated};

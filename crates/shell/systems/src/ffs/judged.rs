@@ -10,8 +10,8 @@ use ordo_ffs::logfile;
 use ordo_ffs::mount::{LocatedSuperblock, find_superblock};
 use ordo_format::Endian;
 use ordo_ordering::NoOrder;
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, Ino, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::{AnyFs, Ino};
 
 use super::{Ufs2, plain};
 use crate::options::MountOptions;

@@ -16,9 +16,7 @@ use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{MountError, mount};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::FS_ACLS;
-use ordo_ordering::{
-    NoOrder, OrderingPolicy, SoftOptions, SoftRules, SoftUpdates, SyncOrder, SyncRules,
-};
+use ordo_ordering::{NoOrder, Ordering, SoftOptions, SoftRules, SoftUpdates, SyncOrder, SyncRules};
 use ordo_report::json;
 use ordo_runtime::Runtime;
 
@@ -93,13 +91,13 @@ fn soft_updates(options: &MountOptions) -> SoftUpdates {
     SoftUpdates::new(SoftOptions { rules, ..options.soft })
 }
 
-async fn plain<P: OrderingPolicy + 'static>(
+async fn plain(
     rt: &Runtime,
     disk: Device,
-    policy: P,
+    ordering: impl Into<Ordering>,
     options: &MountOptions,
 ) -> Result<Mounted, SystemError> {
-    Ok(OnFfs::mounted(mount(rt, disk, policy, &options.ffs()).await?))
+    Ok(OnFfs::mounted(mount(rt, disk, ordering, &options.ffs()).await?))
 }
 
 /// The mkfs options for a shape of a crash test.

@@ -5,8 +5,8 @@ use ordo_check::lfs::{LfsChecker, LfsReport};
 use ordo_check::{Repair, Severity};
 use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
 use ordo_lfs::LfsReader;
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::AnyFs;
 
 use super::Lfs;
 

@@ -2,8 +2,8 @@
 
 use ordo_block::Device;
 use ordo_lfs::write::{LfsRules, LogFs, MountOptions as LogOptions, mount as mount_log};
-use ordo_runtime::Runtime;
-use ordo_vfs::{AnyFs, FsResult, LocalFuture};
+use ordo_runtime::{LocalFuture, Runtime};
+use ordo_vfs::{AnyFs, FsResult};
 
 use crate::SystemError;
 use crate::mounted::{CleanerStatistics, Mounted, Statistics, Volume};

@@ -20,7 +20,7 @@ const CREATES: u64 = 1_000;
 const LOOKUPS: u64 = 20_000;
 const ROUNDS: u64 = 15;
 
-type Fs = FastFs<NoOrder>;
+type Fs = FastFs;
 
 async fn directory(fs: &Fs, name: &[u8], entries: u64) -> Ino {
     let dir = fs.create(fs.root(), name, &NewNode::directory(0o755)).await.expect("room").ino;

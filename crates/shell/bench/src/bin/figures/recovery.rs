@@ -223,7 +223,7 @@ fn preen(out: &mut Section) {
 }
 
 /// A loop that creates, writes, forces and removes files. Returns the virtual seconds.
-async fn work(rt: &Runtime, fs: &ordo_ffs::FastFs<SoftUpdates>) -> f64 {
+async fn work(rt: &Runtime, fs: &ordo_ffs::FastFs) -> f64 {
     let start = rt.now();
     let dir = fs.create(fs.root(), b"work", &NewNode::directory(0o755)).await.expect("room").ino;
     for n in 0..1500 {
