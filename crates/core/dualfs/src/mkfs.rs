@@ -46,8 +46,8 @@ pub struct MkfsOptions {
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
-    /// Room on the data device for a copy of the metadata, by which files are read where the metadata device is lost; a share
-    /// is one of the metadata device. `None`: there is no copy.
+    /// The space on the data device for a copy of the metadata, from which files can be read if the metadata device is lost.
+    /// A share is a share of the metadata device. `None`: there is no copy.
     pub copy: Option<MetadataSize>,
     /// The number of bytes to use of the only disk, or of the data device's disk. The default is all.
     pub size: Option<u64>,
@@ -163,7 +163,7 @@ fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     }
 }
 
-/// Blocks for the copy of the metadata, of `blocks` that the data device has.
+/// The number of blocks for the copy of the metadata, on a data device of `blocks` blocks.
 fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Result<u64, DualError> {
     let bsize = u64::from(options.block_size);
     let bytes = match options.copy {

@@ -62,9 +62,7 @@ pub enum MountError {
     #[error("the device is read-only; mount it read-only")]
     ReadOnlyDevice,
     /// The file system is larger than its device.
-    #[error(
-        "the file system has {want} bytes, but the device only {have}: was the image cut short?"
-    )]
+    #[error("the file system has {want} bytes, but the device has only {have}; was it truncated?")]
     DeviceTooSmall {
         /// The file system's size, in bytes.
         want: u64,

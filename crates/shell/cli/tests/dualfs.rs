@@ -41,7 +41,7 @@ fn a_pair_on_one_disk_is_known_by_every_command() {
     cut.truncate(32 << 20);
     fs::write(image, &cut).unwrap();
     let (code, _, errors) = ordo(&["ls", image]);
-    assert!(code != 0 && errors.contains("cut short?"), "{errors}");
+    assert!(code != 0 && errors.contains("was it truncated?"), "{errors}");
 }
 
 #[test]
@@ -177,13 +177,13 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
     refused(&data, &foreign[1], "the data device of the pair");
     refused(&old_data, &metadata, "the data device is older");
     refused(&data, &old_metadata, "the metadata device is older");
-    refused(&data, &plain, "the metadata device is not half of a DualFS");
+    refused(&data, &plain, "the metadata device is not a device of a DualFS");
     refused(&plain, &metadata, "holds a UFS2 file system: --meta-device does not go with it");
     refused(&empty, &metadata, "holds no file system, and so no data device");
     refused(&data, &temp.path().join("none"), "No such file");
     let cut = temp.path().join("cut");
     fs::write(&cut, &fs::read(&data).unwrap()[..32 << 20]).unwrap();
-    refused(&cut, &metadata, "cut short?");
+    refused(&cut, &metadata, "was it truncated?");
     let mkfs = |args: &[&str], why: &str| {
         let new = temp.path().join("new");
         let new_metadata = temp.path().join("new-m");

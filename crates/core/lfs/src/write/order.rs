@@ -26,9 +26,12 @@ pub trait SpaceProvider {
     fn operation_ended(&self);
 }
 
-struct Turnstile {
+/// The operations under way, and whether more may begin.
+struct OperationGate {
+    /// The number of operations under way.
     under_way: Cell<u32>,
-    closed: Cell<bool>,
+    /// Whether a write-out waits for the operations to end, or has no operation beside it.
+    quiescing: Cell<bool>,
     changed: Notify,
     space_provider: RefCell<Option<Weak<dyn SpaceProvider>>>,
     blocks_max: u64,
@@ -38,15 +41,15 @@ struct Turnstile {
 
 /// The ordering.
 #[derive(Clone)]
-pub struct LogOrder(Rc<Turnstile>);
+pub struct LogOrder(Rc<OperationGate>);
 
 impl LogOrder {
     /// An ordering whose operations allocate or free at most `blocks_max` blocks.
     pub fn new(blocks_max: u64) -> LogOrder {
         let changed = Notify::new("operations on the log", 0);
-        LogOrder(Rc::new(Turnstile {
+        LogOrder(Rc::new(OperationGate {
             under_way: Cell::new(0),
-            closed: Cell::new(false),
+            quiescing: Cell::new(false),
             changed,
             space_provider: RefCell::new(None),
             blocks_max,
@@ -79,27 +82,28 @@ impl LogOrder {
         self.0.activity.set(self.0.activity.get().wrapping_add(1));
     }
 
-    /// Whether no operation is under way, and none waits to begin.
-    pub fn is_quiet(&self) -> bool {
-        self.0.under_way.get() == 0 && !self.0.closed.get()
+    /// Whether no operation is under way, and nothing keeps operations from beginning.
+    pub fn is_quiescent(&self) -> bool {
+        self.0.under_way.get() == 0 && !self.0.quiescing.get()
     }
 
     /// Whether operations may begin.
-    pub fn is_open(&self) -> bool {
-        !self.0.closed.get()
+    pub fn may_begin(&self) -> bool {
+        !self.0.quiescing.get()
     }
 
-    /// Waits until no operation is under way. No operation begins while the returned value lives.
-    pub async fn close(&self) -> Closed {
-        while self.0.closed.get() {
+    /// Lets no operation begin, and waits until none is under way. Operations may begin again when the returned guard is
+    /// dropped.
+    pub async fn quiesce(&self) -> Quiesced {
+        while self.0.quiescing.get() {
             self.0.changed.notified().await;
         }
-        self.0.closed.set(true);
-        let closed = Closed(self.0.clone());
+        self.0.quiescing.set(true);
+        let quiesced = Quiesced(self.0.clone());
         while self.0.under_way.get() > 0 {
             self.0.changed.notified().await;
         }
-        closed
+        quiesced
     }
 
     fn space_provider(&self) -> Option<Rc<dyn SpaceProvider>> {
@@ -107,18 +111,19 @@ impl LogOrder {
     }
 }
 
-/// A value that keeps operations from beginning while it lives; none is under way.
-pub struct Closed(Rc<Turnstile>);
+/// A guard for the time in which no operation is under way, and none may begin. The time ends when the guard is
+/// dropped.
+pub struct Quiesced(Rc<OperationGate>);
 
-impl Drop for Closed {
+impl Drop for Quiesced {
     fn drop(&mut self) {
-        self.0.closed.set(false);
+        self.0.quiescing.set(false);
         self.0.changed.notify_all();
     }
 }
 
 /// An operation under way; it ends when this is dropped.
-pub struct UnderWay(Rc<Turnstile>);
+pub struct UnderWay(Rc<OperationGate>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -152,7 +157,7 @@ impl OrderingPolicy for LogOrder {
                 space_provider.provide(kind).await?;
             }
             // Other operations may have begun while this one waited, so the conditions are checked again.
-            if !gate.0.closed.get() {
+            if !gate.0.quiescing.get() {
                 if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
                     return Err(super::writer::full());
                 }

@@ -26,7 +26,7 @@ impl LogOrder {
     }
 
     /// Whether no operation is under way, and none is held back.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }
 
