@@ -284,7 +284,9 @@ pub enum CheckError {
         error: SuperblockError,
     },
     /// The device ends before the file system does.
-    #[error("cut short: the file system has {size} bytes, the device {device}")]
+    #[error(
+        "the file system has {size} bytes, but the device has only {device}; was it truncated?"
+    )]
     Truncated {
         /// The file system's size in bytes.
         size: u64,
