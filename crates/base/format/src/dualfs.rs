@@ -171,7 +171,7 @@ impl CopyArea {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// There are too few bytes.
-    #[error("{have} bytes are no identity")]
+    #[error("{have} bytes are too few for an identity")]
     TooShort {
         /// The number of bytes.
         have: usize,
@@ -197,7 +197,7 @@ pub enum IdentityError {
         value: u32,
     },
     /// The device is neither of the two.
-    #[error("byte 12: {value} is no role of a device (1: metadata, 2: data)")]
+    #[error("byte 12: {value} is not the role of a device (1: metadata, 2: data)")]
     Role {
         /// The value found.
         value: u32,

@@ -109,7 +109,7 @@ pub async fn mkfs(
             let bytes = metadata_bytes(options, size).next_multiple_of(unit);
             if size < bytes + 2 * unit {
                 return Err(DualError::Sizes(format!(
-                    "{size} bytes have no room for {bytes} bytes of metadata and for data"
+                    "{size} bytes have no space for {bytes} bytes of metadata and for data"
                 )));
             }
             let parts = split(&disks[0], bytes, bytes);
@@ -176,7 +176,7 @@ fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Resul
         |what| Err(DualError::Sizes(format!("{bytes} bytes for a copy of the metadata: {what}")));
     match () {
         () if CopyArea::slots_in(count, options.block_size) == 0 => wrong("too few for any block"),
-        () if count >= blocks => wrong("the data device has no more"),
+        () if count >= blocks => wrong("the data device has fewer blocks"),
         () => Ok(count),
     }
 }

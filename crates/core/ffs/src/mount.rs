@@ -133,7 +133,9 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
 /// The feature in the superblock that forbids writing the image; `None` if it may be written.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     if sb.is_ufs1() {
-        Some("it is UFS1, which is only read, since no check here could repair it after a crash")
+        Some(
+            "this is UFS1, which Ordo only reads, because its check cannot repair UFS1 after a crash",
+        )
     } else if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {

@@ -248,7 +248,7 @@ impl fmt::Display for Report {
             writeln!(f, "and {} more", self.suppressed)?;
         }
         let state = match (self.skipped, self.is_consistent(), self.exit_code()) {
-            (true, ..) => "marked clean, not looked at",
+            (true, ..) => "marked clean, not checked",
             (_, true, _) => "consistent",
             (_, _, 1) => "repaired",
             _ => "inconsistent",

@@ -209,7 +209,7 @@ impl PsegBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SummaryError {
     /// Fewer bytes than a summary has.
-    #[error("summary cut short: {have} bytes")]
+    #[error("truncated summary: {have} bytes")]
     TooShort {
         /// The number of bytes.
         have: usize,
@@ -239,7 +239,7 @@ pub enum SummaryError {
         bytes: usize,
     },
     /// A FINFO has no blocks, or the inode 0.
-    #[error("FINFO {index} is of inode {ino} and has no blocks, or is of no inode")]
+    #[error("FINFO {index}, for inode {ino}, has no blocks or no inode")]
     EmptyFinfo {
         /// The FINFO's index.
         index: usize,
@@ -265,7 +265,7 @@ pub enum SummaryError {
         lbn: i64,
     },
     /// An inode block does not begin at the end of the block before it.
-    #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
+    #[error("the address of a block of inodes is {stored}, but must be {expected}")]
     InodeBlock {
         /// The address in the summary.
         stored: i64,
@@ -289,7 +289,7 @@ pub enum SummaryError {
         computed: u32,
     },
     /// The seal is not at its place, or has another length.
-    #[error("it says that it is sealed, but has no seal of {frags} fragments")]
+    #[error("it is marked as sealed, but has no seal for {frags} fragments")]
     NoSeal {
         /// The length of the partial segment, in fragments.
         frags: u32,

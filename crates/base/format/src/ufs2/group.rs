@@ -51,7 +51,7 @@ pub const FIRST_MAP: usize = Group::SIZE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// There are fewer bytes than `cgsize`.
-    #[error("cylinder group {cg}: cut short: {have} bytes")]
+    #[error("cylinder group {cg}: truncated: {have} bytes")]
     TooShort {
         /// The group.
         cg: u32,

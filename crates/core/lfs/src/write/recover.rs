@@ -289,7 +289,7 @@ impl Diff<'_> {
 
     /// Checks that a pointer to contents leads to a block of the data device, and returns it.
     fn checked_contents(&self, addr: i64) -> Result<i64, LfsError> {
-        let data = self.disk.data.as_ref().expect("contents are apart");
+        let data = self.disk.data.as_ref().expect("the contents are on the data device");
         match data.shape.holds(addr) {
             true => Ok(addr),
             false => {

@@ -87,7 +87,7 @@ async fn differences<F: FileSystem, G: FileSystem>(a: &F, b: &G) -> Result<Vec<S
     Ok(found.differences.iter().map(ToString::to_string).collect())
 }
 
-/// The fate of the disk when the power goes.
+/// The fate of the disk at a power cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Any part of the disk's cache is lost.

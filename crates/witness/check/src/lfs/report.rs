@@ -136,7 +136,7 @@ impl fmt::Display for LfsReport {
             writeln!(f, "the log ends at {at}, where a crash cut it off: {error}")?;
         }
         let state = match (self.is_consistent(), self.exit_code()) {
-            _ if self.skipped => "marked clean, not looked at",
+            _ if self.skipped => "marked clean, not checked",
             (true, _) => "consistent",
             (_, 1) => "repaired",
             _ => "inconsistent",

@@ -216,11 +216,11 @@ fn a_report_says_what_where_and_what_was_done() {
         lines,
         [
             format!(
-                "inode {}: 99 sectors recorded, 2 held (/dir/sub/inner); to be count made right",
+                "inode {}: 99 sectors recorded, 2 in use (/dir/sub/inner); to be count corrected",
                 inodes.inner
             ),
             format!(
-                "inode {}: 9 links recorded, 2 there (/dir/sub); to be count made right",
+                "inode {}: 9 links recorded, 2 there (/dir/sub); to be count corrected",
                 inodes.sub
             ),
         ]
