@@ -97,7 +97,7 @@ impl Crates {
             }
             let strangers = STRANGERS.iter().filter(|(name, _)| name == own).flat_map(|s| s.1);
             for stranger in strangers.filter(|stranger| direct.iter().any(|d| d == *stranger)) {
-                faults.push(format!("{folder}/{own} must know nothing of {stranger}"));
+                faults.push(format!("{folder}/{own} must not know {stranger}"));
             }
         }
         faults

@@ -21,13 +21,13 @@ use programs::PROGRAMS;
 /// The measurements by this program: name, unit, and whether less is better. Those of [`PROGRAMS`] follow.
 const OWN_WORK: [(&str, &str, bool); 9] = [
     ("create empty files", "µs each", true),
-    ("create empty files, two at a time", "µs each", true),
+    ("create empty files, two clients at a time", "µs each", true),
     ("create files of 1 KB in 200 directories", "µs each", true),
-    ("read them cold", "µs each", true),
-    ("list them cold, with attributes", "µs each", true),
-    ("delete them", "µs each", true),
-    ("write one large file and fsync", "MB/s", false),
-    ("read it cold", "MB/s", false),
+    ("read these files cold", "µs each", true),
+    ("list the directories cold, with attributes", "µs each", true),
+    ("delete these files", "µs each", true),
+    ("write a large file and fsync", "MB/s", false),
+    ("read the large file cold", "MB/s", false),
     ("untar a source tree", "s", true),
 ];
 
@@ -48,8 +48,8 @@ struct Contestant {
     once: bool,
 }
 
-/// The heading of the part of the page that only people write.
-const BY_HAND: &str = "## By hand";
+/// The heading of the part of the page that people write and that is kept.
+const BY_HAND: &str = "## Notes on the run";
 
 /// Makes the kernel drop an image from its cache. The unmount drops everything about the mount itself.
 const FORGET: &str = "{ [ ! -f $D/image ] || \
@@ -292,10 +292,10 @@ fn page(
     let load = read("/proc/loadavg");
     let pin = std::env::var("PIN").unwrap_or("all processors".into());
     let mut out = format!(
-        "# Mounts side by side\n\nWritten by `make bench-mount`: medians of {rounds} rounds, one of each in \
-         turn, images on the same disk; least and most in brackets. {} processors of {cpu}, Linux {}, \
-         client and server on {pin}; the load of the machine at the end: {}. {files} files of each kind, one of \
-         {mib} MiB; the tree is {tree}.\n\n",
+        "# Mounts side by side\n\nWritten by `make bench-mount`: each figure is the median of {rounds} rounds, with the \
+         least and the most in brackets. In each round all systems run in turn. All images are on one disk. {} \
+         processors of {cpu}, Linux {}; client and server run on {pin}; the load of the machine at the end: {}. \
+         {files} files of each kind, one large file of {mib} MiB; the tree is {tree}.\n\n",
         std::thread::available_parallelism().map_or(1, usize::from),
         kernel.trim(),
         load.split(' ').next().unwrap_or("unknown"),
@@ -333,10 +333,10 @@ const GOALS: [(&str, f64); 4] =
 /// How the orderings that people use compare with the goals, from the medians.
 fn verdicts(all: &[Contestant], results: &[Vec<Vec<f64>>]) -> String {
     let place = |name: &str| all.iter().position(|c| c.name == name);
-    let mut out = "## Verdicts\n\nHow many times as long as the other it takes; more than is wanted in bold.\n".to_owned();
+    let mut out = "## Against the goals\n\nThe time of the system, divided by the time of the other one. A ratio above the goal is in bold.\n".to_owned();
     for ours in ["ordo, soft-updates", "ordo, journal"] {
         let Some(own) = place(ours) else { continue };
-        let goals = GOALS.map(|(name, most)| format!("{name}, {most:.1} wanted"));
+        let goals = GOALS.map(|(name, most)| format!("{name}, goal {most:.1}"));
         let _ = writeln!(out, "\n| {ours} | {} |\n|---|---|---|---|---|", goals.join(" | "));
         for (w, (what, _, less)) in work().enumerate() {
             let _ = write!(out, "| {what} |");

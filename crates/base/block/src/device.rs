@@ -150,7 +150,7 @@ fn begin<'d, D: BlockDevice, T>(
         Poll::Ready(result) => Begun::Ready(result),
         Poll::Pending => {
             let name = std::any::type_name::<D>();
-            panic!("{name} says that it answers at once (BlockDevice::immediate), and waits")
+            panic!("{name} says that it answers at once (BlockDevice::immediate), but waits")
         }
     }
 }

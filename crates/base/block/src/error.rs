@@ -65,11 +65,11 @@ impl fmt::Display for BlockError {
             Fault::Misaligned => write!(f, "not whole sectors"),
             Fault::OutOfRange => write!(f, "beyond the end of the device"),
             Fault::ReadOnly => write!(f, "the device is read-only"),
-            Fault::Gone => write!(f, "the view of an earlier state was given up"),
-            Fault::Damaged => write!(f, "damaged: other bytes are there than were stored"),
-            Fault::Full => write!(f, "no space is left there"),
+            Fault::Gone => write!(f, "the snapshot was discarded"),
+            Fault::Damaged => write!(f, "damaged: the bytes read are not those that were stored"),
+            Fault::Full => write!(f, "no space is left"),
             Fault::CutOff => {
-                write!(f, "the image was cut off: it is shorter than when it was opened")
+                write!(f, "the image was truncated: it is shorter than when it was opened")
             }
         }
     }

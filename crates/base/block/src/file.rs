@@ -59,7 +59,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file is smaller than one sector.
-    #[error("{path}: {bytes} bytes are not even one sector of 512")]
+    #[error("{path}: has {bytes} bytes, less than one sector of 512")]
     TooSmall {
         /// The file.
         path: PathBuf,

@@ -3,17 +3,17 @@
 crate::on_disk! {
     /// An event (`struct blk_io_trace`); `pdu_len` bytes of its own follow.
     pub struct BlkEvent: 48 {
-        0 magic => /** `0x656174` in the upper three bytes, the version (7) in the lowest: its order of bytes is the trace's */ magic: u32,
-        4 sequence => /** counts events of one processor */ sequence: u32,
+        0 magic => /** `0x656174` in the upper three bytes, the version (7) in the lowest. Its byte order is that of the trace */ magic: u32,
+        4 sequence => /** number of this event among those of its processor */ sequence: u32,
         8 time => /** nanoseconds since the trace began */ time: u64,
-        16 sector => /** the first sector, of 512 bytes */ sector: u64,
-        24 bytes => /** length in bytes */ bytes: u32,
-        28 action => /** what happened in the lower half, of what kind the request is in the upper */ action: u32,
-        32 pid => /** the process that was running */ pid: u32,
-        36 device => /** the device: minor in the lower 20 bits */ device: u32,
-        40 cpu => /** the processor */ cpu: u32,
-        44 error => /** of a completion: the error, negative; else 0 */ error: u16,
-        46 pdu_len => /** bytes that follow */ pdu_len: u16,
+        16 sector => /** first sector of the request, in units of 512 bytes */ sector: u64,
+        24 bytes => /** length of the request in bytes */ bytes: u32,
+        28 action => /** lower half: the event; upper half: the kind of request */ action: u32,
+        32 pid => /** number of the process that was running */ pid: u32,
+        36 device => /** device number: minor in the lower 20 bits, major above */ device: u32,
+        40 cpu => /** number of the processor */ cpu: u32,
+        44 error => /** for a completion, the negative error number; otherwise 0 */ error: u16,
+        46 pdu_len => /** number of bytes that follow this structure */ pdu_len: u16,
     }
 }
 

@@ -4,19 +4,19 @@ crate::on_disk! {
     /// The superblock, in the log's first sector (`struct log_write_super`).
     pub struct LogWritesSuper: 28 {
         0 magic => /** `0x6a736677736872` */ magic: u64,
-        8 version => /** 1 */ version: u64,
-        16 nr_entries => /** entries that follow, each from a sector of its own on */ entries: u64,
-        24 sectorsize => /** bytes in a sector: the unit of the log and of every address in it */ sector_size: u32,
+        8 version => /** version: 1 */ version: u64,
+        16 nr_entries => /** number of entries that follow, each of which begins a new sector */ entries: u64,
+        24 sectorsize => /** size of a sector in bytes: the unit of the log and of every address in it */ sector_size: u32,
     }
 }
 
 crate::on_disk! {
     /// The head of each entry (`struct log_write_entry`). The rest of its sector is zeros, or a mark's text.
     pub struct LogWritesEntry: 32 {
-        0 sector => /** the first sector on the device that was watched */ sector: u64,
-        8 nr_sectors => /** sectors written, and stored after this one; of a discard: sectors discarded, none stored */ sectors: u64,
-        16 flags => /** 1 flush, 2 FUA, 4 discard, 8 mark, 16 metadata */ flags: u64,
-        24 data_len => /** bytes of a mark's text, which follows at once; else 0 */ data_len: u64,
+        0 sector => /** first sector on the recorded device */ sector: u64,
+        8 nr_sectors => /** number of sectors that were written, whose contents follow this one; for a discard, the number of sectors, without contents */ sectors: u64,
+        16 flags => /** flags: 1 flush, 2 FUA, 4 discard, 8 mark, 16 metadata */ flags: u64,
+        24 data_len => /** length of a mark's text in bytes, which follows this structure; otherwise 0 */ data_len: u64,
     }
 }
 

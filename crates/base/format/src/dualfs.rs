@@ -39,30 +39,30 @@ crate::on_disk! {
     /// The first sector of a device of a pair.
     pub struct Identity: 512 {
         0 => /** `OrdoDual` */ magic: u64,
-        8 => /** 1 */ version: u32,
-        12 => /** 1: the metadata device; 2: the data device */ role: u32,
-        16 => /** the pair's identifier, the same on both */ uuid: [u8; 16],
-        32 => /** goes up by one with each mount that writes */ generation: u64,
-        40 => /** metadata device: the generation to which a mount is about to go; 0: none */ next: u64,
-        48 => /** bytes of a block: a power of two, 512 to 8192 */ bsize: u32,
-        52 => /** blocks of a group: a multiple of 8 */ group_blocks: u32,
-        56 => /** groups */ groups: u32,
+        8 => /** version: 1 */ version: u32,
+        12 => /** 1: metadata device; 2: data device */ role: u32,
+        16 => /** identifier of the pair, the same on both devices */ uuid: [u8; 16],
+        32 => /** generation: grows by one with each mount for writing */ generation: u64,
+        40 => /** on the metadata device: the generation that a mount is about to set; 0: none */ next: u64,
+        48 => /** size of a block in bytes: a power of two from 512 to 8192 */ bsize: u32,
+        52 => /** blocks in a group: a multiple of 8 */ group_blocks: u32,
+        56 => /** number of groups */ groups: u32,
         60 => /** zero */ reserved: u32,
-        64 => /** blocks of the data device, the one with its identity included */ blocks: u64,
-        72 => /** bytes of the metadata device */ metadata_bytes: u64,
-        80 => /** metadata device: where the data device begins on the same disk, in bytes; 0: on another */ data_at: u64,
-        88 => /** where the copy of the metadata is, a block of the data device behind its last one; 0: there is none */ copy_at: u64,
-        96 => /** blocks of the copy */ copy_blocks: u64,
+        64 => /** number of blocks of the data device, including the block with its identity */ blocks: u64,
+        72 => /** size of the metadata device in bytes */ metadata_bytes: u64,
+        80 => /** on the metadata device: first byte of the data device on the same disk; 0: on another disk */ data_at: u64,
+        88 => /** first block of the copy of the metadata on the data device, behind all other blocks; 0: there is no copy */ copy_at: u64,
+        96 => /** number of blocks of the copy */ copy_blocks: u64,
         104 => /** zero */ pad: [u8; 404],
-        508 => /** CRC-32C of the 508 bytes before it */ check: u32,
+        508 => /** CRC-32C of the 508 bytes before this field */ check: u32,
     }
 }
 
 crate::on_disk! {
     /// An entry of the group descriptor table, in the IFILE.
     pub struct GroupDescriptor: 8 {
-        0 => /** free blocks */ free: u32,
-        4 => /** inodes whose contents are meant for it */ inodes: u32,
+        0 => /** number of free blocks in the group */ free: u32,
+        4 => /** number of inodes whose contents should be in the group */ inodes: u32,
     }
 }
 
@@ -73,24 +73,24 @@ crate::on_disk! {
     /// The head of a copy of the metadata: a sector. There are two, written in turn.
     pub struct CopyHead: 512 {
         0 => /** `OrdoCopy` */ magic: u64,
-        8 => /** 1 */ version: u32,
+        8 => /** version: 1 */ version: u32,
         12 => /** zero */ reserved: u32,
-        16 => /** the pair's identifier */ uuid: [u8; 16],
-        32 => /** one more with each copy */ sequence: u64,
+        16 => /** identifier of the pair */ uuid: [u8; 16],
+        32 => /** sequence number: grows by one with each copy */ sequence: u64,
         40 => /** serial number of the checkpoint that was copied */ serial: u64,
-        48 => /** when that was made, seconds */ time: u64,
-        56 => /** entries of its index */ entries: u64,
-        64 => /** CRC-32C of its index: of the superblock and the entries */ index_check: u32,
+        48 => /** time of that checkpoint, seconds since 1970 */ time: u64,
+        56 => /** number of entries in the index */ entries: u64,
+        64 => /** CRC-32C of the index, with its superblock */ index_check: u32,
         68 => /** zero */ pad: [u8; 440],
-        508 => /** CRC-32C of the 508 bytes before it */ check: u32,
+        508 => /** CRC-32C of the 508 bytes before this field */ check: u32,
     }
 }
 
 crate::on_disk! {
     /// An entry of the index of a copy: a block of the log.
     pub struct CopyEntry: 16 {
-        0 => /** its address in the log */ addr: i64,
-        8 => /** the slot with its contents */ slot: u32,
+        0 => /** address of the block in the log */ addr: i64,
+        8 => /** number of the slot with its contents */ slot: u32,
         12 => /** CRC-32C of its contents */ check: u32,
     }
 }
@@ -171,7 +171,7 @@ impl CopyArea {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// There are too few bytes.
-    #[error("{have} bytes are no identity")]
+    #[error("{have} bytes are too few for an identity")]
     TooShort {
         /// The number of bytes.
         have: usize,
@@ -197,7 +197,7 @@ pub enum IdentityError {
         value: u32,
     },
     /// The device is neither of the two.
-    #[error("byte 12: {value} is no role of a device (1: metadata, 2: data)")]
+    #[error("byte 12: {value} is not the role of a device (1: metadata, 2: data)")]
     Role {
         /// The value found.
         value: u32,

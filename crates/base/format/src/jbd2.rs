@@ -11,7 +11,7 @@ crate::on_disk! {
     pub struct Header: 12 {
         0 h_magic => /** 0xc03b3998 */ magic: u32,
         4 h_blocktype => /** 1 descriptor, 2 commit, 3 and 4 superblock, 5 revoke */ block_type: u32,
-        8 h_sequence => /** the transaction */ sequence: u32,
+        8 h_sequence => /** number of the transaction */ sequence: u32,
     }
 }
 
@@ -19,29 +19,29 @@ crate::on_disk! {
     /// The journal's superblock, in its first block (`journal_superblock_t`).
     pub struct JournalSuper: 1024 {
         0 h_magic => /** 0xc03b3998 */ magic: u32,
-        4 h_blocktype => /** 3: without what is after byte 36; 4: with */ block_type: u32,
+        4 h_blocktype => /** 3: version 1, which ends at byte 36; 4: version 2 */ block_type: u32,
         8 h_sequence => /** 0 */ header_sequence: u32,
         12 s_blocksize => /** bytes in a block */ block_size: u32,
-        16 s_maxlen => /** blocks in the journal */ max_len: u32,
-        20 s_first => /** the first block of the log itself */ first: u32,
-        24 s_sequence => /** the first transaction that is expected there */ sequence: u32,
-        28 s_start => /** where the log starts; 0: it is empty */ start: u32,
-        32 s_errno => /** error that stopped it */ errno: u32,
-        36 s_feature_compat => /** features that may be ignored: 1 checksums of whole transactions */ feature_compat: u32,
-        40 s_feature_incompat => /** features without which it cannot be read: 1 revokes, 2 64-bit numbers, 4 commits without waiting, 8 and 16 checksums 2 and 3, 32 fast commits */ feature_incompat: u32,
-        44 s_feature_ro_compat => /** features without which it cannot be written */ feature_ro_compat: u32,
-        48 s_uuid => /** identity */ uuid: [u8; 16],
-        64 s_nr_users => /** file systems that use it */ users: u32,
+        16 s_maxlen => /** number of blocks of the journal */ max_len: u32,
+        20 s_first => /** first block of the log */ first: u32,
+        24 s_sequence => /** first transaction that is expected in the log */ sequence: u32,
+        28 s_start => /** block at which the log begins; 0: the log is empty */ start: u32,
+        32 s_errno => /** number of the error that stopped the journal */ errno: u32,
+        36 s_feature_compat => /** features that any version may ignore: 1 checksums of whole transactions */ feature_compat: u32,
+        40 s_feature_incompat => /** features that must be known to read the journal: 1 revokes, 2 64-bit block numbers, 4 asynchronous commits, 8 and 16 checksum versions 2 and 3, 32 fast commits */ feature_incompat: u32,
+        44 s_feature_ro_compat => /** features that must be known to write the journal */ feature_ro_compat: u32,
+        48 s_uuid => /** UUID of the journal */ uuid: [u8; 16],
+        64 s_nr_users => /** number of file systems that use the journal */ users: u32,
         68 s_dynsuper => /** unused */ dynsuper: u32,
         72 s_max_transaction => /** unused */ max_transaction: u32,
         76 s_max_trans_data => /** unused */ max_trans_data: u32,
         80 s_checksum_type => /** 1 CRC-32, 4 CRC-32C */ checksum_type: u8,
         81 s_padding2 => /** zero */ padding2: [u8; 3],
-        84 s_num_fc_blks => /** blocks at the end that are for fast commits */ fast_commit_blocks: u32,
-        88 s_head => /** the log's head, when it was closed */ head: u32,
+        84 s_num_fc_blks => /** number of blocks at the end for fast commits */ fast_commit_blocks: u32,
+        88 s_head => /** head of the log at the last unmount */ head: u32,
         92 s_padding => /** zero */ padding: [u32; 40],
-        252 s_checksum => /** CRC-32C of the superblock with this field zero */ checksum: u32,
-        256 s_users => /** identities of the users */ user_ids: [u8; 768],
+        252 s_checksum => /** CRC-32C of the superblock, computed with this field as zero */ checksum: u32,
+        256 s_users => /** UUIDs of the file systems that use the journal */ user_ids: [u8; 768],
     }
 }
 
@@ -50,13 +50,13 @@ crate::on_disk! {
     pub struct Commit: 60 {
         0 h_magic => /** 0xc03b3998 */ magic: u32,
         4 h_blocktype => /** 2 */ block_type: u32,
-        8 h_sequence => /** the transaction */ sequence: u32,
-        12 h_chksum_type => /** kind of checksum, where the whole transaction has one */ checksum_type: u8,
-        13 h_chksum_size => /** its size in bytes */ checksum_size: u8,
+        8 h_sequence => /** number of the transaction */ sequence: u32,
+        12 h_chksum_type => /** type of checksum, if the whole transaction has one */ checksum_type: u8,
+        13 h_chksum_size => /** size of that checksum in bytes */ checksum_size: u8,
         14 h_padding => /** zero */ padding: [u8; 2],
-        16 h_chksum => /** the checksum: of the transaction, or of this block with this field zero */ checksum: [u32; 8],
-        48 h_commit_sec => /** when it was committed, seconds since 1970 */ seconds: u64,
-        56 h_commit_nsec => /** and nanoseconds */ nanoseconds: u32,
+        16 h_chksum => /** checksum of the transaction, or of this block, computed with this field as zero */ checksum: [u32; 8],
+        48 h_commit_sec => /** time of the commit, seconds since 1970 */ seconds: u64,
+        56 h_commit_nsec => /** time of the commit, nanoseconds of the second */ nanoseconds: u32,
     }
 }
 
@@ -65,8 +65,8 @@ crate::on_disk! {
     pub struct Revoke: 16 {
         0 h_magic => /** 0xc03b3998 */ magic: u32,
         4 h_blocktype => /** 5 */ block_type: u32,
-        8 h_sequence => /** the transaction */ sequence: u32,
-        12 r_count => /** bytes of the block that are used, these 16 included */ count: u32,
+        8 h_sequence => /** number of the transaction */ sequence: u32,
+        12 r_count => /** number of bytes in use in this block, including these 16 */ count: u32,
     }
 }
 

@@ -19,8 +19,8 @@ pub const SECOND_SUPERBLOCK: u64 = 15;
 crate::on_disk! {
     /// Consecutive blocks, in 8 bytes (`pxd_t`).
     pub struct Pxd: 8 {
-        0 len_addr => /** low 24 bits: how many; high 8 bits: high part of the first */ len_and_high: u32,
-        4 addr2 => /** low part of the first */ low: u32,
+        0 len_addr => /** lower 24 bits: number of blocks; upper 8 bits: high part of the first block */ len_and_high: u32,
+        4 addr2 => /** low part of the first block */ low: u32,
     }
 }
 
@@ -28,72 +28,72 @@ crate::on_disk! {
     /// The superblock (`struct jfs_superblock`).
     pub struct Superblock: 184 {
         0 s_magic => /** `JFS1` */ magic: [u8; 4],
-        4 s_version => /** 1, 2 */ version: u32,
-        8 s_size => /** sectors of 512 bytes, without the log and fsck's space */ size: u64,
+        4 s_version => /** version: 1 or 2 */ version: u32,
+        8 s_size => /** number of 512-byte sectors, without the log and the space of fsck */ size: u64,
         16 s_bsize => /** bytes in a block */ block_size: u32,
-        20 s_l2bsize => /** as a shift */ block_log: u16,
-        22 s_l2bfactor => /** sectors in a block, as a shift */ block_factor_log: u16,
+        20 s_l2bsize => /** log2 of the bytes in a block */ block_log: u16,
+        22 s_l2bfactor => /** log2 of the sectors in a block */ block_factor_log: u16,
         24 s_pbsize => /** bytes in a sector */ sector_size: u32,
-        28 s_l2pbsize => /** as a shift */ sector_log: u16,
+        28 s_l2pbsize => /** log2 of the bytes in a sector */ sector_log: u16,
         30 pad => /** zero */ pad: u16,
         32 s_agsize => /** blocks in an allocation group */ group_size: u32,
         36 s_flag => /** flags */ flags: u32,
-        40 s_state => /** 0 clean, 1 mounted, 2 dirty, 4 log redone */ state: u32,
+        40 s_state => /** 0 clean, 1 mounted, 2 dirty, 4 recovery from the log failed */ state: u32,
         44 s_compress => /** unused */ compress: u32,
-        48 s_ait2 => /** the second copy of the aggregate's inodes */ second_inodes: Pxd,
-        56 s_aim2 => /** the second copy of their map */ second_map: Pxd,
-        64 s_logdev => /** device of the log */ log_device: u32,
+        48 s_ait2 => /** second copy of the aggregate inode table */ second_inodes: Pxd,
+        56 s_aim2 => /** second copy of the aggregate inode map */ second_map: Pxd,
+        64 s_logdev => /** device number of an external log */ log_device: u32,
         68 s_logserial => /** serial number of the log */ log_serial: u32,
-        72 s_logpxd => /** the log, where it is inside */ log: Pxd,
-        80 s_fsckpxd => /** working space of fsck */ fsck: Pxd,
-        88 s_time => /** when it was made */ time: u64,
-        96 s_fsckloglen => /** blocks of fsck's log */ fsck_log_len: u32,
-        100 s_fscklog => /** which of fsck's logs is newer */ fsck_log: u8,
-        101 s_fpack => /** name */ name: [u8; 11],
-        112 s_xsize => /** size while it grows */ grow_size: u64,
-        120 s_xfsckpxd => /** working space of fsck while it grows */ grow_fsck: Pxd,
-        128 s_xlogpxd => /** the log while it grows */ grow_log: Pxd,
-        136 s_uuid => /** identity */ uuid: [u8; 16],
-        152 s_label => /** label */ label: [u8; 16],
-        168 s_loguuid => /** identity of the log */ log_uuid: [u8; 16],
+        72 s_logpxd => /** blocks of an internal log */ log: Pxd,
+        80 s_fsckpxd => /** blocks for the work of fsck */ fsck: Pxd,
+        88 s_time => /** time of creation, seconds since 1970 */ time: u64,
+        96 s_fsckloglen => /** number of blocks of the log of fsck */ fsck_log_len: u32,
+        100 s_fscklog => /** number of the newer one of two logs of fsck */ fsck_log: u8,
+        101 s_fpack => /** volume name */ name: [u8; 11],
+        112 s_xsize => /** new size during an extension */ grow_size: u64,
+        120 s_xfsckpxd => /** blocks for the work of fsck during an extension */ grow_fsck: Pxd,
+        128 s_xlogpxd => /** blocks of the log during an extension */ grow_log: Pxd,
+        136 s_uuid => /** UUID of the file system */ uuid: [u8; 16],
+        152 s_label => /** volume label */ label: [u8; 16],
+        168 s_loguuid => /** UUID of the log */ log_uuid: [u8; 16],
     }
 }
 
 crate::on_disk! {
     /// An inode of 512 bytes, of which the last 384 depend on its type (`struct dinode`).
     pub struct Dinode: 512 {
-        0 di_inostamp => /** stamp of the file set's inodes */ stamp: u32,
-        4 di_fileset => /** 1 the aggregate's, 16 the file set's */ fileset: u32,
-        8 di_number => /** its own number */ number: u32,
-        12 di_gen => /** generation */ generation: u32,
-        16 di_ixpxd => /** the extent of inodes that it is in */ extent: Pxd,
+        0 di_inostamp => /** stamp of all inodes of the fileset */ stamp: u32,
+        4 di_fileset => /** fileset: 1 the aggregate, 16 the files */ fileset: u32,
+        8 di_number => /** number of this inode */ number: u32,
+        12 di_gen => /** generation: changes each time the inode number is used again */ generation: u32,
+        16 di_ixpxd => /** extent of inodes that has this inode */ extent: Pxd,
         24 di_size => /** size in bytes */ size: u64,
-        32 di_nblocks => /** blocks */ blocks: u64,
-        40 di_nlink => /** names */ links: u32,
-        44 di_uid => /** owner */ uid: u32,
-        48 di_gid => /** group */ gid: u32,
-        52 di_mode => /** type and permissions */ mode: u32,
-        56 di_atime => /** times: access, change of the inode, of the contents, making */ times: [u64; 4],
+        32 di_nblocks => /** number of blocks */ blocks: u64,
+        40 di_nlink => /** number of names (hard links) */ links: u32,
+        44 di_uid => /** user number of the owner */ uid: u32,
+        48 di_gid => /** group number of the owner */ gid: u32,
+        52 di_mode => /** file type and permissions */ mode: u32,
+        56 di_atime => /** four times: last read, last change of the inode, last change of the contents, creation */ times: [u64; 4],
         88 di_acl => /** access control list */ acl: [u8; 16],
         104 di_ea => /** extended attributes */ attributes: [u8; 16],
-        120 di_next_index => /** of a directory: the next entry of its index */ next_index: u32,
-        124 di_acltype => /** kind of the access control list */ acl_type: u32,
-        128 di_dirtable => /** of a directory: its index, or a tree of the blocks of that */ index: [u8; 96],
-        224 di_dtroot => /** root of the tree of extents, or of names */ root: [u8; 288],
+        120 di_next_index => /** for a directory: next entry of its index */ next_index: u32,
+        124 di_acltype => /** type of the access control list */ acl_type: u32,
+        128 di_dirtable => /** for a directory: its index, or a tree of the blocks of the index */ index: [u8; 96],
+        224 di_dtroot => /** root of the tree of extents or of directory entries */ root: [u8; 288],
     }
 }
 
 crate::on_disk! {
     /// The head of a node of an extent tree, the root included (`xtheader`). Entries of 16 bytes follow.
     pub struct ExtentNode: 32 {
-        0 next => /** the next node on this level */ next: u64,
-        8 prev => /** the one before */ prev: u64,
-        16 flag => /** 1 root, 2 leaf, 4 inner node */ flags: u8,
+        0 next => /** address of the next node on this level */ next: u64,
+        8 prev => /** address of the previous one */ prev: u64,
+        16 flag => /** flags: 1 root, 2 leaf, 4 inner node */ flags: u8,
         17 rsrvd1 => /** zero */ reserved: u8,
-        18 nextindex => /** where the next entry goes: the first has number 2 */ next_entry: u16,
-        20 maxentry => /** entries that there is room for */ max_entry: u16,
+        18 nextindex => /** index of the next free entry; the first entry has index 2 */ next_entry: u16,
+        20 maxentry => /** the most entries that fit */ max_entry: u16,
         22 rsrvd2 => /** zero */ reserved2: u16,
-        24 self => /** itself */ own: Pxd,
+        24 self => /** the blocks of this node */ own: Pxd,
     }
 }
 
@@ -102,25 +102,25 @@ crate::on_disk! {
     pub struct Extent: 16 {
         0 flag => /** flags */ flags: u8,
         1 rsvrd => /** zero */ reserved: [u8; 2],
-        3 off1 => /** first block of the file, high part */ offset_high: u8,
-        4 off2 => /** first block of the file, low part */ offset_low: u32,
-        8 loc => /** the blocks */ place: Pxd,
+        3 off1 => /** first block in the file, high part */ offset_high: u8,
+        4 off2 => /** first block in the file, low part */ offset_low: u32,
+        8 loc => /** blocks on the device */ place: Pxd,
     }
 }
 
 crate::on_disk! {
     /// The head of a page of names (`dtpage_t`). Slots of 32 bytes follow.
     pub struct NamePage: 32 {
-        0 next => /** the next page on this level */ next: u64,
-        8 prev => /** the one before */ prev: u64,
-        16 flag => /** 1 root, 2 leaf, 4 inner node */ flags: u8,
-        17 nextindex => /** entries */ entries: u8,
-        18 freecnt => /** free slots */ free: u8,
+        0 next => /** address of the next page on this level */ next: u64,
+        8 prev => /** address of the previous one */ prev: u64,
+        16 flag => /** flags: 1 root, 2 leaf, 4 inner node */ flags: u8,
+        17 nextindex => /** number of entries */ entries: u8,
+        18 freecnt => /** number of free slots */ free: u8,
         19 freelist => /** first free slot */ free_list: u8,
-        20 maxslot => /** slots */ slots: u8,
-        21 stblindex => /** slot where the list of entries begins */ list: u8,
+        20 maxslot => /** number of slots */ slots: u8,
+        21 stblindex => /** slot at which the sorted list of entries begins */ list: u8,
         22 rsrvd => /** zero */ reserved: [u8; 2],
-        24 self => /** itself */ own: Pxd,
+        24 self => /** the blocks of this page */ own: Pxd,
     }
 }
 
@@ -128,8 +128,8 @@ crate::on_disk! {
     /// The head of a block of the inode map (an inode allocation group, `struct iag`).
     pub struct MapPage: 16 {
         0 agstart => /** first block of its allocation group */ group_start: u64,
-        8 iagnum => /** its number */ number: u32,
-        12 inofreefwd => /** list of those with free inodes */ next_free: u32,
+        8 iagnum => /** number of this inode allocation group */ number: u32,
+        12 inofreefwd => /** next inode allocation group with free inodes */ next_free: u32,
     }
 }
 
@@ -140,11 +140,11 @@ crate::on_disk! {
     /// A name in a leaf of names (`struct ldtentry`): the slot with its beginning. Further slots continue a long
     /// name: the number of the next one (1 byte), a count (1), and 15 UTF-16 units.
     pub struct NameSlot: 32 {
-        0 inumber => /** the inode */ inode: u32,
-        4 next => /** the slot in which the name goes on; negative: none */ next: u8,
-        5 namlen => /** units of UTF-16 in the name */ units: u8,
-        6 name => /** the first 11 of these; without an index of the directory, 13 */ name: [u8; 22],
-        28 index => /** its place in the directory's index */ index: u32,
+        0 inumber => /** inode number */ inode: u32,
+        4 next => /** slot in which the name continues; negative: none */ next: u8,
+        5 namlen => /** length of the name in UTF-16 units */ units: u8,
+        6 name => /** first 11 units of the name; 13 if the directory has no index */ name: [u8; 22],
+        28 index => /** number of its entry in the directory's index */ index: u32,
     }
 }
 
@@ -154,39 +154,39 @@ crate::on_disk! {
         0 magic => /** `0x87654321` */ magic: u32,
         4 version => /** version */ version: u32,
         8 serial => /** serial number */ serial: u32,
-        12 size => /** pages */ size: u32,
+        12 size => /** size in pages */ size: u32,
         16 bsize => /** bytes in a block */ block_size: u32,
-        20 l2bsize => /** as a shift */ block_log: u32,
+        20 l2bsize => /** log2 of the bytes in a block */ block_log: u32,
         24 flag => /** flags */ flags: u32,
-        28 state => /** 0 mounted, 1 redone, 2 wrapped, 3 not readable */ state: u32,
-        32 end => /** the end of the log, when it was redone */ end: u32,
-        36 uuid => /** identity */ uuid: [u8; 16],
-        52 label => /** label */ label: [u8; 16],
+        28 state => /** 0 mounted, 1 shut down or replayed, 2 wrapped, 3 not readable */ state: u32,
+        32 end => /** end of the log, set when it is replayed */ end: u32,
+        36 uuid => /** UUID of the log */ uuid: [u8; 16],
+        52 label => /** volume label */ label: [u8; 16],
     }
 }
 
 crate::on_disk! {
     /// The head of a log page (`struct logpage`). Its last 8 bytes repeat the head, except for the reserved ones.
     pub struct LogPage: 8 {
-        0 page => /** number of the page, counted on */ page: u32,
-        4 rsrvd => /** anything */ reserved: u16,
-        6 eor => /** where its last record ends */ end: u16,
+        0 page => /** number of the page, which grows beyond the size of the log */ page: u32,
+        4 rsrvd => /** undefined */ reserved: u16,
+        6 eor => /** offset of the end of the last record, in bytes */ end: u16,
     }
 }
 
 crate::on_disk! {
     /// A log record's descriptor, which is behind its data (`struct lrd`).
     pub struct LogRecord: 36 {
-        0 logtid => /** the transaction */ id: u32,
-        4 backchain => /** the record before of this transaction */ back: u32,
-        8 type => /** 0x8000 commit, 0x4000 sync point, 0x2000 mount, 0x800 page changed, 0x80 page void, 0x40 inodes void, 8 map changed, 1 file void */ kind: u16,
-        10 length => /** bytes of data */ len: u16,
-        12 aggregate => /** the aggregate */ aggregate: u32,
-        16 fileset => /** file set; of a sync point: where recovery starts */ fileset: u32,
-        20 inode => /** inode */ inode: u32,
-        24 type => /** what of it: 1 inode, 2 extents, 4 names, 16 root, 256 new */ part: u16,
-        26 l2linesize => /** unit of offsets in the data, as a shift */ unit_log: u16,
-        28 pxd => /** the page */ place: Pxd,
+        0 logtid => /** number of the transaction */ id: u32,
+        4 backchain => /** address of the previous record of this transaction */ back: u32,
+        8 type => /** type: 0x8000 commit, 0x4000 sync point, 0x2000 mount, 0x800 redo of a page, 0x80 no redo of a page, 0x40 no redo of an inode extent, 8 update of a map, 1 no redo of a file */ kind: u16,
+        10 length => /** length of the data in bytes */ len: u16,
+        12 aggregate => /** device number of the aggregate */ aggregate: u32,
+        16 fileset => /** number of the fileset; for a sync point, the address at which recovery begins */ fileset: u32,
+        20 inode => /** inode number */ inode: u32,
+        24 type => /** part of the object: 1 inode, 2 extents, 4 directory entries, 16 root, 256 new */ part: u16,
+        26 l2linesize => /** log2 of the unit of offsets in the data */ unit_log: u16,
+        28 pxd => /** blocks of the page */ place: Pxd,
     }
 }
 

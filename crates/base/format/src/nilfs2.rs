@@ -40,47 +40,47 @@ pub mod summary_flag {
 crate::on_disk! {
     /// The superblock (`struct nilfs_super_block`).
     pub struct Superblock: 1024 {
-        0 s_rev_level => /** revision, 2 */ rev_level: u32,
+        0 s_rev_level => /** revision: 2 */ rev_level: u32,
         4 s_minor_rev_level => /** minor revision */ minor_rev_level: u16,
         6 s_magic => /** 0x3434 */ magic: u16,
-        8 s_bytes => /** bytes that the checksum is of */ bytes: u16,
+        8 s_bytes => /** number of bytes covered by the checksum */ bytes: u16,
         10 s_flags => /** flags */ flags: u16,
-        12 s_crc_seed => /** what every checksum of the file system starts from */ crc_seed: u32,
-        16 s_sum => /** checksum, itself taken as zero */ sum: u32,
-        20 s_log_block_size => /** bytes in a block, as a shift from 1024 */ log_block_size: u32,
-        24 s_nsegments => /** segments */ nsegments: u64,
-        32 s_dev_size => /** bytes of the device */ dev_size: u64,
-        40 s_first_data_block => /** the first block of segment 0 */ first_data_block: u64,
+        12 s_crc_seed => /** initial value of every checksum of the file system */ crc_seed: u32,
+        16 s_sum => /** checksum, computed with this field as zero */ sum: u32,
+        20 s_log_block_size => /** log2 of the bytes in a block, minus 10 */ log_block_size: u32,
+        24 s_nsegments => /** number of segments */ nsegments: u64,
+        32 s_dev_size => /** size of the device in bytes */ dev_size: u64,
+        40 s_first_data_block => /** first block of segment 0 */ first_data_block: u64,
         48 s_blocks_per_segment => /** blocks in a segment */ blocks_per_segment: u32,
-        52 s_r_segments_percentage => /** segments kept free, in percent */ r_segments_percentage: u32,
-        56 s_last_cno => /** the newest checkpoint that it knows of */ last_cno: u64,
-        64 s_last_pseg => /** the partial segment of that */ last_pseg: u64,
-        72 s_last_seq => /** sequence number of its segment */ last_seq: u64,
-        80 s_free_blocks_count => /** free blocks */ free_blocks_count: u64,
-        88 s_ctime => /** when it was made */ ctime: u64,
-        96 s_mtime => /** when it was mounted */ mtime: u64,
-        104 s_wtime => /** when this was written */ wtime: u64,
-        112 s_mnt_count => /** mounts since a check */ mnt_count: u16,
-        114 s_max_mnt_count => /** mounts after which to check */ max_mnt_count: u16,
-        116 s_state => /** 1 clean, 2 with errors */ state: u16,
-        118 s_errors => /** what to do on errors */ errors: u16,
-        120 s_lastcheck => /** when it was checked last */ lastcheck: u64,
-        128 s_checkinterval => /** longest time between checks */ checkinterval: u32,
-        132 s_creator_os => /** who made it */ creator_os: u32,
-        136 s_def_resuid => /** user of reserved blocks */ def_resuid: u16,
-        138 s_def_resgid => /** group of reserved blocks */ def_resgid: u16,
-        140 s_first_ino => /** the first inode for files of users */ first_ino: u32,
+        52 s_r_segments_percentage => /** percentage of segments that is kept free */ r_segments_percentage: u32,
+        56 s_last_cno => /** number of the newest checkpoint when the superblock was written */ last_cno: u64,
+        64 s_last_pseg => /** first block of the partial segment with that checkpoint */ last_pseg: u64,
+        72 s_last_seq => /** sequence number of the segment with that checkpoint */ last_seq: u64,
+        80 s_free_blocks_count => /** number of free blocks */ free_blocks_count: u64,
+        88 s_ctime => /** time of creation, seconds since 1970 */ ctime: u64,
+        96 s_mtime => /** time of the last mount, seconds since 1970 */ mtime: u64,
+        104 s_wtime => /** time of the last write of the superblock, seconds since 1970 */ wtime: u64,
+        112 s_mnt_count => /** number of mounts since the last check */ mnt_count: u16,
+        114 s_max_mnt_count => /** number of mounts after which a check is due */ max_mnt_count: u16,
+        116 s_state => /** 1 clean, 2 errors were found */ state: u16,
+        118 s_errors => /** reaction to an error */ errors: u16,
+        120 s_lastcheck => /** time of the last check, seconds since 1970 */ lastcheck: u64,
+        128 s_checkinterval => /** longest time between checks, in seconds */ checkinterval: u32,
+        132 s_creator_os => /** operating system that created it */ creator_os: u32,
+        136 s_def_resuid => /** user of the reserved blocks */ def_resuid: u16,
+        138 s_def_resgid => /** group of the reserved blocks */ def_resgid: u16,
+        140 s_first_ino => /** first inode for files of users */ first_ino: u32,
         144 s_inode_size => /** bytes in an inode */ inode_size: u16,
         146 s_dat_entry_size => /** bytes in an entry of the DAT */ dat_entry_size: u16,
         148 s_checkpoint_size => /** bytes in a checkpoint */ checkpoint_size: u16,
         150 s_segment_usage_size => /** bytes in an entry of the sufile */ segment_usage_size: u16,
-        152 s_uuid => /** identity */ uuid: [u8; 16],
-        168 s_volume_name => /** label */ volume_name: [u8; 80],
+        152 s_uuid => /** UUID of the file system */ uuid: [u8; 16],
+        168 s_volume_name => /** volume label */ volume_name: [u8; 80],
         248 s_c_interval => /** seconds between commits */ c_interval: u32,
-        252 s_c_block_max => /** blocks after which to commit */ c_block_max: u32,
-        256 s_feature_compat => /** features that matter to nobody */ feature_compat: u64,
-        264 s_feature_compat_ro => /** features that matter to writers */ feature_compat_ro: u64,
-        272 s_feature_incompat => /** features that matter to all */ feature_incompat: u64,
+        252 s_c_block_max => /** number of blocks after which a commit is due */ c_block_max: u32,
+        256 s_feature_compat => /** features that any version may ignore */ feature_compat: u64,
+        264 s_feature_compat_ro => /** features that must be known to write the file system */ feature_compat_ro: u64,
+        272 s_feature_incompat => /** features that must be known to read the file system */ feature_incompat: u64,
         280 s_reserved => /** zero */ reserved: [u8; 744],
     }
 }
@@ -91,42 +91,42 @@ crate::on_disk! {
         0 ss_datasum => /** checksum of the partial segment from byte 4 on */ datasum: u32,
         4 ss_sumsum => /** checksum of the summary from byte 8 on */ sumsum: u32,
         8 ss_magic => /** 0x1eaffa11 */ magic: u32,
-        12 ss_bytes => /** bytes of this head */ bytes: u16,
-        14 ss_flags => /** 1 begins a logical segment, 2 ends one, 4 has a super root, 8 data alone, 16 cleaner */ flags: u16,
-        16 ss_seq => /** number of this use of a segment */ seq: u64,
-        24 ss_create => /** seconds */ create: u64,
-        32 ss_next => /** the first block of the segment that comes next */ next: u64,
-        40 ss_nblocks => /** blocks, the summary's own and the super root included */ nblocks: u32,
-        44 ss_nfinfo => /** files */ nfinfo: u32,
-        48 ss_sumbytes => /** bytes of the summary */ sumbytes: u32,
+        12 ss_bytes => /** size of this head in bytes */ bytes: u16,
+        14 ss_flags => /** 1 begins a logical segment, 2 ends one, 4 has a super root, 8 data only, 16 written by the cleaner */ flags: u16,
+        16 ss_seq => /** sequence number of the segment, which grows each time a segment is used again */ seq: u64,
+        24 ss_create => /** time of creation, seconds since 1970 */ create: u64,
+        32 ss_next => /** first block of the next segment */ next: u64,
+        40 ss_nblocks => /** number of blocks, including the summary and the super root */ nblocks: u32,
+        44 ss_nfinfo => /** number of files with blocks here */ nfinfo: u32,
+        48 ss_sumbytes => /** size of the summary in bytes */ sumbytes: u32,
         52 ss_pad => /** zero */ pad: u32,
-        56 ss_cno => /** the checkpoint that it is of */ cno: u64,
+        56 ss_cno => /** number of its checkpoint */ cno: u64,
     }
 }
 
 crate::on_disk! {
     /// A file with blocks in a partial segment (`struct nilfs_finfo`).
     pub struct FileInfo: 24 {
-        0 fi_ino => /** inode */ ino: u64,
-        8 fi_cno => /** the checkpoint in which it was changed; 0 of files of the file system's own */ cno: u64,
-        16 fi_nblocks => /** blocks */ nblocks: u32,
-        20 fi_ndatablk => /** of these, blocks of data; the rest are nodes */ ndatablk: u32,
+        0 fi_ino => /** inode number */ ino: u64,
+        8 fi_cno => /** checkpoint in which the file was changed; 0 for files of the file system itself */ cno: u64,
+        16 fi_nblocks => /** number of blocks */ nblocks: u32,
+        20 fi_ndatablk => /** number of data blocks among these; the others are nodes */ ndatablk: u32,
     }
 }
 
 crate::on_disk! {
     /// A data block of any file but the DAT (`struct nilfs_binfo_v`).
     pub struct BlockInfo: 16 {
-        0 bi_vblocknr => /** virtual number */ vblocknr: u64,
-        8 bi_blkoff => /** which block of the file */ blkoff: u64,
+        0 bi_vblocknr => /** virtual block number */ vblocknr: u64,
+        8 bi_blkoff => /** number of the block in the file */ blkoff: u64,
     }
 }
 
 crate::on_disk! {
     /// A node of the DAT's tree (`struct nilfs_binfo_dat`).
     pub struct DatNodeInfo: 16 {
-        0 bi_blkoff => /** the first block of the file that it is of */ blkoff: u64,
-        8 bi_level => /** 1 is nearest to the data */ level: u8,
+        0 bi_blkoff => /** first block of the file below it */ blkoff: u64,
+        8 bi_level => /** level: 1 is nearest to the data */ level: u8,
         9 bi_pad => /** zero */ pad: [u8; 7],
     }
 }
@@ -136,29 +136,29 @@ crate::on_disk! {
     /// and the segment usage file's.
     pub struct SuperRoot: 16 {
         0 sr_sum => /** checksum from byte 4 on */ sum: u32,
-        4 sr_bytes => /** bytes that it is of */ bytes: u16,
+        4 sr_bytes => /** number of bytes covered by the checksum */ bytes: u16,
         6 sr_flags => /** flags */ flags: u16,
-        8 sr_nongc_ctime => /** when the log was written last by others than the cleaner */ nongc_ctime: u64,
+        8 sr_nongc_ctime => /** time of the last write that was not made by the cleaner */ nongc_ctime: u64,
     }
 }
 
 crate::on_disk! {
     /// An inode (`struct nilfs_inode`).
     pub struct Inode: 128 {
-        0 i_blocks => /** blocks of 512 bytes */ blocks: u64,
-        8 i_size => /** bytes */ size: u64,
-        16 i_ctime => /** changed, seconds */ ctime: u64,
-        24 i_mtime => /** written, seconds */ mtime: u64,
-        32 i_ctime_nsec => /** changed, nanoseconds */ ctime_nsec: u32,
-        36 i_mtime_nsec => /** written, nanoseconds */ mtime_nsec: u32,
-        40 i_uid => /** user */ uid: u32,
-        44 i_gid => /** group */ gid: u32,
-        48 i_mode => /** type and permissions */ mode: u16,
-        50 i_links_count => /** names */ links_count: u16,
+        0 i_blocks => /** number of 512-byte sectors in use */ blocks: u64,
+        8 i_size => /** size in bytes */ size: u64,
+        16 i_ctime => /** time of the last change of the inode, seconds since 1970 */ ctime: u64,
+        24 i_mtime => /** time of the last write, seconds since 1970 */ mtime: u64,
+        32 i_ctime_nsec => /** time of the last change of the inode, nanoseconds of the second */ ctime_nsec: u32,
+        36 i_mtime_nsec => /** time of the last write, nanoseconds of the second */ mtime_nsec: u32,
+        40 i_uid => /** user number of the owner */ uid: u32,
+        44 i_gid => /** group number of the owner */ gid: u32,
+        48 i_mode => /** file type and permissions */ mode: u16,
+        50 i_links_count => /** number of names (hard links) */ links_count: u16,
         52 i_flags => /** flags */ flags: u32,
-        56 i_bmap => /** direct addresses, or the root of a tree */ bmap: [u64; 7],
+        56 i_bmap => /** block addresses, or the root of a B-tree */ bmap: [u64; 7],
         112 i_xattr => /** unused */ xattr: u64,
-        120 i_generation => /** generation */ generation: u32,
+        120 i_generation => /** generation: changes each time the inode number is used again */ generation: u32,
         124 i_pad => /** zero */ pad: u32,
     }
 }
@@ -166,9 +166,9 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of a tree node (`struct nilfs_btree_node`).
     pub struct TreeNode: 8 {
-        0 bn_flags => /** 1 in an inode */ flags: u8,
-        1 bn_level => /** 1 is nearest to the data */ level: u8,
-        2 bn_nchildren => /** children */ nchildren: u16,
+        0 bn_flags => /** 1: the node is the root, in an inode */ flags: u8,
+        1 bn_level => /** level: 1 is nearest to the data */ level: u8,
+        2 bn_nchildren => /** number of children */ nchildren: u16,
         4 bn_pad => /** zero */ pad: u32,
     }
 }
@@ -176,9 +176,9 @@ crate::on_disk! {
 crate::on_disk! {
     /// An entry of the DAT: a block with a virtual number (`struct nilfs_dat_entry`).
     pub struct DatEntry: 32 {
-        0 de_blocknr => /** where it is */ blocknr: u64,
-        8 de_start => /** the first checkpoint that has it */ start: u64,
-        16 de_end => /** the first that has it no more; all ones: none yet */ end: u64,
+        0 de_blocknr => /** address of the block */ blocknr: u64,
+        8 de_start => /** first checkpoint that has the block */ start: u64,
+        16 de_end => /** first later checkpoint that no longer has the block; all bits set: none yet */ end: u64,
         24 de_rsv => /** zero */ rsv: u64,
     }
 }
@@ -186,10 +186,10 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of a directory entry (`struct nilfs_dir_entry`). The name follows; entries are padded to eight bytes.
     pub struct DirEntry: 12 {
-        0 inode => /** inode; 0: not in use */ ino: u64,
-        8 rec_len => /** bytes to the next entry */ rec_len: u16,
-        10 name_len => /** bytes of the name */ name_len: u8,
-        11 file_type => /** type of the inode */ file_type: u8,
+        0 inode => /** inode number; 0: free entry */ ino: u64,
+        8 rec_len => /** number of bytes to the next entry */ rec_len: u16,
+        10 name_len => /** length of the name in bytes */ name_len: u8,
+        11 file_type => /** file type of the inode */ file_type: u8,
     }
 }
 

@@ -14,17 +14,17 @@ crate::on_disk! {
     pub struct Boot: 84 {
         0 jump => /** jump to the boot code */ jump: [u8; 3],
         3 oem_id => /** `NTFS` and four spaces */ name: [u8; 8],
-        11 bytes_per_sector => /** bytes in a sector */ sector_size: u16,
-        13 sectors_per_cluster => /** sectors in a cluster; from 244 on: 256 less a power of two */ cluster_sectors: u8,
-        14 reserved_sectors => /** of older file systems: zero; a description of the medium; the disk's shape */ older: [u8; 26],
-        40 number_of_sectors => /** sectors */ sectors: u64,
+        11 bytes_per_sector => /** size of a sector in bytes */ sector_size: u16,
+        13 sectors_per_cluster => /** sectors in a cluster; from 244 on, the value is 256 minus the log2 of that number */ cluster_sectors: u8,
+        14 reserved_sectors => /** fields of older file systems: zeros, the medium, the disk's geometry */ older: [u8; 26],
+        40 number_of_sectors => /** number of sectors */ sectors: u64,
         48 mft_lcn => /** first cluster of `$MFT` */ mft: u64,
         56 mftmirr_lcn => /** first cluster of `$MFTMirr` */ mirror: u64,
-        64 clusters_per_mft_record => /** clusters in a file record; below 0: bytes, as a shift with its sign turned */ record_clusters: i8,
+        64 clusters_per_mft_record => /** clusters in a file record; if negative, the value is minus the log2 of its bytes */ record_clusters: i8,
         65 reserved0 => /** zero */ pad: [u8; 3],
-        68 clusters_per_index_record => /** the same of an index block */ index_clusters: i8,
+        68 clusters_per_index_record => /** clusters in an index block, in the same form */ index_clusters: i8,
         69 reserved1 => /** zero */ pad2: [u8; 3],
-        72 volume_serial_number => /** serial number */ serial: u64,
+        72 volume_serial_number => /** serial number of the volume */ serial: u64,
         80 checksum => /** unused */ checksum: u32,
     }
 }
@@ -32,9 +32,9 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of every structure with fixups (`NTFS_RECORD`).
     pub struct Protected: 8 {
-        0 magic => /** `FILE`, `INDX`, `RSTR`, `RCRD`; `CHKD` after a check, `BAAD` when it was found torn */ magic: [u8; 4],
-        4 usa_ofs => /** where the list begins: a number, then what the end of each sector really has */ list_at: u16,
-        6 usa_count => /** entries of the list: sectors and one */ list_len: u16,
+        0 magic => /** `FILE`, `INDX`, `RSTR` or `RCRD`; `CHKD` after a check, `BAAD` if the structure was found torn */ magic: [u8; 4],
+        4 usa_ofs => /** offset of the update sequence array: a number, followed by the true last two bytes of each sector */ list_at: u16,
+        6 usa_count => /** number of entries of that array: one more than the sectors */ list_len: u16,
     }
 }
 
@@ -42,58 +42,58 @@ crate::on_disk! {
     /// A file record, or an extension of one (`MFT_RECORD`).
     pub struct FileRecord: 48 {
         0 magic => /** `FILE` */ head: Protected,
-        8 lsn => /** newest log record that changed it */ lsn: u64,
-        16 sequence_number => /** how often the record has been used */ sequence: u16,
-        18 link_count => /** names */ links: u16,
-        20 attrs_offset => /** where the attributes begin */ attributes_at: u16,
-        22 flags => /** 1 in use, 2 a directory */ flags: u16,
-        24 bytes_in_use => /** bytes in use */ used: u32,
-        28 bytes_allocated => /** bytes there are */ allocated: u32,
-        32 base_mft_record => /** of a record that continues another: that one */ base: u64,
-        40 next_attr_instance => /** number of the next attribute */ next_attribute: u16,
+        8 lsn => /** log sequence number of the newest log record about it */ lsn: u64,
+        16 sequence_number => /** number of times that the record has been used */ sequence: u16,
+        18 link_count => /** number of names (hard links) */ links: u16,
+        20 attrs_offset => /** offset of the first attribute in bytes */ attributes_at: u16,
+        22 flags => /** 1: in use, 2: a directory */ flags: u16,
+        24 bytes_in_use => /** number of bytes in use */ used: u32,
+        28 bytes_allocated => /** size of the record in bytes */ allocated: u32,
+        32 base_mft_record => /** for a record that continues another one: that record */ base: u64,
+        40 next_attr_instance => /** number of the next new attribute */ next_attribute: u16,
         42 reserved => /** zero */ pad: u16,
-        44 mft_record_number => /** its own number */ number: u32,
+        44 mft_record_number => /** number of this record */ number: u32,
     }
 }
 
 crate::on_disk! {
     /// The head of an attribute (`ATTR_RECORD`).
     pub struct AttributeHead: 16 {
-        0 type => /** its type; all ones behind the last */ kind: u32,
-        4 length => /** bytes of it all */ len: u32,
-        8 non_resident => /** 1: its contents are in clusters */ outside: u8,
-        9 name_length => /** characters of its name */ name_len: u8,
-        10 name_offset => /** where its name is */ name_at: u16,
-        12 flags => /** 1 compressed, 0x4000 encrypted, 0x8000 sparse */ flags: u16,
-        14 instance => /** its number in the record */ number: u16,
+        0 type => /** type; all bits set behind the last attribute */ kind: u32,
+        4 length => /** length of the attribute in bytes */ len: u32,
+        8 non_resident => /** 1: the contents are in clusters */ outside: u8,
+        9 name_length => /** length of its name in UTF-16 units */ name_len: u8,
+        10 name_offset => /** offset of its name in bytes */ name_at: u16,
+        12 flags => /** flags: 1 compressed, 0x4000 encrypted, 0x8000 sparse */ flags: u16,
+        14 instance => /** number of the attribute in the record */ number: u16,
     }
 }
 
 crate::on_disk! {
     /// The head of a non-resident attribute, whose contents are in clusters. It follows [`AttributeHead`].
     pub struct Outside: 48 {
-        0 lowest_vcn => /** first cluster of the contents that this one is of */ first: u64,
-        8 highest_vcn => /** the last */ last: u64,
-        16 mapping_pairs_offset => /** where the list of runs is */ runs_at: u16,
-        18 compression_unit => /** clusters of a unit of compression, as a shift */ compression: u16,
+        0 lowest_vcn => /** first cluster of the contents that is described here */ first: u64,
+        8 highest_vcn => /** last cluster of the contents that is described here */ last: u64,
+        16 mapping_pairs_offset => /** offset of the list of runs in bytes */ runs_at: u16,
+        18 compression_unit => /** log2 of the clusters in a compression unit */ compression: u16,
         20 reserved => /** zero */ pad: u32,
-        24 allocated_size => /** bytes allocated */ allocated: u64,
+        24 allocated_size => /** number of bytes that are allocated */ allocated: u64,
         32 data_size => /** size in bytes */ size: u64,
-        40 initialized_size => /** bytes that were written */ valid: u64,
+        40 initialized_size => /** number of bytes that have been written */ valid: u64,
     }
 }
 
 crate::on_disk! {
     /// A name: the contents of a `$FILE_NAME` attribute, without the characters that follow.
     pub struct FileName: 66 {
-        0 parent_directory => /** the directory: 48 bits of number, 16 of sequence */ parent: u64,
-        8 creation_time => /** times: making, change of contents, of the record, access */ times: [u64; 4],
-        40 allocated_size => /** bytes allocated */ allocated: u64,
+        0 parent_directory => /** file reference of the directory: lower 48 bits its number, upper 16 bits its sequence number */ parent: u64,
+        8 creation_time => /** four times: creation, last change of the contents, last change of the record, last access */ times: [u64; 4],
+        40 allocated_size => /** number of bytes that are allocated */ allocated: u64,
         48 data_size => /** size in bytes */ size: u64,
         56 file_attributes => /** flags */ flags: u32,
-        60 packed_ea_size => /** for reparse points and attributes */ extra: u32,
-        64 file_name_length => /** characters in UTF-16 */ len: u8,
-        65 file_name_type => /** 0 POSIX, 1 Windows, 2 of eight and three characters, 3 both */ space: u8,
+        60 packed_ea_size => /** used for reparse points and extended attributes */ extra: u32,
+        64 file_name_length => /** length of the name in UTF-16 units */ len: u8,
+        65 file_name_type => /** namespace: 0 POSIX, 1 Win32, 2 DOS (8.3), 3 Win32 and DOS */ space: u8,
     }
 }
 
@@ -101,10 +101,10 @@ crate::on_disk! {
     /// A restart page; the first two pages of the log are such.
     pub struct RestartPage: 30 {
         0 magic => /** `RSTR` */ head: Protected,
-        8 chkdsk_lsn => /** newest record that a check knew */ checked: u64,
-        16 system_page_size => /** bytes in a restart page */ restart_page_size: u32,
-        20 log_page_size => /** bytes in any other page */ page_size: u32,
-        24 restart_area_offset => /** where the restart area is */ area_at: u16,
+        8 chkdsk_lsn => /** newest log record that a check has seen */ checked: u64,
+        16 system_page_size => /** size of a restart page in bytes */ restart_page_size: u32,
+        20 log_page_size => /** size of a log page in bytes */ page_size: u32,
+        24 restart_area_offset => /** offset of the restart area in bytes */ area_at: u16,
         26 minor_ver => /** minor version */ minor: i16,
         28 major_ver => /** major version */ major: i16,
     }
@@ -113,19 +113,19 @@ crate::on_disk! {
 crate::on_disk! {
     /// The restart area.
     pub struct RestartArea: 48 {
-        0 current_lsn => /** newest record when it was written */ current: u64,
-        8 log_clients => /** clients */ clients: u16,
+        0 current_lsn => /** newest log record when the area was written */ current: u64,
+        8 log_clients => /** number of clients */ clients: u16,
         10 client_free_list => /** first free client */ free: u16,
-        12 client_in_use_list => /** first client in use; all ones: none, the log was closed */ used: u16,
+        12 client_in_use_list => /** first client in use; all bits set: none, because the log was closed */ used: u16,
         14 flags => /** 2: the volume was unmounted */ flags: u16,
-        16 seq_number_bits => /** bits of a record's number that are not its place */ sequence_bits: u32,
-        20 restart_area_length => /** bytes of the area with its clients */ len: u16,
-        22 client_array_offset => /** where the clients are, from the area's start */ clients_at: u16,
-        24 file_size => /** bytes in the log */ size: u64,
-        32 last_lsn_data_length => /** bytes of data of the newest record */ last_len: u32,
-        36 log_record_header_length => /** bytes of a record's head */ head_len: u16,
-        38 log_page_data_offset => /** where the records of a page begin */ records_at: u16,
-        40 restart_log_open_count => /** times that the log was opened */ opened: u32,
+        16 seq_number_bits => /** number of bits of a log sequence number that are not the position in the log */ sequence_bits: u32,
+        20 restart_area_length => /** size of the area with its clients in bytes */ len: u16,
+        22 client_array_offset => /** offset of the clients from the start of the area, in bytes */ clients_at: u16,
+        24 file_size => /** size of the log in bytes */ size: u64,
+        32 last_lsn_data_length => /** length of the data of the newest record in bytes */ last_len: u32,
+        36 log_record_header_length => /** size of a record's head in bytes */ head_len: u16,
+        38 log_page_data_offset => /** offset of the first record in a log page, in bytes */ records_at: u16,
+        40 restart_log_open_count => /** number of times that the log was opened */ opened: u32,
         44 reserved => /** zero */ pad: u32,
     }
 }
@@ -134,28 +134,28 @@ crate::on_disk! {
     /// A log page with records.
     pub struct RecordPage: 40 {
         0 rhdr => /** `RCRD` */ head: Protected,
-        8 lsn => /** newest record that is in it, in whole or part; in a copy of the last page: its place in bytes */ last: u64,
-        16 rflags => /** 1: a record ends in it */ flags: u32,
-        20 page_count => /** pages that are written with it */ pages: u16,
-        22 page_pos => /** its number among these */ page: u16,
-        24 next_record_off => /** where the last record that ends in it ends */ end: u16,
+        8 lsn => /** newest record that is at least partly in this page; in a copy of the last page, the position of that page in bytes */ last: u64,
+        16 rflags => /** 1: a record ends in this page */ flags: u32,
+        20 page_count => /** number of pages that are written together */ pages: u16,
+        22 page_pos => /** number of this page among these */ page: u16,
+        24 next_record_off => /** offset of the end of the last record that ends in this page */ end: u16,
         26 reserved => /** zero */ pad: [u8; 6],
-        32 last_end_lsn => /** newest record that ends in it */ last_whole: u64,
+        32 last_end_lsn => /** newest record that ends in this page */ last_whole: u64,
     }
 }
 
 crate::on_disk! {
     /// The head of a log record.
     pub struct LogRecord: 48 {
-        0 this_lsn => /** its number: a count above its place, which is in units of 8 bytes */ lsn: u64,
-        8 client_prev_lsn => /** the record before, of this transaction */ previous: u64,
-        16 client_undo_next_lsn => /** the record that is undone next */ undo_next: u64,
-        24 client_data_len => /** bytes of data that follow */ len: u32,
-        28 seq_num => /** the client's sequence number */ client_sequence: u16,
-        30 client_idx => /** the client */ client: u16,
-        32 record_type => /** 1 of the client's, 2 where its restart begins */ kind: u32,
-        36 transact_id => /** the transaction: its place in a table, used again and again */ transaction: u32,
-        40 flags => /** 1: it goes on in the next page */ flags: u16,
+        0 this_lsn => /** log sequence number of this record: lower bits its position in units of 8 bytes, upper bits a count */ lsn: u64,
+        8 client_prev_lsn => /** previous record of this transaction */ previous: u64,
+        16 client_undo_next_lsn => /** record that is undone next */ undo_next: u64,
+        24 client_data_len => /** number of bytes of data that follow */ len: u32,
+        28 seq_num => /** sequence number of the client */ client_sequence: u16,
+        30 client_idx => /** number of the client */ client: u16,
+        32 record_type => /** 1: a record of the client, 2: the start of its restart information */ kind: u32,
+        36 transact_id => /** index of the transaction in a table; indexes are used again */ transaction: u32,
+        40 flags => /** 1: the record continues in the next page */ flags: u16,
         42 reserved => /** zero */ pad: [u8; 6],
     }
 }
@@ -163,19 +163,19 @@ crate::on_disk! {
 crate::on_disk! {
     /// The part that NTFS puts first into the data of its log records. The clusters follow, 8 bytes each.
     pub struct Action: 32 {
-        0 redo_op => /** what was done */ redo: u16,
-        2 undo_op => /** what would undo it */ undo: u16,
-        4 redo_off => /** where the bytes for that are */ redo_at: u16,
-        6 redo_len => /** and how many */ redo_len: u16,
-        8 undo_off => /** where the bytes for undoing are */ undo_at: u16,
-        10 undo_len => /** and how many */ undo_len: u16,
-        12 target_attr => /** the attribute: its place in a table */ attribute: u16,
-        14 lcns_follow => /** clusters that follow */ clusters: u16,
-        16 record_off => /** where in the record or index block */ record_at: u16,
-        18 attr_off => /** where in the attribute there */ attribute_at: u16,
-        20 cluster_off => /** where in the first cluster the record begins, in units of 512 bytes */ sector: u16,
+        0 redo_op => /** operation that was done */ redo: u16,
+        2 undo_op => /** operation that undoes it */ undo: u16,
+        4 redo_off => /** offset of the redo data in bytes */ redo_at: u16,
+        6 redo_len => /** length of the redo data in bytes */ redo_len: u16,
+        8 undo_off => /** offset of the undo data in bytes */ undo_at: u16,
+        10 undo_len => /** length of the undo data in bytes */ undo_len: u16,
+        12 target_attr => /** index of the attribute in a table */ attribute: u16,
+        14 lcns_follow => /** number of clusters that follow */ clusters: u16,
+        16 record_off => /** offset in the file record or index block, in bytes */ record_at: u16,
+        18 attr_off => /** offset in the attribute, in bytes */ attribute_at: u16,
+        20 cluster_off => /** offset of the record in the first cluster, in units of 512 bytes */ sector: u16,
         22 reserved => /** zero */ pad: u16,
-        24 target_vcn => /** the attribute's cluster */ vcn: u64,
+        24 target_vcn => /** cluster of the attribute */ vcn: u64,
     }
 }
 

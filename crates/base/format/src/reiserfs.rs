@@ -11,36 +11,36 @@ pub const SUPERBLOCK_AT: u64 = 65536;
 crate::on_disk! {
     /// The superblock (`struct reiserfs_super_block`).
     pub struct Superblock: 204 {
-        0 s_block_count => /** blocks */ block_count: u32,
-        4 s_free_blocks => /** free blocks */ free_blocks: u32,
-        8 s_root_block => /** the root of the tree */ root_block: u32,
+        0 s_block_count => /** number of blocks */ block_count: u32,
+        4 s_free_blocks => /** number of free blocks */ free_blocks: u32,
+        8 s_root_block => /** block with the root of the tree */ root_block: u32,
         12 jp_journal_1st_block => /** first block of the journal */ journal_first: u32,
-        16 jp_journal_dev => /** device of the journal; 0: this one */ journal_dev: u32,
-        20 jp_journal_size => /** blocks of the journal, without its header */ journal_size: u32,
-        24 jp_journal_trans_max => /** blocks in a transaction at most */ journal_trans_max: u32,
-        28 jp_journal_magic => /** random, to know a journal by */ journal_magic: u32,
-        32 jp_journal_max_batch => /** blocks in a batch at most */ journal_max_batch: u32,
-        36 jp_journal_max_commit_age => /** seconds before a commit */ journal_max_commit_age: u32,
-        40 jp_journal_max_trans_age => /** seconds before a write back */ journal_max_trans_age: u32,
+        16 jp_journal_dev => /** device number of the journal; 0: this device */ journal_dev: u32,
+        20 jp_journal_size => /** number of blocks of the journal, without its header */ journal_size: u32,
+        24 jp_journal_trans_max => /** the most blocks in a transaction */ journal_trans_max: u32,
+        28 jp_journal_magic => /** random number that identifies the journal */ journal_magic: u32,
+        32 jp_journal_max_batch => /** the most blocks in a batch of transactions */ journal_max_batch: u32,
+        36 jp_journal_max_commit_age => /** seconds after which a transaction is committed */ journal_max_commit_age: u32,
+        40 jp_journal_max_trans_age => /** seconds after which a transaction is written back */ journal_max_trans_age: u32,
         44 s_blocksize => /** bytes in a block */ block_size: u16,
-        46 s_oid_maxsize => /** room for the map of object ids */ oid_max: u16,
-        48 s_oid_cursize => /** entries of it in use */ oid_cur: u16,
-        50 s_umount_state => /** 1 clean, 2 not */ umount_state: u16,
-        52 s_magic => /** `ReIsErFs` (3.5), `ReIsEr2Fs` (3.6), `ReIsEr3Fs` (either, with a journal elsewhere) */ magic: [u8; 10],
-        62 s_fs_state => /** what a check has found */ fs_state: u16,
-        64 s_hash_function_code => /** hash of names */ hash_function: u32,
-        68 s_tree_height => /** height of the tree: 2 where the root is a leaf */ tree_height: u16,
-        70 s_bmap_nr => /** blocks of bitmaps; 0: too many to say */ bitmap_blocks: u16,
-        72 s_version => /** 0: 3.5, 2: 3.6 */ version: u16,
-        74 s_reserved_for_journal => /** blocks kept for a journal */ reserved_for_journal: u16,
-        76 s_inode_generation => /** generation of inodes */ inode_generation: u32,
+        46 s_oid_maxsize => /** the most entries in the map of object numbers */ oid_max: u16,
+        48 s_oid_cursize => /** number of entries in use in that map */ oid_cur: u16,
+        50 s_umount_state => /** 1: cleanly unmounted, 2: not */ umount_state: u16,
+        52 s_magic => /** `ReIsErFs` (3.5), `ReIsEr2Fs` (3.6) or `ReIsEr3Fs` (either version, with an external journal) */ magic: [u8; 10],
+        62 s_fs_state => /** result of the last check */ fs_state: u16,
+        64 s_hash_function_code => /** hash function for names */ hash_function: u32,
+        68 s_tree_height => /** height of the tree; 2: the root is a leaf */ tree_height: u16,
+        70 s_bmap_nr => /** number of bitmap blocks; 0: the number does not fit */ bitmap_blocks: u16,
+        72 s_version => /** version: 0 for 3.5, 2 for 3.6 */ version: u16,
+        74 s_reserved_for_journal => /** number of blocks reserved for a journal */ reserved_for_journal: u16,
+        76 s_inode_generation => /** generation for new inodes */ inode_generation: u32,
         80 s_flags => /** flags */ flags: u32,
-        84 s_uuid => /** identity */ uuid: [u8; 16],
-        100 s_label => /** label */ label: [u8; 16],
-        116 s_mnt_count => /** mounts since a check */ mount_count: u16,
-        118 s_max_mnt_count => /** mounts after which to check */ max_mount_count: u16,
-        120 s_lastcheck => /** when it was checked last */ last_check: u32,
-        124 s_check_interval => /** longest time between checks */ check_interval: u32,
+        84 s_uuid => /** UUID of the file system */ uuid: [u8; 16],
+        100 s_label => /** volume label */ label: [u8; 16],
+        116 s_mnt_count => /** number of mounts since the last check */ mount_count: u16,
+        118 s_max_mnt_count => /** number of mounts after which a check is due */ max_mount_count: u16,
+        120 s_lastcheck => /** time of the last check, seconds since 1970 */ last_check: u32,
+        124 s_check_interval => /** longest time between checks, in seconds */ check_interval: u32,
         128 s_unused => /** zero */ unused: [u8; 76],
     }
 }
@@ -48,9 +48,9 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of each tree block (`struct block_head`).
     pub struct BlockHead: 24 {
-        0 blk_level => /** 1 a leaf, more above */ level: u16,
-        2 blk_nr_item => /** items, or keys */ items: u16,
-        4 blk_free_space => /** free bytes */ free_space: u16,
+        0 blk_level => /** level: 1 is a leaf */ level: u16,
+        2 blk_nr_item => /** number of items or, in an inner node, of keys */ items: u16,
+        4 blk_free_space => /** number of free bytes */ free_space: u16,
         6 blk_reserved => /** zero */ reserved: u16,
         8 blk_right_delim_key => /** unused */ right_key: [u8; 16],
     }
@@ -59,13 +59,13 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of an item (`struct item_head`). The items themselves fill the leaf from its end.
     pub struct ItemHead: 24 {
-        0 k_dir_id => /** the directory's object id */ dir_id: u32,
-        4 k_objectid => /** the object's own */ object_id: u32,
-        8 k_offset_v2 => /** 3.6: offset (60 bits) and type (4 bits); 3.5: offset and type of 32 bits each */ offset_and_type: u64,
-        16 ih_free_space_reserved => /** entries of a directory item */ count: u16,
-        18 ih_item_len => /** bytes of the item */ len: u16,
-        20 ih_item_location => /** where it is in the leaf */ location: u16,
-        22 ih_version => /** 0: key as in 3.5, 1: as in 3.6 */ version: u16,
+        0 k_dir_id => /** object number of the directory */ dir_id: u32,
+        4 k_objectid => /** object number */ object_id: u32,
+        8 k_offset_v2 => /** in 3.6: offset (60 bits) and type (4 bits); in 3.5: offset and type, 32 bits each */ offset_and_type: u64,
+        16 ih_free_space_reserved => /** number of entries of a directory item */ count: u16,
+        18 ih_item_len => /** length of the item in bytes */ len: u16,
+        20 ih_item_location => /** offset of the item in the leaf, in bytes */ location: u16,
+        22 ih_version => /** form of the key: 0 for 3.5, 1 for 3.6 */ version: u16,
     }
 }
 
@@ -73,19 +73,19 @@ crate::on_disk! {
     /// An entry of a directory item (`struct reiserfs_de_head`). All entry heads come first; the names fill the item
     /// from its end, in their order.
     pub struct EntryHead: 16 {
-        0 deh_offset => /** hash of the name, and a number among equal ones */ offset: u32,
-        4 deh_dir_id => /** the directory that the named object's key is of */ dir_id: u32,
-        8 deh_objectid => /** the named object */ object_id: u32,
-        12 deh_location => /** where its name is in the item */ location: u16,
-        14 deh_state => /** bit 2: it is there */ state: u16,
+        0 deh_offset => /** hash of the name, with a number that distinguishes names of equal hash */ offset: u32,
+        4 deh_dir_id => /** directory number in the key of the named object */ dir_id: u32,
+        8 deh_objectid => /** object number in the key of the named object */ object_id: u32,
+        12 deh_location => /** offset of the name in the item, in bytes */ location: u16,
+        14 deh_state => /** bit 2: the entry is visible */ state: u16,
     }
 }
 
 crate::on_disk! {
     /// A child of an inner node (`struct disk_child`). Keys of 16 bytes come before all children.
     pub struct Child: 8 {
-        0 dc_block_number => /** its block */ block: u32,
-        4 dc_size => /** bytes used in it */ used: u16,
+        0 dc_block_number => /** block of the child */ block: u32,
+        4 dc_size => /** number of bytes in use in the child */ used: u16,
         6 dc_reserved => /** zero */ reserved: u16,
     }
 }
@@ -94,18 +94,18 @@ crate::on_disk! {
     /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
     /// follow: in the descriptor the numbers of the first copies, in the commit block those of the rest.
     pub struct TransactionHead: 12 {
-        0 j_trans_id => /** the transaction */ id: u32,
-        4 j_len => /** copies in it */ len: u32,
-        8 j_mount_id => /** of a descriptor: the mount; of a commit block: the first number already */ mount_id: u32,
+        0 j_trans_id => /** number of the transaction */ id: u32,
+        4 j_len => /** number of block copies in the transaction */ len: u32,
+        8 j_mount_id => /** in a descriptor: number of the mount; in a commit block: the first block number */ mount_id: u32,
     }
 }
 
 crate::on_disk! {
     /// The journal's header, in the block after its ring (`struct reiserfs_journal_header`).
     pub struct JournalHeader: 12 {
-        0 j_last_flush_trans_id => /** the newest transaction that is written back whole */ last_flushed: u32,
-        4 j_first_unflushed_offset => /** where in the ring the next one starts */ first_unflushed: u32,
-        8 j_mount_id => /** the mount */ mount_id: u32,
+        0 j_last_flush_trans_id => /** newest transaction that is completely written back */ last_flushed: u32,
+        4 j_first_unflushed_offset => /** offset in the ring at which the next transaction begins, in blocks */ first_unflushed: u32,
+        8 j_mount_id => /** number of the mount */ mount_id: u32,
     }
 }
 

@@ -13,29 +13,29 @@ use crate::ufs2::{Dinode, Superblock};
 use crate::{Endian, on_disk};
 
 on_disk! {
-    /// An inode: everything about a file but its name. FreeBSD's `struct ufs1_dinode`, without `di_`.
+    /// An inode: everything about a file except its name. FreeBSD's `struct ufs1_dinode`, without `di_`.
     ///
     /// The 60 bytes of `db` and `ib` hold the target of a short symbolic link instead; `db[0]` holds a
     /// special file's device number.
     pub struct Inode1: 128 {
-        0 di_mode => /** type and permissions; 0: not in use */ mode: u16,
-        2 di_nlink => /** names it has */ nlink: i16,
-        4 di_freelink => /** once the owner and group, of 16 bits */ freelink: u32,
+        0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
+        2 di_nlink => /** number of names (hard links) */ nlink: i16,
+        4 di_freelink => /** in old versions, owner and group of 16 bits */ freelink: u32,
         8 di_size => /** size in bytes */ size: u64,
-        16 di_atime => /** last read, seconds */ atime: i32,
+        16 di_atime => /** time of the last read, seconds since 1970 */ atime: i32,
         20 di_atimensec => /** nanoseconds of atime */ atimensec: i32,
-        24 di_mtime => /** last written, seconds */ mtime: i32,
+        24 di_mtime => /** time of the last write, seconds since 1970 */ mtime: i32,
         28 di_mtimensec => /** nanoseconds of mtime */ mtimensec: i32,
-        32 di_ctime => /** last changed, seconds */ ctime: i32,
+        32 di_ctime => /** time of the last change of the inode, seconds since 1970 */ ctime: i32,
         36 di_ctimensec => /** nanoseconds of ctime */ ctimensec: i32,
-        40 di_db => /** direct blocks */ db: [i32; 12],
-        88 di_ib => /** indirect blocks: single, double, triple */ ib: [i32; 3],
-        100 di_flags => /** chflags' flags */ flags: u32,
-        104 di_blocks => /** space it holds, in 512-byte sectors */ blocks: u32,
-        108 di_gen => /** generation: differs each time the number is used again */ generation: u32,
-        112 di_uid => /** owner */ uid: u32,
-        116 di_gid => /** group */ gid: u32,
-        120 di_modrev => /** counts changes, for NFS */ modrev: u64,
+        40 di_db => /** addresses of the first 12 blocks */ db: [i32; 12],
+        88 di_ib => /** addresses of the single, double and triple indirect block */ ib: [i32; 3],
+        100 di_flags => /** flags that `chflags` sets */ flags: u32,
+        104 di_blocks => /** 512-byte sectors in use, including indirect blocks */ blocks: u32,
+        108 di_gen => /** generation: changes each time the inode number is used again */ generation: u32,
+        112 di_uid => /** user number of the owner */ uid: u32,
+        116 di_gid => /** group number of the owner */ gid: u32,
+        120 di_modrev => /** number of changes, for NFS */ modrev: u64,
     }
 }
 

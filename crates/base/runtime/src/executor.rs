@@ -54,7 +54,7 @@ impl fmt::Display for Deadlock {
         for (name, wait) in &self.tasks {
             match wait {
                 Some(w) => write!(f, "; {name} waits for {} {}", w.what, w.id)?,
-                None => write!(f, "; {name} waits for something that does not name itself")?,
+                None => write!(f, "; {name} waits for something without a name")?,
             }
         }
         Ok(())

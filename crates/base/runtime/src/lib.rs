@@ -9,7 +9,7 @@
 //! - [`IoBuf`], and the driver under [`Runtime`]'s `read_at`, `write_at`, `sync_file` and `punch_hole`: real I/O on
 //!   io_uring or threads, or at once under a virtual clock.
 //! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
-//! - [`Outcome`]: the result of a trait object's operation, there at once or to wait for.
+//! - [`MaybeFuture`]: the result of a trait object's operation, there at once or to wait for.
 //! - [`sync`]: mutex, read-write lock, semaphore, notify, one-shot.
 //! - [`cpu`]: the price of processor work in virtual time.
 //!
@@ -36,7 +36,7 @@ mod buf;
 pub mod cpu;
 mod driver;
 pub mod executor;
-mod outcome;
+mod maybe_future;
 pub mod sync;
 mod tasks;
 pub mod time;
@@ -49,6 +49,6 @@ mod tests;
 pub use buf::{IoBuf, IoList};
 pub use driver::{Backend, Command};
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
-pub use outcome::{LocalFuture, Outcome};
+pub use maybe_future::{LocalFuture, MaybeFuture};
 pub use time::{Duration, Time};
 pub use wall::VIRTUAL_EPOCH;

@@ -18,7 +18,7 @@ const SECTOR: u64 = 512;
 pub enum BlktraceError {
     /// There is no magic number at the place where an event should begin.
     #[error(
-        "file {file}, byte {byte}: no event of blktrace: the magic number is {found:#x}; was the trace cut or joined?"
+        "file {file}, byte {byte}: not an event of blktrace: the magic number is {found:#x}; was the trace cut or joined?"
     )]
     Magic {
         /// The index of the file, from 0.
@@ -39,7 +39,7 @@ pub enum BlktraceError {
         found: u8,
     },
     /// A request lies beyond any device.
-    #[error("file {file}, byte {byte}: a request at sector {sector}: no device has that")]
+    #[error("file {file}, byte {byte}: a request at the impossible sector {sector}")]
     Place {
         /// The index of the file, from 0.
         file: usize,

@@ -51,7 +51,7 @@ pub enum ImportError {
     },
     /// An entry's sectors lie beyond any device.
     #[error(
-        "byte {byte}: entry {entry} is of {sectors} sectors from sector {sector}: no device has them"
+        "byte {byte}: entry {entry} has {sectors} sectors from sector {sector}, which no device has"
     )]
     Place {
         /// The entry's number, from 0.

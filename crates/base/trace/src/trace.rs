@@ -68,10 +68,7 @@ impl Trace {
     pub fn push(&mut self, request: TraceRequest) {
         if let Some(span) = request.data {
             let end = span.start.checked_add(span.len);
-            assert!(
-                end.is_some_and(|end| end <= self.contents.len()),
-                "contents that are not there"
-            );
+            assert!(end.is_some_and(|end| end <= self.contents.len()), "contents that are missing");
         }
         self.requests.push(request);
     }

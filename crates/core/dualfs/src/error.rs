@@ -9,7 +9,7 @@ use ordo_lfs::mkfs::MkfsError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualError {
     /// A device has no usable identity.
-    #[error("the {device} is not half of a DualFS: {error}")]
+    #[error("the {device} is not a device of a DualFS: {error}")]
     Identity {
         /// The metadata device, the data device, or the disk that should have both.
         device: &'static str,
@@ -31,11 +31,13 @@ pub enum DualError {
     /// The metadata device is lost, and the data device keeps no copy of it.
     #[error("the data device of the pair {0} keeps no copy of the metadata (mkfs --meta-copy)")]
     NoCopy(PairName),
-    /// There is room for a copy, but none is complete.
+    /// The data device has space for a copy, but no copy is complete.
     #[error("the data device of the pair {0} has no complete copy of the metadata")]
     CopyIncomplete(PairName),
-    /// A device is too small for what it should hold.
-    #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
+    /// A device is smaller than its part of the file system.
+    #[error(
+        "the {device} device should have {want} bytes, but it has only {have}; was it truncated?"
+    )]
     TooSmall {
         /// The device: metadata or data.
         device: &'static str,

@@ -1,14 +1,15 @@
 //! Groups of blocks on the data device: which blocks are free, and which of them a file gets.
 //!
-//! The tables of the IFILE say what is free at a checkpoint. A block that a file gave back goes three steps: it is still in use in
-//! the tables until the write-out that has its file without it is gathered; it is free in the tables, but given to nobody,
-//! until that write-out is durable, and until the copy of the metadata has it free too, where there is one; then it is free.
+//! The tables of the IFILE say which blocks are free at a checkpoint. A block that a file has lost becomes free in three steps.
+//! Until a write-out that records the loss is gathered, the block is in use in the tables. Until that write-out is durable,
+//! and until the copy of the metadata, if there is one, records the loss too, the block is free in the tables, but is not
+//! given to a file. Then it is free.
 
 use std::collections::BTreeSet;
 
 use ordo_format::dualfs::{DataShape, GroupDescriptor};
 use ordo_format::lfs::LE;
-use ordo_lfs::data::{DataPlaces, DataSpace, DualRules, TablePart};
+use ordo_lfs::data::{DataAllocator, DataSpace, DualRules, TablePart};
 
 /// Bits in a word of a bitmap.
 const WORD: u64 = 64;
@@ -18,25 +19,25 @@ pub struct Groups {
     shape: DataShape,
     /// Whether a block is in use in the tables.
     used: Bitmap,
-    /// Whether a block must not be given to a file: it is in use, or not durably free.
+    /// Whether a block must not be given to a file, because it is in use or not durably free.
     taken: Bitmap,
     groups: Vec<Group>,
     /// Blocks that files have lost since the last write-out was gathered.
     freed: Vec<u64>,
     /// Blocks that are free in the tables, but not durably.
     gathered: Vec<u64>,
-    /// Blocks that are free durably, but that the copy of the metadata may still have.
+    /// Blocks that are durably free, but that the copy of the metadata may still have in use.
     copied: Vec<u64>,
-    /// The number of promised blocks.
+    /// The number of reserved blocks.
     reserved: u64,
     /// Changed blocks of the tables, by number.
     dirty: BTreeSet<usize>,
-    /// Whether freed blocks wait until this is durable ([`DualRules::FREED`]).
-    waits: bool,
-    /// Whether they wait for the copy too ([`DualRules::COPIED`]).
-    awaits_copy: bool,
-    /// A new directory leaves its parent's group only for a group with this percentage more free blocks; `None`:
-    /// for any group with more.
+    /// Whether a freed block is used again only when the loss is durable ([`DualRules::FREED`]).
+    defers_frees: bool,
+    /// Whether a freed block is used again only when the copy of the metadata records the loss ([`DualRules::COPIED`]).
+    defers_until_copied: bool,
+    /// A new directory leaves its parent's group only for a group with this percentage more free blocks. `None`: it goes
+    /// to the emptiest group.
     affinity: Option<u32>,
 }
 
@@ -47,9 +48,9 @@ struct Group {
     /// The number of blocks that can be given to files.
     usable: u32,
     inodes: u32,
-    /// The number of directories that got this group since the mount, and may have no inode in the log yet.
+    /// The number of directories that were given this group since the mount. Their inodes may not be in the log yet.
     directories: u32,
-    /// The block behind the last one that a file got.
+    /// The block behind the last one that was allocated.
     next: u64,
 }
 
@@ -95,16 +96,16 @@ impl Groups {
             copied: Vec::new(),
             reserved: 0,
             dirty: BTreeSet::new(),
-            waits: rules.contains(DualRules::FREED),
-            awaits_copy: false,
+            defers_frees: rules.contains(DualRules::FREED),
+            defers_until_copied: false,
             affinity,
         }
     }
 
-    /// The same, for a device that keeps a copy of the metadata or does not.
+    /// Sets whether the device keeps a copy of the metadata.
     #[must_use]
     pub fn with_copy(self, has_copy: bool, rules: DualRules) -> Groups {
-        Groups { awaits_copy: has_copy && rules.contains(DualRules::COPIED), ..self }
+        Groups { defers_until_copied: has_copy && rules.contains(DualRules::COPIED), ..self }
     }
 
     fn group_mut(&mut self, block: u64) -> &mut Group {
@@ -112,13 +113,13 @@ impl Groups {
         &mut self.groups[group as usize]
     }
 
-    fn touch(&mut self, block: u64) {
+    fn mark_dirty(&mut self, block: u64) {
         let bsize = self.shape.bsize as usize;
         self.dirty.insert(self.shape.bit_at(block).0 / bsize);
-        self.touch_group(self.shape.group_of(block));
+        self.mark_group_dirty(self.shape.group_of(block));
     }
 
-    fn touch_group(&mut self, group: u32) {
+    fn mark_group_dirty(&mut self, group: u32) {
         self.dirty.insert(self.shape.descriptor_at(group) / self.shape.bsize as usize);
     }
 
@@ -127,7 +128,7 @@ impl Groups {
         if !self.used.has(block) {
             self.used.set(block, true);
             self.group_mut(block).free -= 1;
-            self.touch(block);
+            self.mark_dirty(block);
         }
         if !self.taken.has(block) {
             self.taken.set(block, true);
@@ -135,20 +136,19 @@ impl Groups {
         }
     }
 
-    /// Marks a block as free in the tables. Returns false if it was free before, which is damage; then nothing is
-    /// changed.
-    fn clear(&mut self, block: u64) -> bool {
+    /// Marks a block as free in the tables. Returns false, and changes nothing, if it was free before, which is damage.
+    fn mark_free(&mut self, block: u64) -> bool {
         if block == 0 || !self.used.has(block) {
             return false;
         }
         self.used.set(block, false);
         self.group_mut(block).free += 1;
-        self.touch(block);
+        self.mark_dirty(block);
         true
     }
 
     /// Makes a block available to files.
-    fn open(&mut self, block: u64) {
+    fn make_usable(&mut self, block: u64) {
         if self.taken.has(block) {
             self.taken.set(block, false);
             self.group_mut(block).usable += 1;
@@ -159,7 +159,7 @@ impl Groups {
         self.groups.iter().map(|group| u64::from(group.usable)).sum()
     }
 
-    /// The first free block of a group, behind the block that was given last; otherwise from the group's start.
+    /// A free block of a group: the first one behind the last allocated block or, if there is none, the first one in the group.
     fn find_in(&self, group: u32) -> Option<u64> {
         let (range, state) = (self.shape.group(group), &self.groups[group as usize]);
         if state.usable == 0 {
@@ -169,7 +169,7 @@ impl Groups {
         self.taken.find(next..range.end).or_else(|| self.taken.find(range.start..next))
     }
 
-    /// The groups in order of their distance from one, nearest first.
+    /// All groups in the order of their distance from `group`, nearest first.
     fn near(&self, group: u32) -> impl Iterator<Item = u32> + use<> {
         let count = self.shape.groups();
         let behind = move |distance: u32| group.checked_add(distance).filter(|g| *g < count);
@@ -201,7 +201,7 @@ impl Groups {
     }
 }
 
-impl DataPlaces for Groups {
+impl DataAllocator for Groups {
     fn load(&mut self, tables: &[u8]) -> Result<(), String> {
         let shape = self.shape;
         let bits = &tables[shape.bit_at(0).0..];
@@ -242,14 +242,14 @@ impl DataPlaces for Groups {
         Ok(())
     }
 
-    fn roll(&mut self, lost: &[i64], got: &[i64]) {
-        for block in lost {
+    fn roll(&mut self, freed: &[i64], allocated: &[i64]) {
+        for block in freed {
             let block = block.cast_unsigned();
-            if self.clear(block) {
-                self.open(block);
+            if self.mark_free(block) {
+                self.make_usable(block);
             }
         }
-        got.iter().for_each(|block| self.take(block.cast_unsigned()));
+        allocated.iter().for_each(|block| self.take(block.cast_unsigned()));
     }
 
     fn space(&self) -> DataSpace {
@@ -273,7 +273,7 @@ impl DataPlaces for Groups {
         let behind = behind.filter(|block| !self.taken.has(*block));
         let groups = self.near(self.known_group(group));
         let found = behind.or_else(|| groups.into_iter().find_map(|group| self.find_in(group)));
-        let block = found.expect("a block was promised");
+        let block = found.expect("a block was reserved");
         self.take(block);
         self.group_mut(block).next = block + 1;
         self.reserved -= 1;
@@ -285,34 +285,34 @@ impl DataPlaces for Groups {
             return;
         }
         let block = block.cast_unsigned();
-        if self.waits {
+        if self.defers_frees {
             self.freed.push(block);
-        } else if self.clear(block) {
-            self.open(block);
+        } else if self.mark_free(block) {
+            self.make_usable(block);
         }
     }
 
     fn frees_gathered(&mut self) {
         for block in std::mem::take(&mut self.freed) {
-            if self.clear(block) {
+            if self.mark_free(block) {
                 self.gathered.push(block);
             }
         }
     }
 
     fn frees_durable(&mut self) {
-        if self.awaits_copy {
+        if self.defers_until_copied {
             self.copied.append(&mut self.gathered);
             return;
         }
         for block in std::mem::take(&mut self.gathered) {
-            self.open(block);
+            self.make_usable(block);
         }
     }
 
     fn frees_copied(&mut self) {
         for block in std::mem::take(&mut self.copied) {
-            self.open(block);
+            self.make_usable(block);
         }
     }
 
@@ -323,7 +323,7 @@ impl DataPlaces for Groups {
             (group.usable, std::cmp::Reverse(inodes))
         };
         let numbered = (0..).zip(&self.groups);
-        // Of several best groups the first is taken.
+        // If several groups are equally good, the first one is chosen.
         let best = numbered.rev_by_rank(rank).unwrap_or(parent);
         let free = |group: u32| u64::from(self.groups[group as usize].usable);
         let is_better = match self.affinity {
@@ -339,7 +339,7 @@ impl DataPlaces for Groups {
         let group = self.known_group(group);
         let inodes = &mut self.groups[group as usize].inodes;
         *inodes = inodes.saturating_add_signed(by);
-        self.touch_group(group);
+        self.mark_group_dirty(group);
     }
 
     fn changed(&mut self) -> Vec<TablePart> {
@@ -407,7 +407,7 @@ mod tests {
         g.frees_durable();
         assert_eq!(allocate(&mut g, 0, None), all[8]);
         let mut free = groups(None);
-        free.waits = false;
+        free.defers_frees = false;
         let block = allocate(&mut free, 1, None);
         free.free(block);
         assert_eq!(allocate(&mut free, 1, Some(block)), block);

@@ -46,8 +46,8 @@ pub struct MkfsOptions {
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
-    /// Room on the data device for a copy of the metadata, by which files are read where the metadata device is lost; a share
-    /// is one of the metadata device. `None`: there is no copy.
+    /// The space on the data device for a copy of the metadata, from which files can be read if the metadata device is lost.
+    /// A share is a share of the metadata device. `None`: there is no copy.
     pub copy: Option<MetadataSize>,
     /// The number of bytes to use of the only disk, or of the data device's disk. The default is all.
     pub size: Option<u64>,
@@ -109,7 +109,7 @@ pub async fn mkfs(
             let bytes = metadata_bytes(options, size).next_multiple_of(unit);
             if size < bytes + 2 * unit {
                 return Err(DualError::Sizes(format!(
-                    "{size} bytes have no room for {bytes} bytes of metadata and for data"
+                    "{size} bytes have no space for {bytes} bytes of metadata and for data"
                 )));
             }
             let parts = split(&disks[0], bytes, bytes);
@@ -163,7 +163,7 @@ fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     }
 }
 
-/// Blocks for the copy of the metadata, of `blocks` that the data device has.
+/// The number of blocks for the copy of the metadata, on a data device of `blocks` blocks.
 fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Result<u64, DualError> {
     let bsize = u64::from(options.block_size);
     let bytes = match options.copy {
@@ -176,7 +176,7 @@ fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Resul
         |what| Err(DualError::Sizes(format!("{bytes} bytes for a copy of the metadata: {what}")));
     match () {
         () if CopyArea::slots_in(count, options.block_size) == 0 => wrong("too few for any block"),
-        () if count >= blocks => wrong("the data device has no more"),
+        () if count >= blocks => wrong("the data device has fewer blocks"),
         () => Ok(count),
     }
 }

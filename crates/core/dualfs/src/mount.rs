@@ -20,8 +20,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 /// The mechanisms of section 2.2, each with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DualOptions {
-    /// Directory affinity: the percentage of additional free blocks for which a new directory leaves its parent's
-    /// group. `None`: it goes to the emptiest group.
+    /// Directory affinity, in percent: a new directory leaves its parent's group only for a group with this percentage
+    /// more free blocks. `None`: it goes to the emptiest group.
     pub affinity: Option<u32>,
     /// Prefetching, the order of blocks in the log, and relocation.
     pub locality: Locality,
@@ -38,10 +38,10 @@ impl Default for DualOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DualOptionError {
     /// There is no such option.
-    #[error("DualFS has no option {0}")]
+    #[error("DualFS has no option '{0}'; its options are affinity, prefetch, order and relocate")]
     Unknown(String),
     /// An option does not take this value.
-    #[error("{value}: {expected} expected")]
+    #[error("'{value}': expected {expected}")]
     Value {
         /// The value.
         value: String,
@@ -94,9 +94,9 @@ pub struct MountOptions {
     pub ufs: UfsConfig,
     /// Options of the cache. No block stays dirty for longer than 5 s.
     pub cache: CacheConfig,
-    /// The rules of the metadata log that are on. All are, except in experiments.
+    /// The rules of the metadata log that are on. All of them are on, except in experiments.
     pub log_rules: LfsRules,
-    /// The rules between the two devices that are on. All are, except in experiments.
+    /// The rules between the two devices that are on. All of them are on, except in experiments.
     pub rules: DualRules,
     /// The cleaner of the metadata log: the segments that it chooses, and when it works.
     pub cleaning: Cleaning,
@@ -121,7 +121,7 @@ impl Default for MountOptions {
 /// it.
 ///
 /// # Errors
-/// The devices are no pair, their contents cannot be right, or a device failed.
+/// The devices are not a pair, their contents are damaged, or a device failed.
 pub async fn mount(
     rt: &Runtime,
     disks: &[Device],
@@ -130,11 +130,11 @@ pub async fn mount(
     let mut pair = Pair::open(disks).await?;
     pair.begin_mount().await?;
     let device = pair.data_device();
-    let places = Groups::new(device.shape, options.rules, options.options.affinity)
+    let allocator = Groups::new(device.shape, options.rules, options.options.affinity)
         .with_copy(pair.copy_side().is_some(), options.rules);
     let data = DataSide {
         device,
-        places: Box::new(places),
+        allocator: Box::new(allocator),
         rules: options.rules,
         locality: options.options.locality,
         copy: pair.copy_side(),

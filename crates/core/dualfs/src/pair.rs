@@ -36,7 +36,7 @@ pub async fn read_identity(
     }
 }
 
-/// Whether a device begins as one of a pair does, even if it is damaged.
+/// Whether a device begins with the identity of a device of DualFS, even a damaged one.
 ///
 /// # Errors
 /// The device failed.
@@ -106,13 +106,13 @@ impl Pair {
         Ok(Pair { metadata, data, identity, data_identity })
     }
 
-    /// The data device in the form that the log takes.
+    /// The data device, for mounting the log with it.
     pub fn data_device(&self) -> DataDevice {
         let (shape, first) = (self.identity.shape(), self.identity.data_at);
         DataDevice { device: self.data.clone(), shape, first }
     }
 
-    /// The place of the copy of the metadata on the data device, if it keeps one.
+    /// The part of the data device that keeps the copy of the metadata; `None` if there is no copy.
     pub fn copy_side(&self) -> Option<CopySide> {
         let (area, uuid) = (self.identity.copy_area()?, self.identity.uuid);
         Some(CopySide { area, uuid })

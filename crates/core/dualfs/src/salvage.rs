@@ -1,8 +1,8 @@
 //! Reading a file system whose metadata device is lost, by the copy of the metadata that the data device keeps.
 //!
-//! The copy is shown as a metadata device: each block of the log that it has is where it was, and all else reads as zeros. On
-//! it the file system is read as of the checkpoint that was copied last. Files that changed since have the contents that they
-//! have now, as far as they had their blocks then.
+//! The copy is presented as a metadata device: each block that was copied is at its address, and all others read as zeros.
+//! Mounted from this device, the file system has the metadata of the checkpoint that was copied last. The data device has
+//! only the newest contents, so a file that was changed since then may have new contents in the blocks that it had then.
 //!
 //! Typical sequence: [`read()`].
 
@@ -22,23 +22,23 @@ use ordo_lfs::write::CopyIndex;
 use crate::DualError;
 use crate::pair::read_identity;
 
-/// The distance between two places at which a data device is searched on a disk that had both, in bytes.
+/// The step, in bytes, of the search for the data device on a disk that had both devices.
 const STEP: usize = 512;
-/// Bytes of a request with which it is searched.
+/// The length of a request of this search, in bytes.
 const PIECE: usize = 256 << 10;
-/// The host's number of an error of a device.
+/// The host's error number for a failed device.
 const EIO: i32 = 5;
 
-/// The copy that was found.
+/// The copy from which metadata are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SalvagedCopy {
-    /// The pair.
+    /// The pair to which the copy belongs.
     pub pair: PairName,
     /// The serial number of its checkpoint.
     pub serial: u64,
-    /// When that was made, in seconds since 1970.
+    /// The time at which the checkpoint was made, in seconds since 1970.
     pub time: u64,
-    /// Blocks of metadata.
+    /// The number of blocks of metadata.
     pub blocks: u64,
 }
 
@@ -48,7 +48,7 @@ struct CopiedLog {
     area: CopyArea,
     bytes: u64,
     superblock: Vec<u8>,
-    /// By block of the log.
+    /// The copied blocks, by their addresses in the log.
     entries: BTreeMap<u64, CopyEntry>,
 }
 
@@ -104,7 +104,7 @@ impl BlockDevice for CopiedLog {
     }
 }
 
-/// The data device among the disks: one of them, or the part of one that had both devices.
+/// Finds the data device: one of the disks, or a part of a disk that had both devices.
 async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
     let mut first = None;
     for disk in disks {
@@ -123,7 +123,8 @@ async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
             Err(error) => first = first.or(Some(error)),
         }
     }
-    // The metadata device's identity went with it: the data device is searched behind it.
+    // On a disk with both devices, the identity that says where the data device begins may be lost. Then the data
+    // device is searched for.
     for disk in disks {
         if let Some(found) = search(disk).await? {
             return Ok(found);
@@ -133,13 +134,14 @@ async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
     Err(DualError::Identity { device: "data device", error })
 }
 
+/// Searches a disk for the identity of a data device.
 async fn search(disk: &Device) -> Result<Option<(Device, Identity)>, DualError> {
     let geometry = disk.geometry();
     let sector = geometry.sector as usize;
     let piece = (PIECE.min(geometry.max_request) / sector).max(1) * sector;
     for start in (0..geometry.bytes).step_by(piece) {
         let len = piece.min((geometry.bytes - start) as usize) / sector * sector;
-        // What cannot be read is not it.
+        // A part of the disk that cannot be read is skipped.
         let Ok(bytes) = disk.read(start, len).await else { continue };
         for (n, raw) in bytes.chunks_exact(STEP).enumerate() {
             let at = start + (n * STEP) as u64;
@@ -156,7 +158,7 @@ async fn search(disk: &Device) -> Result<Option<(Device, Identity)>, DualError> 
 /// Finds the last complete copy on a data device.
 ///
 /// # Errors
-/// There is no data device among the disks, it keeps no copy, or none that is complete; it is too small; it failed.
+/// There is no data device among the disks; it keeps no copy, or no complete one; it is too small; a device failed.
 async fn find(disks: &[Device]) -> Result<(Device, Identity, CopyIndex), DualError> {
     let (data, id) = find_data(disks).await?;
     let (want, have) = (id.data_bytes(), data.geometry().bytes);
@@ -170,28 +172,28 @@ async fn find(disks: &[Device]) -> Result<(Device, Identity, CopyIndex), DualErr
     Ok((data, id, found))
 }
 
-/// The copy that a data device keeps.
+/// Describes the complete copy that a data device keeps.
 ///
 /// # Errors
 /// As for [`read()`].
 pub async fn copy_on(disks: &[Device]) -> Result<SalvagedCopy, DualError> {
     let (_, id, found) = find(disks).await?;
-    Ok(said(&id, &found))
+    Ok(describe(&id, &found))
 }
 
-fn said(id: &Identity, found: &CopyIndex) -> SalvagedCopy {
+fn describe(id: &Identity, found: &CopyIndex) -> SalvagedCopy {
     let head = &found.head;
     SalvagedCopy { pair: id.name(), serial: head.serial, time: head.time, blocks: head.entries }
 }
 
-/// Mounts for reading what the copy of the metadata leads to. The disks have the data device among them; nothing of the
-/// metadata device is read.
+/// Mounts a file system for reading from the copy of its metadata. One of the disks is the data device. The metadata device
+/// is not read.
 ///
 /// # Errors
-/// There is no data device, it keeps no copy, or none that is complete; the copy cannot be right; a device failed.
+/// There is no data device; it keeps no copy, or no complete one; the copy is damaged; a device failed.
 pub async fn read(disks: &[Device]) -> Result<(LfsReader, SalvagedCopy), DualError> {
     let (data, id, found) = find(disks).await?;
-    let about = said(&id, &found);
+    let about = describe(&id, &found);
     let mut superblock = vec![0; SUPERBLOCK_SIZE];
     let sb: &Superblock = &found.sb;
     sb.write(&mut superblock);

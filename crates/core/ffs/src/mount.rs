@@ -1,6 +1,6 @@
 //! Mounting: finds the superblock, refuses images that must not be written, reads the summaries.
 
-use ordo_block::{BlockDevice, BlockError, Device};
+use ordo_block::{BlockDevice, BlockError, Device, Geometry};
 use ordo_cache::{BufRef, CacheConfig};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
@@ -62,9 +62,7 @@ pub enum MountError {
     #[error("the device is read-only; mount it read-only")]
     ReadOnlyDevice,
     /// The file system is larger than its device.
-    #[error(
-        "the file system has {want} bytes, but the device only {have}: was the image cut short?"
-    )]
+    #[error("the file system has {want} bytes, but the device has only {have}; was it truncated?")]
     DeviceTooSmall {
         /// The file system's size, in bytes.
         want: u64,
@@ -135,7 +133,9 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
 /// The feature in the superblock that forbids writing the image; `None` if it may be written.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     if sb.is_ufs1() {
-        Some("it is UFS1, which is only read, since no check here could repair it after a crash")
+        Some(
+            "this is UFS1, which Ordo only reads, because its check cannot repair UFS1 after a crash",
+        )
     } else if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {
@@ -180,15 +180,7 @@ async fn mount_on(
         false => !ordering.needs_check(),
     };
     if !read_only {
-        if geometry.read_only {
-            return Err(MountError::ReadOnlyDevice);
-        }
-        if let Some(reason) = forbids_writing(&sb) {
-            return Err(MountError::Unsupported(reason));
-        }
-        if !clean && !can_go_on && !options.force {
-            return Err(MountError::Unclean);
-        }
+        check_writable(&sb, &geometry, clean || can_go_on || options.force)?;
     }
     let rebuild = !clean && ordering.bitmaps_trusted() && can_go_on && !read_only;
     let rebuilt = match rebuild {
@@ -233,6 +225,20 @@ async fn mount_on(
     let fs = Ufs::new(ffs, options.ufs.clone());
     check_root(fs.layout()).await?;
     Ok(fs)
+}
+
+/// Checks that an image, which is `usable` without a check or not, can be mounted for writing.
+fn check_writable(sb: &Superblock, geometry: &Geometry, usable: bool) -> Result<(), MountError> {
+    if geometry.read_only {
+        return Err(MountError::ReadOnlyDevice);
+    }
+    if let Some(reason) = forbids_writing(sb) {
+        return Err(MountError::Unsupported(reason));
+    }
+    if !usable {
+        return Err(MountError::Unclean);
+    }
+    Ok(())
 }
 
 /// A cache that sets the check-hashes of the superblock and of groups before they are written.

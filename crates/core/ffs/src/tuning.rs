@@ -28,7 +28,7 @@ pub struct Tuning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TuningError {
     /// There is no such option.
-    #[error("FFS has no option '{0}'; it has maxcontig, rotgap")]
+    #[error("FFS has no option '{0}'; its options are maxcontig and rotgap")]
     Unknown(String),
     /// The option does not take this value.
     #[error("'{value}': expected {expected}")]

@@ -1,16 +1,15 @@
-//! The seam for a file system that keeps the contents of regular files outside of the log, on a second device
-//! (DualFS).
+//! The interface for DualFS, which keeps the contents of regular files outside of the log, on a second device.
 //!
 //! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A pointer to
-//! contents counts blocks of the data device; every other pointer is an address in the log. A [`DataPlaces`] knows
-//! which blocks of the data device are free; its tables are a part of the IFILE
+//! contents is the number of a block of the data device; every other pointer is an address in the log. A
+//! [`DataAllocator`] knows which blocks of the data device are free; its tables are a part of the IFILE
 //! ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
 //!
-//! Typical sequence: [`DataPlaces::load`] at the mount; [`reserve`](DataPlaces::reserve) when a file gets a block,
-//! [`allocate`](DataPlaces::allocate) when a write-out gives it its place; [`free`](DataPlaces::free) when a file gives it back,
-//! [`frees_gathered`](DataPlaces::frees_gathered) when the write-out has the file without it, and
-//! [`frees_durable`](DataPlaces::frees_durable) when that is durable, [`frees_copied`](DataPlaces::frees_copied) when the copy of
-//! the metadata has it too.
+//! Typical sequence: [`DataAllocator::load`] at the mount. [`reserve`](DataAllocator::reserve) when a file gets a block,
+//! and [`allocate`](DataAllocator::allocate) when a write-out chooses the block. [`free`](DataAllocator::free) when a file
+//! loses a block, [`frees_gathered`](DataAllocator::frees_gathered) when a write-out has been gathered that records the
+//! loss, [`frees_durable`](DataAllocator::frees_durable) when that write-out is durable, and
+//! [`frees_copied`](DataAllocator::frees_copied) when the copy of the metadata records the loss too.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_format::dualfs::{CopyArea, DataShape};
@@ -29,8 +28,8 @@ bitflags::bitflags! {
         const CONTENTS = 1;
         /// A block that a file has lost is not given to another file before the loss is durable.
         const FREED = 1 << 1;
-        /// With a copy of the metadata on the data device, a block that was given back goes to no other file before a copy is
-        /// complete in which the old file no longer has it.
+        /// If the data device keeps a copy of the metadata, a block that a file has lost is given to another file only
+        /// when a complete copy records the loss.
         const COPIED = 1 << 2;
         /// A copy of the metadata is durable before its head is written.
         const COPY_FIRST = 1 << 3;
@@ -48,12 +47,12 @@ pub struct DataDevice {
     pub first: u64,
 }
 
-/// The place of the copy of the metadata on the data device.
+/// The part of the data device that keeps the copy of the metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct CopySide {
-    /// The place.
+    /// The blocks of the copy.
     pub area: CopyArea,
-    /// The identifier of the pair, by which a copy is known.
+    /// The identifier of the pair. A copy with another identifier belongs to another pair.
     pub uuid: [u8; 16],
 }
 
@@ -62,12 +61,12 @@ pub struct DataSide {
     /// The device.
     pub device: DataDevice,
     /// The allocator of the device's blocks.
-    pub places: Box<dyn DataPlaces>,
-    /// The rules that are on. All are, except in experiments.
+    pub allocator: Box<dyn DataAllocator>,
+    /// The rules that are on. All of them are on, except in experiments.
     pub rules: DualRules,
     /// The mechanisms that keep metadata together.
     pub locality: Locality,
-    /// The place of the copy of the metadata on the device, if it keeps one.
+    /// The part of the device that keeps a copy of the metadata; `None` if there is no copy.
     pub copy: Option<CopySide>,
 }
 
@@ -76,14 +75,14 @@ pub struct DataSide {
 /// Source: Piernas and others (2007), section 2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locality {
-    /// The number of blocks of the log that are read in one request when one of them is missing from memory. The
-    /// others are its neighbours, most of them before it. With 0 or 1 no neighbours are read.
+    /// The number of blocks of the log that are read in one request when a block is not in memory. The others are
+    /// the neighbours of that block, and most of them lie before it. With 0 or 1 no neighbours are read.
     pub prefetch: u32,
-    /// Whether a write-out takes files in inverse order of their last change: for each file its blocks in inverse
-    /// order and then its indirect blocks, and inodes in the same order of files. Otherwise files and blocks are in
-    /// the order of their numbers.
+    /// Whether a write-out takes files in inverse order of their last change. The blocks of each file are then in
+    /// inverse order too, with the file's indirect blocks behind them; inodes follow in the same order of files.
+    /// Otherwise files and blocks are in the order of their numbers.
     pub inverse: bool,
-    /// The most blocks of metadata in a second that are rewritten because they were read. 0: none.
+    /// The most blocks of metadata that are rewritten in a second because they were read. 0: none.
     pub relocate: u32,
 }
 
@@ -97,9 +96,9 @@ impl Locality {
 pub struct DataSpace {
     /// The number of blocks that files can have.
     pub blocks: u64,
-    /// The number of free blocks that are not promised to a file.
+    /// The number of free blocks that are not reserved.
     pub free: u64,
-    /// The number of blocks that files have lost, and that will be free once this is durable.
+    /// The number of blocks that files have lost, and that become free when the loss is durable.
     pub soon: u64,
 }
 
@@ -107,28 +106,29 @@ pub struct DataSpace {
 pub type TablePart = (usize, Vec<u8>);
 
 /// The allocator of the data device. None of its functions waits.
-pub trait DataPlaces {
+pub trait DataAllocator {
     /// Reads the tables of a checkpoint.
     ///
     /// # Errors
     /// The tables cannot be right; the text says why.
     fn load(&mut self, tables: &[u8]) -> Result<(), String>;
 
-    /// Applies the changes that rolling forward finds: blocks that files lost, and then blocks that files got.
-    fn roll(&mut self, lost: &[i64], got: &[i64]);
+    /// Applies the changes that rolling forward finds: first the blocks that files lost, then the blocks that files
+    /// gained.
+    fn roll(&mut self, freed: &[i64], allocated: &[i64]);
 
     /// The free space.
     fn space(&self) -> DataSpace;
 
-    /// Promises a block to a file. Returns false if none is left.
+    /// Reserves a block for a file. Returns false if none is left.
     #[must_use]
     fn reserve(&mut self) -> bool;
 
-    /// Takes a promise back.
+    /// Releases a block that was reserved.
     fn release(&mut self);
 
-    /// Gives a promised block of a file of `group` its place: block `after`, behind the file's previous block, if
-    /// that is free.
+    /// Chooses the block for a file of `group` that has reserved one: block `after`, which is behind the file's previous
+    /// block, if that is free.
     fn allocate(&mut self, group: u32, after: Option<i64>) -> i64;
 
     /// Notes that a file has lost a block.
@@ -140,13 +140,13 @@ pub trait DataPlaces {
     /// Notes that the gathered frees are durable.
     fn frees_durable(&mut self);
 
-    /// Tells the allocator that a copy of the metadata has all frees that are durable, or that there is no copy.
+    /// Notes that a copy of the metadata records all frees that are durable, or that there is no copy any more.
     fn frees_copied(&mut self);
 
     /// Chooses the group for a new directory whose parent is in the group `parent`.
     fn group_for(&mut self, parent: u32) -> u32;
 
-    /// Notes that a group has got an inode more, or less.
+    /// Changes the number of inodes of a group by `by`.
     fn count_inode(&mut self, group: u32, by: i32);
 
     /// The parts of the tables that changed since the last call.
@@ -194,7 +194,7 @@ impl DataDevice {
     }
 }
 
-/// The kind of superblock that goes with a data device, or without one.
+/// The kind of superblock that a log has: that of DualFS if there is a data device.
 pub(crate) fn kind_of<T>(data: Option<&T>) -> VolumeKind {
     if data.is_some() { VolumeKind::Dual } else { VolumeKind::Lfs }
 }

@@ -14,7 +14,7 @@ use crate::error::LogDamage;
 /// The most metadata that is kept in memory, in bytes.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A device, and the superblock with its geometry.
+/// The device with the log, its superblock, and a cache of the metadata that were read.
 pub struct LogDisk {
     pub device: Device,
     pub sb: Superblock,
@@ -30,7 +30,7 @@ impl LogDisk {
     }
 
     /// The data device if it has the contents of this inode; `None` if the log has them.
-    pub fn apart(&self, inode: &LfsInode) -> Option<&DataDevice> {
+    pub fn data_of(&self, inode: &LfsInode) -> Option<&DataDevice> {
         // By its mode the IFILE is a regular file, but it is a part of the log.
         self.data.as_ref().filter(|_| is_regular(inode) && inode.inumber != IFILE_INO)
     }
@@ -56,7 +56,7 @@ impl LogDisk {
         Ok(out)
     }
 
-    /// As [`read_raw`](Self::read_raw), for metadata, which are kept in a cache.
+    /// Reads metadata as [`read`](Self::read) does, and keeps them in a cache.
     pub async fn metadata(
         &self,
         what: LogDamage,

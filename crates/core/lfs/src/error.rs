@@ -12,7 +12,7 @@ pub enum LfsError {
     #[error("no usable LFS superblock; at byte 8192: {0}")]
     NoSuperblock(SuperblockError),
     /// The device ends before the file system does.
-    #[error("the file system has {want} bytes, but the device only {have}: cut short?")]
+    #[error("the file system has {want} bytes, but the device has only {have}; was it truncated?")]
     DeviceTooSmall {
         /// The file system's size in bytes.
         want: u64,
@@ -20,14 +20,14 @@ pub enum LfsError {
         have: u64,
     },
     /// The fragment size is smaller than the device's sector.
-    #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
+    #[error("fragments of {frag} bytes are smaller than the device's sectors of {sector} bytes")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
         /// The device's sector size in bytes.
         sector: u32,
     },
-    /// An address that the log cannot have: outside of its segments, across the end of one, or in a
+    /// An address that the log cannot have: it is outside of the segments, crosses the end of one, or is in a
     /// superblock.
     #[error("{what}: {frags} fragments at {addr} are not inside of a segment")]
     Address {
@@ -40,7 +40,7 @@ pub enum LfsError {
     },
     /// A pointer to a block of contents that the data device does not have.
     #[error(
-        "{what}: block {addr} is not one of the data device's, which are 1 to {blocks}, not included"
+        "{what}: block {addr} is outside of the data device, which has blocks 1 up to, but not including, {blocks}"
     )]
     Contents {
         /// The structure to which the pointer should lead.
@@ -51,7 +51,9 @@ pub enum LfsError {
         blocks: u64,
     },
     /// The data device is too small for its blocks.
-    #[error("the data device's blocks take {want} bytes, but it has only {have}: cut short?")]
+    #[error(
+        "the data device's blocks take {want} bytes, but the device has only {have}; was it truncated?"
+    )]
     DataTooSmall {
         /// The number of bytes that its blocks take.
         want: u64,
@@ -59,7 +61,7 @@ pub enum LfsError {
         have: u64,
     },
     /// The group tables in the IFILE belong to a data device of another size.
-    #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
+    #[error("the IFILE has {have} blocks of group tables, but the data device needs {want}")]
     Tables {
         /// The number of blocks according to the superblock.
         have: u64,
@@ -94,7 +96,9 @@ pub enum LfsError {
         size: u64,
     },
     /// The IFILE is too small for its own tables, or its size is not a whole number of blocks.
-    #[error("the IFILE has {size} bytes, which do not hold its tables")]
+    #[error(
+        "the IFILE has {size} bytes, which is too little for its tables or not a whole number of blocks"
+    )]
     IfileSize {
         /// The IFILE's size in bytes.
         size: u64,
@@ -105,16 +109,18 @@ pub enum LfsError {
         /// The logical block that is missing.
         lbn: u64,
     },
-    /// Two blocks of the IFILE are in one place, or one is where its inode is.
-    #[error("the IFILE's block {lbn} is at {addr}, where its inode or another block of it is")]
+    /// Two blocks of the IFILE have the same address, or one of them has the address of the IFILE's inode.
+    #[error(
+        "block {lbn} of the IFILE has the address {addr}, which the IFILE's inode or another of its blocks has too"
+    )]
     IfileTwice {
-        /// The logical block of the directory.
+        /// The logical block of the IFILE.
         lbn: i64,
         /// The address.
         addr: i64,
     },
     /// An inode number for which the IFILE has no entry.
-    #[error("inode {ino} is beyond the IFILE, which has {count}")]
+    #[error("inode {ino} is beyond the IFILE, which has entries for {count} inodes")]
     InodeNumber {
         /// The inode number.
         ino: u64,

@@ -1,8 +1,8 @@
 //! LFS, the log-structured file system, on the on-disk format of NetBSD (LFS64 and LFS32, version 2).
 //!
 //! Layers, lowest first:
-//! - [`data`]: the seam for a file system whose regular files have their contents on a device of their own (DualFS).
-//! - `disk`: reading blocks by address, after a check that the log can have such an address; a bounded cache of
+//! - [`data`]: the interface for DualFS, whose regular files have their contents on a second device.
+//! - `disk`: reading blocks by address, after a check that the address is inside of the log; a bounded cache of
 //!   metadata.
 //! - [`superblock`]: finding the newest checkpoint.
 //! - `log`: the complete partial segments behind a checkpoint, in order.
@@ -16,10 +16,10 @@
 //!   `writer` (write-outs and checkpoints), `cleaner`, `layout`, `recover` and `mount`.
 //!
 //! Invariants:
-//! - Data on disk are not trusted. An address outside of the log, a missing block, an impossible size are errors that
-//!   name the place. The walk of the log ends, because serial numbers rise by one.
+//! - Data on disk are not trusted. An address outside of the log, a missing block, or an impossible size is an error that
+//!   names the place. The walk of the log ends, because serial numbers rise by one.
 //! - A reader writes nothing. Its memory is bounded by its cache, and by the amount of log behind the checkpoint.
-//! - No place is written twice before its segment is begun again, except for the superblocks. A segment is begun
+//! - No address is written twice before its segment is begun again, except for the superblocks. A segment is begun
 //!   again only when it is empty in both checkpoints on the device.
 //! - A pointer has one copy in memory: in the inode's buffer, or in the buffer of an indirect block.
 //! - A write-out contains whole operations: no operation is under way while places are given, and the partial
@@ -27,7 +27,7 @@
 //! - Space for an operation is found before it begins. Writes cannot use the space that deletes need, and neither can
 //!   use the space that the cleaner needs.
 //!
-//! Lock order: the cleaner's lock, the writer's lock, the turnstile of operations (`write::order`). A task with an
+//! Lock order: the cleaner's lock, the writer's lock, the gate of operations (`write::order`). A task with an
 //! operation under way waits for none of them.
 //!
 //! Typical sequence: [`write::mount`]; the operations of `FileSystem`; `unmount`.

@@ -25,7 +25,7 @@ pub struct PartialSegment {
 pub enum LogEnd {
     /// The file system was unmounted.
     Clean,
-    /// No partial segment follows: the next place has an older one, or no summary.
+    /// No partial segment follows: at the next address there is an older one, or no summary.
     Nothing,
     /// A partial segment follows, but it is torn.
     Torn(SummaryError),
@@ -70,7 +70,7 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     while let Some(wanted) = serial.checked_add(1) {
         let mut found = None;
         for place in candidates(sb, at, next).into_iter().flatten() {
-            match one(disk, place, wanted).await? {
+            match read_pseg(disk, place, wanted).await? {
                 Ok(pseg) => {
                     found = Some(pseg);
                     break;
@@ -92,7 +92,7 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
     Ok(out)
 }
 
-/// Whether the log of the LFS on a device has seals, and gets more of them when it is written. See
+/// Whether the partial segments of the LFS on a device have seals, as those to come will. See
 /// [`LfsRules::BLOCKS_FIRST`](crate::write::LfsRules).
 ///
 /// # Errors
@@ -102,14 +102,15 @@ pub async fn has_seals(device: &Device) -> Result<bool, LfsError> {
     is_sealed(&LogDisk::new(device.clone(), found.sb, None)).await
 }
 
-/// Whether the log is sealed: whether the last partial segment before the checkpoint's end has a seal. One that was made
-/// by others, or without seals, is kept without them. A log whose last summary cannot be read counts as sealed.
+/// Whether the last partial segment before the end of the checkpoint has a seal. A log that has none, because another
+/// system made it or because of an option of mkfs, gets none later. A log whose last summary cannot be read counts as
+/// sealed.
 ///
 /// # Errors
 /// The device failed.
 pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
     let sb = &disk.sb;
-    // Where the log ends with a segment, its end is the start of the next one.
+    // If the log fills its last segment, `offset` is the start of the segment behind it.
     let Some(segment) = sb.segment_of(sb.offset - 1) else { return Ok(true) };
     let (mut at, mut found) = (sb.segment_data(segment), true);
     while at < sb.offset && sb.is_log(at, sb.sumsize / sb.fsize) {
@@ -123,7 +124,7 @@ pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
 }
 
 /// The partial segment at `at`, if it has this serial number and is complete.
-async fn one(
+async fn read_pseg(
     disk: &LogDisk,
     at: i64,
     serial: u64,

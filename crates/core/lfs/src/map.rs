@@ -43,16 +43,16 @@ pub async fn load_ifile(disk: &LogDisk) -> Result<LfsInode, LfsError> {
     Ok(inode)
 }
 
-/// The place of a logical block.
+/// The address of a logical block, or the hole that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedBlock {
     /// The block is at this address.
     At(i64),
-    /// The block is in a hole, which reaches at least to this block.
+    /// The block is in a hole. The hole reaches at least to this block, which is not included.
     Hole(u64),
 }
 
-/// Finds the place of a block of a file.
+/// Finds a block of a file.
 pub async fn find(disk: &LogDisk, inode: &LfsInode, lbn: u64) -> Result<MappedBlock, LfsError> {
     let (sb, ino) = (&disk.sb, inode.inumber);
     let nindir = u64::from(sb.nindir);

@@ -80,7 +80,7 @@ impl LfsReader {
         &self.disk.sb
     }
 
-    /// The part of the log behind the checkpoint.
+    /// The outcome of rolling forward over the log behind the checkpoint.
     pub fn rolled_forward(&self) -> &RolledForward {
         &self.rolled
     }
@@ -164,7 +164,7 @@ impl LfsReader {
     ) -> Result<Option<(i64, u32)>, LfsError> {
         let bytes = self.disk.sb.block_bytes(lbn, inode.size) as u32;
         // Contents on a data device are never in the log, whatever the summaries say.
-        if self.disk.apart(inode).is_none()
+        if self.disk.data_of(inode).is_none()
             && let Some((version, blocks)) = self.changes.blocks.get(&inode.inumber)
             && *version == inode.generation
             && let Some((addr, have)) = i64::try_from(lbn).ok().and_then(|l| blocks.get(&l))
@@ -175,15 +175,16 @@ impl LfsReader {
         Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
     }
 
-    /// Whether a block is in a hole. Returns a block that the hole reaches at least.
+    /// If a block is in a hole, returns a block up to which the hole reaches; `None` if the block is mapped.
     pub(crate) async fn hole_at(
         &self,
         inode: &LfsInode,
         lbn: u64,
     ) -> Result<Option<u64>, LfsError> {
-        // The log may have a block whose inode is not in it, so the hole is taken to end at the next block.
+        // The log may have a block of this file without the inode, which still shows a hole there. So the hole ends
+        // at the next block.
         let has_changes =
-            self.disk.apart(inode).is_none() && self.changes.blocks.contains_key(&inode.inumber);
+            self.disk.data_of(inode).is_none() && self.changes.blocks.contains_key(&inode.inumber);
         if has_changes && self.locate_block(inode, lbn).await?.is_some() {
             return Ok(None);
         }
@@ -202,14 +203,14 @@ impl LfsReader {
     ) -> Result<Option<Vec<u8>>, LfsError> {
         let Some((addr, bytes)) = self.locate_block(inode, lbn).await? else { return Ok(None) };
         let what = LogDamage::Block(inode.inumber, lbn as i64);
-        Ok(Some(match self.disk.apart(inode) {
+        Ok(Some(match self.disk.data_of(inode) {
             Some(data) => data.read(what, addr).await?,
             None => self.disk.read(what, addr, bytes / self.disk.sb.fsize).await?,
         }))
     }
 
-    /// Calls `each` for the entries of a directory from byte `from` on, without free space, until it returns
-    /// false. `each` gets the entry, and the position behind it.
+    /// Calls `each` for each entry of a directory from byte `from` on, until `each` returns false. `each` gets the
+    /// entry and the position behind the entry. Free space is skipped.
     pub(crate) async fn entries(
         &self,
         inode: &LfsInode,

@@ -9,7 +9,7 @@ use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::log::{self, LogEnd};
 
-/// The part of the log behind the checkpoint.
+/// The outcome of rolling forward over the log behind the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolledForward {
     /// The number of partial segments that count.
@@ -30,7 +30,7 @@ type Blocks = BTreeMap<i64, (i64, u32)>;
 /// The changes that the log behind the checkpoint makes.
 #[derive(Default)]
 pub struct RollChanges {
-    /// The address of each inode's block.
+    /// The inodes that were written, each with the address of its block.
     pub inodes: BTreeMap<u64, i64>,
     /// Inodes of removed files.
     pub removed: BTreeSet<u64>,
@@ -64,14 +64,14 @@ pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), Lfs
         }
     }
     let last = found.psegs.last();
-    let said = RolledForward {
+    let rolled = RolledForward {
         partial_segments: found.psegs.len(),
         incomplete: found.incomplete,
         offset: last.map_or(sb.offset, |p| p.end),
         serial: last.map_or(sb.serial, |p| p.summary.head.serial),
         end: found.end,
     };
-    Ok((said, changes))
+    Ok((rolled, changes))
 }
 
 impl RollChanges {

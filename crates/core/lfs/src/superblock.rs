@@ -5,8 +5,8 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 
 use crate::LfsError;
 
-/// The step of the search for the second superblock, in bytes, if the first one is damaged. A segment, and so
-/// the superblock, may begin at any fragment.
+/// The step, in bytes, of the search for the second superblock, which is made if the first one is damaged. The
+/// second superblock may begin at any fragment, as its segment may.
 const STEP: usize = 512;
 /// The length of a request of this search, in bytes.
 const PIECE: usize = 256 << 10;
@@ -20,8 +20,8 @@ pub struct FoundSuperblock {
     pub sb: Superblock,
     /// The first byte of the superblock on the device.
     pub at: u64,
-    /// The fault of the other superblock, if it has one. Checkpoints are written to the first two superblocks
-    /// by turns.
+    /// The fault of the other superblock, if it is damaged. Checkpoints are written to the first two superblocks
+    /// in turn.
     pub other: Option<SuperblockError>,
 }
 

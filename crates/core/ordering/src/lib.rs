@@ -30,7 +30,7 @@ pub use change::{Change, DeferredFree, OpKind, PointerTo, What};
 pub use journal::{JournalOptions, JournalOrder, JournalRules};
 pub use none::NoOrder;
 pub use policy::{
-    Admitted, Begun, Dependencies, Done, Image, Op, OrderedCache, Ordering, OrderingOp,
+    Admitted, Begun, BlockFuture, Dependencies, Image, Op, OrderedCache, Ordering, OrderingOp,
     OrderingPolicy, RecoverError, Recovery,
 };
 pub use soft_updates::{SoftOptions, SoftRules, SoftStats, SoftUpdates};

@@ -4,7 +4,7 @@
 //! Table 1. No ordering can be faster. After a crash, a check may find damage that it cannot repair.
 
 use ordo_cache::{Cache, WriteGate};
-use ordo_runtime::Outcome;
+use ordo_runtime::MaybeFuture;
 
 use crate::{Begun, OpKind, OrderingOp, OrderingPolicy};
 
@@ -32,7 +32,7 @@ impl OrderingPolicy for NoOrder {
     }
 
     fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
-        Outcome::now(Ok(Box::new(Unordered)))
+        MaybeFuture::ready(Ok(Box::new(Unordered)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_cache::{BufRef, Cache, CacheConfig, WriteGate};
 use ordo_runtime::sync::Notify;
-use ordo_runtime::{Outcome, Runtime};
+use ordo_runtime::{MaybeFuture, Runtime};
 use ordo_wafs::LogError;
 
 use crate::{Change, DeferredFree, OpKind, What};
@@ -23,10 +23,10 @@ pub struct Dependencies {
 }
 
 /// An operation that begins, or the reason why it cannot.
-pub type Begun<'a> = Outcome<'a, Result<Box<dyn OrderingOp>, BlockError>>;
+pub type Begun<'a> = MaybeFuture<'a, Result<Box<dyn OrderingOp>, BlockError>>;
 
-/// The end of work on a device.
-pub type Done<'a> = Outcome<'a, Result<(), BlockError>>;
+/// The end of work on a device, or its failure.
+pub type BlockFuture<'a> = MaybeFuture<'a, Result<(), BlockError>>;
 
 /// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the writes of blocks,
 /// and [`OrderingOp`] for its operations; nothing else changes.
@@ -79,8 +79,8 @@ pub trait OrderingPolicy: WriteGate {
     ///
     /// # Errors
     /// The device failed.
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> Done<'a> {
-        Outcome::later(async move {
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> BlockFuture<'a> {
+        MaybeFuture::boxed(async move {
             cache.flush_file(ino).await?;
             cache.write_now(std::slice::from_ref(inode)).await?;
             cache.barrier().await
@@ -96,9 +96,9 @@ pub trait OrderingPolicy: WriteGate {
         &'a self,
         device: &'a Device,
         image: &'a dyn Image,
-    ) -> Outcome<'a, Result<Recovery, RecoverError>> {
+    ) -> MaybeFuture<'a, Result<Recovery, RecoverError>> {
         let _ = (device, image);
-        Outcome::now(Ok(Recovery::None))
+        MaybeFuture::ready(Ok(Recovery::None))
     }
 
     /// Starts the ordering's tasks, when the file system has been mounted for writing.
@@ -110,18 +110,18 @@ pub trait OrderingPolicy: WriteGate {
     ///
     /// # Errors
     /// The device failed.
-    fn sync<'a>(&'a self, cache: &'a Cache) -> Done<'a> {
+    fn sync<'a>(&'a self, cache: &'a Cache) -> BlockFuture<'a> {
         let _ = cache;
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 
     /// Ends what [`start`](Self::start) began, when everything is on the device and the image is clean.
     ///
     /// # Errors
     /// The device failed.
-    fn close<'a>(&'a self, cache: &'a Cache) -> Done<'a> {
+    fn close<'a>(&'a self, cache: &'a Cache) -> BlockFuture<'a> {
         let _ = cache;
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 
     /// The signal that deferred frees have become ready; `None` if an ordering never defers.
@@ -164,9 +164,9 @@ pub trait OrderingPolicy: WriteGate {
     ///
     /// # Errors
     /// The device failed.
-    fn reclaim<'a>(&'a self, cache: &'a Cache) -> Outcome<'a, Result<bool, BlockError>> {
+    fn reclaim<'a>(&'a self, cache: &'a Cache) -> MaybeFuture<'a, Result<bool, BlockError>> {
         let _ = cache;
-        Outcome::now(Ok(false))
+        MaybeFuture::ready(Ok(false))
     }
 }
 
@@ -185,9 +185,9 @@ pub trait OrderingOp: 'static {
     ///
     /// # Errors
     /// The device failed: the change must not be made.
-    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> BlockFuture<'a> {
         let _ = (cache, what);
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 
     /// Notes a change that has been made. It must not wait.
@@ -205,9 +205,9 @@ pub trait OrderingOp: 'static {
     ///
     /// # Errors
     /// The device failed: the operation is done in memory, but not durable.
-    fn end<'a>(self: Box<Self>, cache: &'a Cache) -> Done<'a> {
+    fn end<'a>(self: Box<Self>, cache: &'a Cache) -> BlockFuture<'a> {
         let _ = cache;
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 }
 

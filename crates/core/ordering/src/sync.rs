@@ -31,9 +31,9 @@ use std::rc::Rc;
 
 use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Cache, WriteGate};
-use ordo_runtime::Outcome;
+use ordo_runtime::MaybeFuture;
 
-use crate::{Begun, Change, Done, OpKind, OrderingOp, OrderingPolicy, PointerTo, What};
+use crate::{Begun, BlockFuture, Change, OpKind, OrderingOp, OrderingPolicy, PointerTo, What};
 
 bitflags::bitflags! {
     /// The rules of `sync`. A test switches one off to show the damage that it prevents.
@@ -67,11 +67,11 @@ bitflags::bitflags! {
 
 /// The ordering `sync`.
 #[derive(Clone, Debug)]
-pub struct SyncOrder(Rc<State>);
+pub struct SyncOrder(Rc<SyncState>);
 
 /// The state that all operations share.
 #[derive(Debug)]
-struct State {
+struct SyncState {
     rules: SyncRules,
     /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the write
     /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
@@ -92,11 +92,11 @@ impl SyncOrder {
     /// The ordering with some of its rules only, to measure or show what a rule does.
     pub fn with_rules(rules: SyncRules) -> SyncOrder {
         let (counting, left) = (RefCell::default(), RefCell::default());
-        SyncOrder(Rc::new(State { rules, counting, counted: Cell::new(0), left }))
+        SyncOrder(Rc::new(SyncState { rules, counting, counted: Cell::new(0), left }))
     }
 }
 
-impl State {
+impl SyncState {
     fn is_on(&self, rule: SyncRules) -> bool {
         self.rules.contains(rule)
     }
@@ -171,15 +171,15 @@ impl Default for SyncOrder {
 }
 
 /// An operation under way: the blocks that it has changed and that must be on disk before its next dependent step.
-struct Pending {
-    state: Rc<State>,
+struct SyncOp {
+    state: Rc<SyncState>,
     blocks: Vec<BufRef>,
     /// Indirect blocks that lead to a directory's new space. They are written after the size: to a checker, a hole
     /// at the end of a directory is no damage, but a pointer beyond its end is.
     pointers: Vec<BufRef>,
 }
 
-impl Pending {
+impl SyncOp {
     fn add(blocks: &mut Vec<BufRef>, buf: &BufRef) {
         if !blocks.iter().any(|b| Rc::ptr_eq(b, buf)) {
             blocks.push(buf.clone());
@@ -242,38 +242,38 @@ impl OrderingPolicy for SyncOrder {
 
     fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
         let (blocks, pointers) = (Vec::new(), Vec::new());
-        Outcome::now(Ok(Box::new(Pending { state: self.0.clone(), blocks, pointers })))
+        MaybeFuture::ready(Ok(Box::new(SyncOp { state: self.0.clone(), blocks, pointers })))
     }
 }
 
-impl OrderingOp for Pending {
-    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+impl OrderingOp for SyncOp {
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> BlockFuture<'a> {
         let rules = self.state.rules;
         match *what {
             What::AddEntry { inode, .. } | What::ChangeEntry { inode, .. }
                 if rules.contains(SyncRules::INODE_BEFORE_ENTRY) =>
             {
-                Outcome::later(self.write_with(cache, inode))
+                MaybeFuture::boxed(self.write_with(cache, inode))
             }
             What::SetPointer { to, init, .. }
                 if to != PointerTo::Data && rules.contains(SyncRules::BLOCK_BEFORE_POINTER) =>
             {
-                Outcome::later(cache.write_now(std::slice::from_ref(init)))
+                MaybeFuture::boxed(cache.write_now(std::slice::from_ref(init)))
             }
             // Another operation may have filled the block, so the block is written here as well.
             What::UseInodeBlock { block, .. } if rules.contains(SyncRules::INODES_BEFORE_USE) => {
-                Outcome::later(self.write_with(cache, block))
+                MaybeFuture::boxed(self.write_with(cache, block))
             }
             What::AllocateBlock { address, frags }
                 if rules.contains(SyncRules::MOVED_BEFORE_REUSE) =>
             {
-                Outcome::later(self.state.before_reuse(cache, address, frags))
+                MaybeFuture::boxed(self.state.before_reuse(cache, address, frags))
             }
             _ => match rule_before(what) {
-                Some(rule) if !rules.contains(rule) => Outcome::now(Ok(())),
-                Some(SyncRules::ENTRY_BEFORE_SIZE) => Outcome::later(self.write_blocks(cache)),
-                Some(_) => Outcome::later(self.write(cache)),
-                None => Outcome::now(Ok(())),
+                Some(rule) if !rules.contains(rule) => MaybeFuture::ready(Ok(())),
+                Some(SyncRules::ENTRY_BEFORE_SIZE) => MaybeFuture::boxed(self.write_blocks(cache)),
+                Some(_) => MaybeFuture::boxed(self.write(cache)),
+                None => MaybeFuture::ready(Ok(())),
             },
         }
     }
@@ -298,7 +298,7 @@ impl OrderingOp for Pending {
             _ => false,
         };
         if ordered {
-            Pending::add(&mut self.blocks, change.buf);
+            SyncOp::add(&mut self.blocks, change.buf);
         }
         if let What::SetPointer { to: PointerTo::Data, old, new, .. } = change.what
             && old.1 > 0
@@ -310,14 +310,14 @@ impl OrderingOp for Pending {
         if let What::SetPointer { to: PointerTo::Directory | PointerTo::Indirect, .. } = change.what
             && in_pointers
         {
-            Pending::add(&mut self.pointers, change.buf);
+            SyncOp::add(&mut self.pointers, change.buf);
         }
     }
 
-    fn end<'a>(mut self: Box<Self>, cache: &'a Cache) -> Done<'a> {
+    fn end<'a>(mut self: Box<Self>, cache: &'a Cache) -> BlockFuture<'a> {
         if !self.state.is_on(SyncRules::DURABLE_ON_RETURN) {
-            return Outcome::now(Ok(()));
+            return MaybeFuture::ready(Ok(()));
         }
-        Outcome::later(async move { self.write(cache).await })
+        MaybeFuture::boxed(async move { self.write(cache).await })
     }
 }

@@ -56,7 +56,7 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<Rc<LayoutInode<L>>> {
         self.inode(found.ino).await.map_err(|e| match e.errno {
             Errno::NotFound => FsError::corrupt(format_args!(
-                "directory inode {}, byte {}: the entry stands for inode {}, which is not in use; \
+                "directory inode {}, byte {}: the entry points to inode {}, which is not in use; \
                  run a check (fsck)",
                 dp.ino(),
                 found.place,
@@ -78,7 +78,7 @@ impl<L: Layout> Ufs<L> {
             return Ok(());
         }
         Err(FsError::corrupt(format_args!(
-            "directory inode {}: an entry of it stands for inode {}, which holds it; run a check \
+            "directory inode {}: an entry points to inode {}, which contains this directory; run a check \
              (fsck)",
             dirs[0].ino(),
             ip.ino()

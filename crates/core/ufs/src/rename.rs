@@ -82,7 +82,7 @@ impl<L: Layout> Ufs<L> {
             self.is_below(&[&from_dir, &to_dir], ip)?;
         }
         let guards = lock_pair(&source, target.as_ref()).await;
-        let _pinned = self.hold_for_rename(&from, &source, &to).await?;
+        let _pinned = self.pin_for_rename(&from, &source, &to).await?;
         let deferred = match (&target, mode) {
             (Some(target), RenameMode::Exchange) => {
                 self.exchange(&from, &source, &to, target).await?;
@@ -99,7 +99,7 @@ impl<L: Layout> Ufs<L> {
 
     /// Reads and pins everything that a rename changes, because after the first change of an entry no read may
     /// fail.
-    async fn hold_for_rename(
+    async fn pin_for_rename(
         &self,
         from: &End<'_, L::Pointers>,
         source: &Rc<LayoutInode<L>>,
@@ -107,19 +107,19 @@ impl<L: Layout> Ufs<L> {
     ) -> FsResult<Vec<BufRef>> {
         let other = to.inode().unwrap_or(source);
         let inodes = self.pin([&**from.dir, &**to.dir, &**source, &**other]).await?;
-        let mut held: Vec<BufRef> =
+        let mut pinned: Vec<BufRef> =
             inodes.into_iter().flatten().map(PinnedInode::into_buffer).collect();
         for (end, ip) in [(from, source), (to, other)] {
             if let Some((found, _)) = &end.entry {
-                held.push(self.dir_block(end.dir, found.place).await?.0);
+                pinned.push(self.dir_block(end.dir, found.place).await?.0);
             }
             if ip.is_directory() && from.dir.ino() != to.dir.ino() {
                 // The search builds the directory's index, by which its `..` is found later.
                 self.find_entry(ip, b"..").await?;
-                held.push(self.dir_block(ip, 0).await?.0);
+                pinned.push(self.dir_block(ip, 0).await?.0);
             }
         }
-        Ok(held)
+        Ok(pinned)
     }
 
     async fn rename_end<'a>(

@@ -13,13 +13,12 @@ pub enum LogError {
     Device(#[from] BlockError),
     /// Neither copy of the superblock is valid.
     #[error(
-        "no log here: neither copy of the superblock is sound ({0}); make one (ordo log create)"
+        "no log here: neither copy of the superblock is valid ({0}); make one (ordo log create)"
     )]
     NoSuperblock(WafsError),
     /// Durable records are missing.
     #[error(
-        "the log is damaged at record position {lsn} (byte {byte} of the log): what was durable there \
-         cannot be read; what lies before it can (ordo log read --to {lsn})"
+        "the log is damaged at record position {lsn} (byte {byte} of the log): a durable record cannot be read; the records before it can (ordo log read --to {lsn})"
     )]
     Damaged {
         /// The LSN at which readable records end.
@@ -28,7 +27,7 @@ pub enum LogError {
         byte: u64,
     },
     /// No record begins at an LSN.
-    #[error("no record begins at {lsn}; the log holds {start} to {end}")]
+    #[error("no record begins at {lsn}; the log has records from {start} to {end}")]
     NoRecord {
         /// The LSN asked for.
         lsn: Lsn,
@@ -39,7 +38,7 @@ pub enum LogError {
     },
     /// The log is full.
     #[error(
-        "the log is full: {need} bytes are needed, {free_space} are free; give up old records (truncate)"
+        "the log is full: {need} bytes are needed, {free_space} are free; remove old records (truncate)"
     )]
     Full {
         /// Bytes needed.

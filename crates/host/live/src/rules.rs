@@ -35,7 +35,7 @@ pub struct WriteRule {
 pub enum WriteRuleError {
     /// The words are others, or of another number.
     #[error(
-        "'{0}' is no rule; there are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
+        "'{0}' is not a rule; the rules are 'drop KIND', 'delay KIND TIME', and 'after N KIND' behind either, as in \
          'delay file_data 10s after 3 journal_commit'; and 'fail KIND N': the Nth write of this kind fails"
     )]
     Words(String),
@@ -43,7 +43,7 @@ pub enum WriteRuleError {
     #[error(transparent)]
     Kind(#[from] NoKind),
     /// A word is not a time.
-    #[error("'{0}' is no time; say 10s or 250ms")]
+    #[error("'{0}' is not a time; write 10s or 250ms")]
     Time(String),
 }
 

@@ -94,7 +94,7 @@ impl Nbd {
             Address::Tcp(name) => {
                 let all: Vec<SocketAddr> = name.to_socket_addrs().map_err(&listening)?.collect();
                 if all.is_empty() || !all.iter().all(|a| a.ip().is_loopback()) {
-                    let why = "no address of this machine's loopback: there is no encryption";
+                    let why = "not a loopback address of this machine, which is required because there is no encryption";
                     return Err(listening(io::Error::new(io::ErrorKind::InvalidInput, why)));
                 }
                 let listener = TcpListener::bind(&all[..]).map_err(&listening)?;
@@ -323,7 +323,7 @@ impl Connection {
                 INFO | GO => {
                     let name = if data.len() < 6 { u32::MAX } else { u32_at(&data, 0) };
                     if u64::from(name) + 6 > data.len() as u64 {
-                        self.reply(option, INVALID, b"an option cut short")?;
+                        self.reply(option, INVALID, b"a truncated option")?;
                         continue;
                     }
                     let mut export = vec![0; 2];

@@ -204,7 +204,9 @@ fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
 pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, PseudoError> {
     match server.expect("finished once").join() {
         Ok(Ok(Some(recording))) => Ok(recording),
-        Ok(Ok(None)) => Err(PseudoError::Server("nothing was recorded: it was not started".into())),
+        Ok(Ok(None)) => {
+            Err(PseudoError::Server("nothing was recorded: the recording was not started".into()))
+        }
         Ok(Err(why)) => Err(PseudoError::Server(why)),
         Err(_) => Err(PseudoError::Server("it panicked".into())),
     }

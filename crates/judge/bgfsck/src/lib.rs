@@ -143,16 +143,14 @@ impl fmt::Display for CheckOutcome {
             }
             Ending::OutOfMemory => {
                 return f.write_str(
-                    "the check ran out of memory for what was written meanwhile; what leaked stays so \
-                     until the next mount, or a check (ordo fsck)",
+                    "the check ran out of memory for the changes made meanwhile; leaked space stays leaked until the next mount or a check (ordo fsck)",
                 );
             }
             Ending::Stopped => f.write_str("the check was stopped")?,
         }
         write!(
             f,
-            ": {orphans} removed files and directories, {fragments} fragments, {inodes} inodes, {links} \
-             links and {names} names given back"
+            ": {orphans} removed files and directories, {fragments} fragments, {inodes} inodes, {links} links and {names} names reclaimed"
         )
     }
 }

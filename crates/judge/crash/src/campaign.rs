@@ -167,7 +167,7 @@ pub struct Results {
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
     /// The file has no results, or is damaged.
-    #[error("not a whole file of crash results: {0}; run the campaign again, or use a copy")]
+    #[error("not a complete file of crash results: {0}; run the campaign again, or use a copy")]
     Damaged(String),
     /// The results belong to another plan.
     #[error("these results are of another campaign: {what} is {theirs}, not {ours}")]
@@ -197,8 +197,7 @@ pub enum ResultsError {
     },
     /// A shard is not finished.
     #[error(
-        "shard {shard} of {shards} is not finished: {system} has {done} of {planned} runs; go on \
-         with --resume"
+        "shard {shard} of {shards} is not finished: {system} has {done} of {planned} runs; continue with --resume"
     )]
     Unfinished {
         /// The shard.

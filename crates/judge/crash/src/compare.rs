@@ -171,7 +171,7 @@ impl<'a> Comparer<'a> {
                 .collect();
             let is = found.map_or("nothing".into(), |i| format!("inode {i}"));
             let what = format!(
-                "{} in {}: stands for {is}, may stand for {}",
+                "{} in {}: points to {is}, may point to {}",
                 words(name),
                 self.title(dir),
                 may.join(" or ")

@@ -140,10 +140,10 @@ pub struct Task {
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     /// The text is not a task.
-    #[error("not a whole task of a crash sweep: {0}; take the line from ordo crash plan again")]
+    #[error("not a complete task of a crash sweep: {0}; take the line from ordo crash plan again")]
     Task(String),
     /// The text is not a result.
-    #[error("not a whole result of a task: {0}; it is left out: run its task again")]
+    #[error("not a complete result of a task: {0}; it is left out: run its task again")]
     Damaged(String),
     /// The results belong to two sweeps, or come from two programs.
     #[error("{first} and {other} are results of different sweeps: {what}; merge one at a time")]

@@ -42,7 +42,7 @@ impl Cuts {
             let must = durable.get(client).map_or(0, |call| call + 1);
             let cut = self.cut(*client, must).ok_or_else(|| {
                 format!(
-                    "what client {client} did is not there up to some operation, and no further"
+                    "the operations of client {client} that are there are not a prefix of those that it did"
                 )
             })?;
             least.insert(*client, cut);
@@ -61,8 +61,7 @@ impl Cuts {
                 }
                 let cut = self.cut(*client, must).ok_or_else(|| {
                     format!(
-                        "what client {client} had done is not there, but what client {other} did \
-                         afterwards is: {}",
+                        "an operation of client {client} is missing, but a later one of client {other} is there: {}",
                         newest.text
                     )
                 })?;

@@ -174,7 +174,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
 
     async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         let call = self
-            .begin(Purpose::Change, format!("make a file without a name in {}", self.title(dir)));
+            .begin(Purpose::Change, format!("create a file without a name in {}", self.title(dir)));
         let result = self.fs.tmpfile(dir, new).await;
         self.end(call, &result, |recorder, attr| {
             recorder.add(call, attr, b"(no name)");
@@ -293,7 +293,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
     }
 
     async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
-        let text = format!("clear {len} bytes at {offset} of {}", self.title(ino));
+        let text = format!("punch a hole of {len} bytes at {offset} of {}", self.title(ino));
         let doing = self.fs.punch_hole(ino, offset, len);
         self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
             let len = len.min(object.size().saturating_sub(offset)) as usize;

@@ -13,16 +13,16 @@ use crate::run::Write;
 
 /// The syntax of a rule, for help texts.
 pub const SYNTAX: &str = "\
-  lose KIND            of what is not durable, all writes of this kind are lost, and no others
-  keep KIND            they are kept, and no others
-  tear KIND            they are torn, all others are kept
-  KIND before KIND     the first are kept, the second lost: the disk wrote them in the wrong order
+  lose KIND            all writes of this kind that are not durable are lost; all others are kept
+  keep KIND            all writes of this kind are kept; all others that are not durable are lost
+  tear KIND            all writes of this kind that are not durable are torn; all others are kept
+  KIND before KIND     the first kind is kept, the second lost: the disk wrote them in the wrong order
   eio KIND N           the Nth write of this kind fails
 KIND is a kind of block (superblock, summary, cylinder_group, inode_block, directory, indirect,
-file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for what a write's description contains;
-or of several kinds: 'journal', any part of a journal or log; 'commit', what commits a transaction:
-a commit block, any part of a log without such; 'metadata', what a checkpoint writes: what is no
-contents of files, where it belongs; 'fixed', that and contents.";
+file_data, ...), a disk (disk0, disk1), or 'text:WORDS' for writes whose description contains WORDS.
+Some words stand for several kinds: 'journal' is any part of a journal or log; 'commit' is a commit
+block or, in a log without commit blocks, any part of the log; 'metadata' is all but file data, at
+its fixed location; 'fixed' is metadata and file data at their fixed locations.";
 
 /// The writes to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum StateRule {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The text has none of the forms.
-    #[error("'{0}' is no rule; the forms are:\n{SYNTAX}")]
+    #[error("'{0}' is not a rule; the forms are:\n{SYNTAX}")]
     Form(String),
     /// No kind has this name.
     #[error("{0}, disk0, disk1, and text:WORDS")]

@@ -58,10 +58,10 @@ pub struct Saved {
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The file is no failure file, or was cut short.
-    #[error("not a whole failure file: {0}")]
+    #[error("not a complete failure file: {0}")]
     Damaged(String),
     /// The file was changed after it was written.
-    #[error("the failure file was changed after it was written: its sum is wrong")]
+    #[error("the failure file was changed after it was written: its checksum is wrong")]
     Sum,
     /// The run is now a different one.
     #[error(

@@ -77,7 +77,7 @@ fn recovery_is_cut_off() {
     };
     let script = Script::random(4, 2, 60);
     let outcome = explore(&ext3, &script, &Config::new(4, CrashModel::Volatile), &budget).unwrap();
-    outcome.expect_kept("ext3, recovery cut off");
+    outcome.expect_kept("ext3, a nested crash");
     assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
 }
 

@@ -61,7 +61,7 @@ impl Mistake {
                 "call fsync on a descriptor of the file that was written",
             ),
             Mistake::TruncateInPlace => (
-                "truncated and written anew in place",
+                "truncated and rewritten in place",
                 "write another file, fsync it, and rename it over the old one",
             ),
             Mistake::OverwriteInPlace => (
@@ -363,16 +363,16 @@ fn order(replay: &Replay, paths: &[String], calls: &[Syscall]) -> Vec<Cause> {
 fn cause(mistake: Mistake, path: &str, call: Option<&Syscall>) -> Cause {
     let by = call.map(|call| format!(": {} by pid {}", call.text(), call.pid)).unwrap_or_default();
     let said = match mistake {
-        Mistake::SyncErrorIgnored => "the fsync failed, and the program went on",
+        Mistake::SyncErrorIgnored => "the fsync failed, and the program continued",
         Mistake::RenameWithoutFileSync => {
             "no fsync of the file between its last write and the rename"
         }
         Mistake::SyncFileRange => "no fsync after sync_file_range",
-        Mistake::WrongDescriptor => "what was synced is another file, which had nothing to write",
+        Mistake::WrongDescriptor => "fsync was called on another file, which had nothing to write",
         Mistake::TruncateInPlace => "its old contents are gone before the new ones are durable",
         Mistake::OverwriteInPlace => "old contents are replaced piece by piece",
-        Mistake::AppendUnchecked => "only part of what was appended may be there",
-        Mistake::OrderOfFiles => "it may be missing though another file that needs it is there",
+        Mistake::AppendUnchecked => "only a part of the appended data may be there",
+        Mistake::OrderOfFiles => "it may be missing although another file that needs it is there",
         Mistake::NoSync => "no fsync of the file after its last write",
         Mistake::RenameWithoutDirectorySync => {
             "no fsync of the directory between the rename and the promise"

@@ -107,7 +107,7 @@ pub fn explain(
         (wrong, true) => causes::by_writes(wrong, &lost(&writes), &paths),
     };
     let mut told = calls_before(recorded, cut, began);
-    told.push(format!("{:>9.3} ms  the power goes", millis(cut, began)));
+    told.push(format!("{:>9.3} ms  power cut", millis(cut, began)));
     Ok(Explanation {
         pick,
         wrong: finding.wrong,
@@ -251,8 +251,8 @@ impl Explanation {
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         let what = match self.wrong {
-            Wrong::LostDurable => "what was promised is not there",
-            Wrong::NotAtomic => "what is there does not fit together, whatever was promised",
+            Wrong::LostDurable => "promised data are missing",
+            Wrong::NotAtomic => "the data contradict each other, independently of promises",
             Wrong::Unsound => "the file system cannot be mounted",
         };
         let alike = match self.alike {
@@ -263,10 +263,7 @@ impl Explanation {
         out.extend(self.said.lines().take(4).map(|line| format!("  | {line}")));
         let after =
             self.after.as_ref().map_or("before any promise".to_owned(), |a| format!("after '{a}'"));
-        out.push(format!(
-            "  the power goes {after}, {:.3} ms after the start",
-            self.cut as f64 / 1e6
-        ));
+        out.push(format!("  power cut {after}, {:.3} ms after the start", self.cut as f64 / 1e6));
         out.extend(self.differences.iter().map(|line| format!("  there: {line}")));
         out.extend(self.write_lines());
         for cause in &self.causes {
@@ -288,7 +285,8 @@ impl Explanation {
         let losses = of(Fate::Lost).chain(of(Fate::Torn));
         if losses.clone().next().is_none() {
             return vec![
-                "  no write was lost: what is missing had not been sent to the disk yet".to_owned(),
+                "  no write was lost: the missing data had not been sent to the disk yet"
+                    .to_owned(),
             ];
         }
         let line = |write: &ListedWrite| {

@@ -175,7 +175,7 @@ fn different(here: &TreeEntry, there: &TreeEntry) -> String {
     if let (Some(first), Some(last)) = (other.first(), other.last()) {
         let and = if out.is_empty() { "" } else { ", and " };
         let end = ((last + 1) * BLOCK).min(here.size as usize);
-        let _ = write!(out, "{and}holds something else in bytes {} to {}", first * BLOCK, end - 1);
+        let _ = write!(out, "{and}has other contents in bytes {} to {}", first * BLOCK, end - 1);
     }
     out
 }

@@ -26,7 +26,7 @@ fn metadata_size(text: &str) -> Result<MetadataSize, String> {
         None => parse_bytes(text).map(MetadataSize::Bytes),
         Some(share) => match share.parse() {
             Ok(percent @ 1..=90) => Ok(MetadataSize::Percent(percent)),
-            _ => Err(format!("'{text}' is no share of a disk; 1% to 90% are possible")),
+            _ => Err(format!("'{text}' is not a share of a disk; use 1% to 90%")),
         },
     }
 }
@@ -174,7 +174,7 @@ Examples:
   ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
-  ordo compare --aged                the same on file systems that have been full for long
+  ordo compare --aged                the same on aged file systems
   ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].

@@ -85,7 +85,9 @@ impl<'a> NamedImage<'a> {
                 Some(format) => {
                     bail!("{image}: holds {}: --meta-device does not go with it", format.noun())
                 }
-                None => bail!("{image}: holds no file system, and so no data device of a DualFS"),
+                None => {
+                    bail!("{image}: has no file system, so it is not the data device of a DualFS")
+                }
             };
         }
         let Some(half) = format_of(disk).await?.half(disk).await? else { return Ok(None) };
@@ -94,8 +96,7 @@ impl<'a> NamedImage<'a> {
         let mut found = search(runtime, self.image, &dir, &half).await?;
         let next = match half.is_first {
             true => format!("name the data device, and this one with --meta-device {image}"),
-            false => "name it with --meta-device PATH; or, where it is lost, --salvage reads by the copy of its \
-                      metadata that this one may keep"
+            false => "name it with --meta-device PATH; or, if it is lost, --salvage reads from the copy of the metadata that this device may keep"
                 .to_owned(),
         };
         match found.len() {

@@ -68,7 +68,7 @@ fn traces_without_a_known_file_system_are_refused() {
     fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
     let (code, out, errors) = ordo(&["analyze", path, "--start", start]);
     assert_eq!(code, 0);
-    assert!(errors.contains("cut short"), "{errors}");
+    assert!(errors.contains("truncated"), "{errors}");
     assert!(out.contains("transactions, committed"), "{out}");
 }
 

@@ -307,7 +307,7 @@ fn a_log_takes_lines_and_gives_them_back() {
     assert_eq!(stdout(&ordo(&["log", "read", log, "--from", "4", "-c", "1"]).success()), "two\n");
     let (code, said) = refused(&["log", "read", log, "--from", "5"]);
     assert_eq!(code, 1);
-    assert!(said.contains("no record begins at 5; the log holds 0 to 14"), "{said}");
+    assert!(said.contains("no record begins at 5; the log has records from 0 to 14"), "{said}");
     assert_eq!(
         stdout(&ordo(&["log", "follow", log, "--from", "4", "-c", "2"]).success()),
         "two\nthree\n"

@@ -95,7 +95,7 @@ fn a_broken_promise_is_saved_and_repeated() {
     assert!(err.contains("f.json") && err.contains("changed after it was written"), "{err}");
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
     let (_, out, err) = crash(dir.path(), &["replay", name]);
-    assert!(out.is_empty() && err.contains("not a whole failure file"), "{out}{err}");
+    assert!(out.is_empty() && err.contains("not a complete failure file"), "{out}{err}");
 
     // A failure of another workload than clients can be repeated too.
     args = vec!["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-sync", "--save", name];
@@ -126,7 +126,7 @@ fn parts_make_a_whole_or_an_error() {
     fails(&["merge", "1.json", "1.json", "2.json"], "given twice");
     fails(&["merge", "1.json", "all.json"], "another campaign");
     std::fs::write(dir.path().join("cut.json"), &whole[..whole.len() - 9]).unwrap();
-    fails(&["merge", "cut.json"], "not a whole file of crash results");
+    fails(&["merge", "cut.json"], "not a complete file of crash results");
     // Continuing a finished campaign changes nothing.
     let args = small(&["--fs", "ffs-none", "--resume", "-o", "all.json"]);
     assert_eq!(crash(dir.path(), &args).0, 0);

@@ -32,7 +32,7 @@ fn a_pair_on_one_disk_is_known_by_every_command() {
     assert!(done(&["ls", image]).contains("a file"));
     let checked = done(&["fsck", image]);
     assert!(checked.contains("consistent: 3 files") && checked.contains("25 data"), "{checked}");
-    assert!(done(&["fsck", "-p", image]).contains("marked clean, not looked at"));
+    assert!(done(&["fsck", "-p", image]).contains("marked clean, not checked"));
     let out = temp.path().join("to");
     done(&["export", image, text(&out)]);
     assert_eq!(fs::read(out.join("a file")).unwrap(), vec![7; 100_000]);
@@ -41,7 +41,7 @@ fn a_pair_on_one_disk_is_known_by_every_command() {
     cut.truncate(32 << 20);
     fs::write(image, &cut).unwrap();
     let (code, _, errors) = ordo(&["ls", image]);
-    assert!(code != 0 && errors.contains("cut short?"), "{errors}");
+    assert!(code != 0 && errors.contains("was it truncated?"), "{errors}");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn sizes_that_cannot_be_are_refused_in_words() {
     refused(&["--fs", "dualfs", "--frag-size", "1k"], "--frag-size does not go with a DualFS");
     refused(&["--fs", "lfs", "--meta", "10%"], "--meta does not go with an LFS");
     refused(&["--fs", "lfs", "--meta-copy", "10%"], "--meta-copy does not go with an LFS");
-    refused(&["--fs", "dualfs", "--meta-copy", "64m"], "the data device has no more");
+    refused(&["--fs", "dualfs", "--meta-copy", "64m"], "the data device has fewer blocks");
     refused(&["--fs", "dualfs", "--meta-copy", "4k"], "too few for any block");
     refused(&["--fs", "dualfs-2"], "takes two disks");
 }
@@ -177,13 +177,13 @@ fn halves_that_do_not_belong_together_are_refused_in_words() {
     refused(&data, &foreign[1], "the data device of the pair");
     refused(&old_data, &metadata, "the data device is older");
     refused(&data, &old_metadata, "the metadata device is older");
-    refused(&data, &plain, "the metadata device is not half of a DualFS");
+    refused(&data, &plain, "the metadata device is not a device of a DualFS");
     refused(&plain, &metadata, "holds a UFS2 file system: --meta-device does not go with it");
-    refused(&empty, &metadata, "holds no file system, and so no data device");
+    refused(&empty, &metadata, "has no file system, so it is not the data device");
     refused(&data, &temp.path().join("none"), "No such file");
     let cut = temp.path().join("cut");
     fs::write(&cut, &fs::read(&data).unwrap()[..32 << 20]).unwrap();
-    refused(&cut, &metadata, "cut short?");
+    refused(&cut, &metadata, "was it truncated?");
     let mkfs = |args: &[&str], why: &str| {
         let new = temp.path().join("new");
         let new_metadata = temp.path().join("new-m");

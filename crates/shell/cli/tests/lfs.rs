@@ -27,7 +27,7 @@ fn an_empty_one_is_made_and_known_by_every_command() {
     assert_eq!(shown["per_segment"][0]["flags"], "ADS-");
     assert_eq!(done(&["ls", image]), "");
     assert!(done(&["fsck", image]).contains("consistent: 2 files"));
-    assert!(done(&["fsck", "-p", image]).contains("marked clean, not looked at"));
+    assert!(done(&["fsck", "-p", image]).contains("marked clean, not checked"));
     let (code, _, errors) = ordo(&["mkfs", image]);
     assert!(code != 0 && errors.contains("holds an LFS; --force"), "{errors}");
     let folder = temp.path().join("from");

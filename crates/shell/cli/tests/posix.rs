@@ -52,14 +52,13 @@ fn suites_and_programs() {
 const EXPLAINED: &str = "
 After each of these the image was unmounted, and a full check found nothing.
 
-pjdfstest (the Rust suite) skips what it is not told it may do: remounting read-only, and a second file
-system. It also skips the largest number of names, which it does not know for FUSE. fsx runs with truncation,
-`mmap`, `fsync`, punched holes, `posix_fallocate`, `copy_file_range` and dropped caches.
-It is told to make no operation of 0 bytes: once in 65,537 it would ask `posix_fallocate` for 0 bytes. Linux
-refuses that on every file system (EINVAL), and fsx takes the refusal for a missing feature and fails, on tmpfs
-as here.
+pjdfstest (the Rust suite) skips the tests for which it is not configured: remounting read-only, and a second file system. It also
+skips the tests of the largest number of names, which it does not know for FUSE. fsx runs with truncation, `mmap`, `fsync`, punched
+holes, `posix_fallocate`, `copy_file_range` and dropped caches. It runs with an option against operations of 0 bytes: once in 65,537
+operations it would call `posix_fallocate` for 0 bytes. Linux refuses that on every file system (EINVAL). fsx takes the refusal for a
+missing feature and fails, on tmpfs too.
 
-Over io_uring, run by hand: pjdfstest and fsx pass in the same way under soft updates and a journal.
+Over io_uring, in a run by hand, pjdfstest and fsx pass in the same way under soft updates and a journal.
 ";
 
 type Work = fn(&Disk) -> Result<String, String>;

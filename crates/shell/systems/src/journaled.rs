@@ -146,7 +146,7 @@ pub enum JournaledError {
     File(#[from] FsError),
     /// The image has no log file.
     #[error(
-        "there is no log file in the image; make the file system anew with one (ordo mkfs --journal file)"
+        "there is no log file in the image; create the file system again with one (ordo mkfs --journal file)"
     )]
     NoLogFile,
     /// The log cannot be used.

@@ -305,7 +305,7 @@ pub fn read(dir: &Path) -> Result<Vec<StoredCall>, StoreError> {
                 waits: Vec::new(),
             })
         };
-        all.push(whole().ok_or_else(|| file.row(row, "a call that makes no sense"))?);
+        all.push(whole().ok_or_else(|| file.row(row, "an impossible system call"))?);
     }
     let file = Reading::open(dir, WAITS)?;
     let (calls, requests) = (file.ints("call_number")?, file.ints("request")?);
@@ -314,11 +314,11 @@ pub fn read(dir: &Path) -> Result<Vec<StoredCall>, StoreError> {
     for (row, (((call, request), kind), ns)) in pairs.enumerate() {
         let call = usize::try_from(call).ok().and_then(|n| all.get_mut(n));
         let call: &mut StoredCall =
-            call.ok_or_else(|| file.row(row, "of no call that is there"))?;
+            call.ok_or_else(|| file.row(row, "it belongs to no system call of the trace"))?;
         let kind = kind.and_then(|kind| String::from_utf8(kind).ok()).unwrap_or_default();
         let class = Class::from_key(&kind).map(Class::key);
         let kind = class.or((kind == FLUSH).then_some(FLUSH));
-        let kind = kind.ok_or_else(|| file.row(row, "a kind that is not known"))?;
+        let kind = kind.ok_or_else(|| file.row(row, "an unknown kind"))?;
         call.waits.push(Wait { request, kind, ns });
     }
     Ok(all)

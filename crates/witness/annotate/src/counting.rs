@@ -145,12 +145,12 @@ impl Requests {
         let rows = ops.iter().zip(offsets).zip(lens).zip(preflush.iter().zip(sync));
         for (row, (((op, offset), len), (preflush, sync))) in rows.enumerate() {
             if *op == NO_CODE {
-                return Err(file.row(before + row, "an op that is not known"));
+                return Err(file.row(before + row, "an unknown operation"));
             }
             let (offset, len) = (offset as u64, len as u64);
             let end = offset.checked_add(len).filter(|end| *end <= DEVICE_MAX);
             let Some(end) = end else {
-                return Err(file.row(before + row, "a place that no device has"));
+                return Err(file.row(before + row, "an impossible address"));
             };
             all.bytes += u128::from(len);
             let op = *op;
@@ -274,13 +274,13 @@ impl Counted {
                     return wrong(row, "blocks are not in order of requests");
                 }
                 let Some(request) = requests.get(number).filter(|r| r.how != 0) else {
-                    return wrong(row, "of no request that is counted");
+                    return wrong(row, "it belongs to no counted request");
                 };
                 (now, covered, seen) = (request, 0, seen + 1);
                 range = Some((range.map_or(number, |(first, _)| first), number));
             }
             let Some(class) = Class::ALL.get(usize::from(*kind)) else {
-                return wrong(row, "a kind that is not known");
+                return wrong(row, "an unknown kind");
             };
             if len == 0 || len > now.len - covered {
                 return wrong(row, "it is not within its request");

@@ -99,8 +99,7 @@ pub fn open(paths: &[PathBuf], start: Option<&Path>) -> Result<Opened, InputErro
     let blind = writes.filter(|r| r.data.is_none()).count();
     if blind > 0 {
         notes.push(format!(
-            "the contents of {blind} writes were not recorded: they are named by their place alone, as \
-             the file system was before"
+            "the contents of {blind} writes were not recorded: they are classified by their addresses alone, from the state before the trace"
         ));
     }
     Ok(Opened { trace, watch, start: pieces, calls, notes })
@@ -124,13 +123,13 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputEr
         let done = done.map_err(|error| InputError::Blktrace { path, error })?;
         for (file, byte) in &done.cut {
             let path = paths[*file].display();
-            notes.push(format!("{path}: cut short within the event at byte {byte}"));
+            notes.push(format!("{path}: truncated within the event at byte {byte}"));
         }
         if done.unmatched > 0 {
-            notes.push(format!("{} completions are of no request that was seen", done.unmatched));
+            notes.push(format!("{} completions belong to no request in the trace", done.unmatched));
         }
         if done.passthrough > 0 {
-            notes.push(format!("{} commands of drivers' own are left out", done.passthrough));
+            notes.push(format!("{} driver-specific commands are left out", done.passthrough));
         }
         return Ok(done.trace);
     }
@@ -142,8 +141,7 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputEr
     if let Some(cut) = done.cut {
         let (entry, entries, byte) = (cut.entry, cut.entries, cut.byte);
         notes.push(format!(
-            "{}: cut short: entry {entry} of {entries}, at byte {byte}, is not whole; the {entry} before it \
-             are used",
+            "{}: truncated: entry {entry} of {entries}, at byte {byte}, is incomplete; the {entry} entries before it are used",
             path.display()
         ));
     }

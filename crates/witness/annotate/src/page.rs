@@ -121,7 +121,7 @@ pub fn page(
     let _ = write!(out, "<h1>{system}</h1>\n<p>{} requests", trace.requests().len());
     if !trace.timed() {
         out.push_str(
-            " without times: a request counts as a moment, and how many writes were outstanding is not known",
+            " without times: each request counts as a moment, and the number of outstanding writes is unknown",
         );
     }
     out.push_str(". Drag to zoom, double-click to go back; pictures over the same axis go together.</p>\n<div id=\"pictures\"></div>\n");

@@ -32,7 +32,7 @@ pub enum StoreError {
         error: io::Error,
     },
     /// The file is no Parquet file, or its beginning or end is damaged.
-    #[error("{}: not a Parquet file that can be read: {error}; it is cut off, or was never one", path.display())]
+    #[error("{}: not a Parquet file that can be read: {error}; it is truncated, or is another kind of file", path.display())]
     Parquet {
         /// The file.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum StoreError {
         error: ParquetError,
     },
     /// The file is Parquet, but not of a trace.
-    #[error("{}: no trace of Ordo's: it does not say 'ordo.version'", path.display())]
+    #[error("{}: not a trace of Ordo: 'ordo.version' is missing", path.display())]
     NoTrace {
         /// The file.
         path: PathBuf,
@@ -95,7 +95,7 @@ pub enum StoreError {
         column: &'static str,
     },
     /// A column has another type, lacks values that it must have, or has values that it must not have.
-    #[error("{}: column '{column}' is not as docs/formats/trace.md has it", path.display())]
+    #[error("{}: column '{column}' does not have the form in docs/formats/trace.md", path.display())]
     Column {
         /// The file.
         path: PathBuf,
@@ -220,7 +220,7 @@ impl Reading {
         let class = |(row, key): (usize, Option<Vec<u8>>)| {
             let key = String::from_utf8(key.unwrap_or_default()).ok();
             let class = key.and_then(|key| Class::from_key(&key));
-            class.ok_or_else(|| self.row(row, "a kind that is not known"))
+            class.ok_or_else(|| self.row(row, "an unknown kind"))
         };
         self.texts(column)?.into_iter().enumerate().map(class).collect()
     }

@@ -369,7 +369,7 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     let file = open(START)?;
     let mut known = BTreeMap::new();
     for (row, (at, n)) in file.ints("offset")?.into_iter().zip(file.ints("content")?).enumerate() {
-        let piece = content(n).ok_or_else(|| file.row(row, "contents that are not there"))?;
+        let piece = content(n).ok_or_else(|| file.row(row, "contents that are missing"))?;
         if at % PIECE != 0 || at >= bytes || piece.len() as u64 != PIECE.min(bytes - at) {
             return Err(file.row(row, "a piece that does not fit the device"));
         }
@@ -403,14 +403,14 @@ fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
     for (row, op) in ops.iter().enumerate() {
         let short = || file.row(row, "columns are not of one length");
         let op = op.as_deref().and_then(op_of);
-        let op = op.ok_or_else(|| file.row(row, "an op that is not known"))?;
+        let op = op.ok_or_else(|| file.row(row, "an unknown operation"))?;
         let (Some(offset), Some(len), Some(epoch), Some(issued), Some(text)) =
             (offsets.get(row), lens.get(row), epochs.get(row), issued.get(row), texts.get(row))
         else {
             return Err(short());
         };
         if offset.checked_add(*len).is_none_or(|end| end > DEVICE_MAX) {
-            return Err(file.row(row, "a place that no device has"));
+            return Err(file.row(row, "an impossible address"));
         }
         let (Some(at), Some(order), Some(end_epoch), Some(ok)) =
             (ends.0.get(row), ends.1.get(row), ends.2.get(row), ends.3.get(row))
@@ -476,7 +476,7 @@ fn keep<'a>(
                 return Err(file.row(row, "blocks are not in order of requests"));
             }
             let request = usize::try_from(*id).ok().and_then(|i| requests.get(i));
-            let (request, _) = request.ok_or_else(|| file.row(row, "of no request"))?;
+            let (request, _) = request.ok_or_else(|| file.row(row, "it belongs to no request"))?;
             done(now.take(), trace);
             now = Some((*id, request.offset, Some(Vec::new())));
         }
@@ -489,7 +489,7 @@ fn keep<'a>(
             *bytes = None;
             continue;
         };
-        let found = content(*number).ok_or_else(|| file.row(row, "contents that are not there"))?;
+        let found = content(*number).ok_or_else(|| file.row(row, "contents that are missing"))?;
         if found.len() as u64 != *len {
             return Err(file.row(row, "contents of another length"));
         }

@@ -30,7 +30,7 @@ pub struct DualChecker {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualCheckError {
     /// A device has no usable identity.
-    #[error("the {device} device is not half of a DualFS: {error}")]
+    #[error("the {device} device is not a device of a DualFS: {error}")]
     Identity {
         /// The device: metadata or data.
         device: &'static str,
@@ -49,7 +49,9 @@ pub enum DualCheckError {
     #[error(transparent)]
     Pair(#[from] PairError),
     /// A device is too small for what it should hold.
-    #[error("the {device} device should have {want} bytes, but it has only {have}: cut short?")]
+    #[error(
+        "the {device} device should have {want} bytes, but it has only {have}; was it truncated?"
+    )]
     TooSmall {
         /// The device: metadata or data.
         device: &'static str,

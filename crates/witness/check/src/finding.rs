@@ -71,7 +71,7 @@ findings! {
         at: u64,
         /// Whether the hash matches once the clean flag is set: then the write that changed the flag was torn.
         flag_only: bool,
-    } Damage, "superblock at byte {at}: wrong check-hash", repair "hash made right";
+    } Damage, "superblock at byte {at}: wrong check-hash", repair "hash recomputed";
 
     /// A group's copy of the superblock is unusable or describes another file system.
     SuperblockCopy {
@@ -79,7 +79,7 @@ findings! {
         cg: u32,
         /// The fault.
         error: String,
-    } Damage, "group {cg}: copy of the superblock: {error}", repair "copied anew";
+    } Damage, "group {cg}: copy of the superblock: {error}", repair "copied again";
 
     /// A field of the superblock does not agree with the others.
     SuperblockField {
@@ -89,7 +89,7 @@ findings! {
         stored: i64,
         /// The right value.
         right: i64,
-    } Damage, "superblock: {field} is {stored}, but must be {right}", repair "made right";
+    } Damage, "superblock: {field} is {stored}, but must be {right}", repair "corrected";
 
     /// The reserved part of the superblock's totals is not zero.
     ReservedTotals {
@@ -107,7 +107,7 @@ findings! {
         stored: i64,
         /// The right value.
         right: i64,
-    } CountsOnly, "record of the superblock's copies: {field} is {stored}, but must be {right}", repair "made right";
+    } CountsOnly, "record of the superblock's copies: {field} is {stored}, but must be {right}", repair "corrected";
 
     /// A total in the superblock is wrong.
     Totals {
@@ -117,7 +117,7 @@ findings! {
         stored: i64,
         /// The right value.
         found: i64,
-    } CountsOnly, "superblock: {count}: {stored} recorded, {found} there", repair "count made right";
+    } CountsOnly, "superblock: {count}: {stored} recorded, {found} there", repair "count corrected";
 
     /// A group's entry in the summary area is wrong.
     Summary {
@@ -129,7 +129,7 @@ findings! {
         stored: i32,
         /// The right value.
         found: i32,
-    } CountsOnly, "summary of group {cg}: {count}: {stored} recorded, {found} there", repair "count made right";
+    } CountsOnly, "summary of group {cg}: {count}: {stored} recorded, {found} there", repair "count corrected";
 
     /// A group's header is unusable.
     GroupHeader {
@@ -137,13 +137,13 @@ findings! {
         cg: u32,
         /// The fault.
         error: String,
-    } Damage, "{error}", repair "header rebuilt from what is in use";
+    } Damage, "{error}", repair "header rebuilt from the blocks and inodes in use";
 
     /// A group's check-hash is wrong.
     GroupHash {
         /// The group.
         cg: u32,
-    } Damage, "group {cg}: wrong check-hash", repair "hash made right";
+    } Damage, "group {cg}: wrong check-hash", repair "hash recomputed";
 
     /// A group's header names the wrong place for a bitmap.
     GroupLayout {
@@ -155,7 +155,7 @@ findings! {
         stored: u32,
         /// The right value.
         right: u32,
-    } Damage, "group {cg}: {field} is {stored}, but must be {right}", repair "header rebuilt from what is in use";
+    } Damage, "group {cg}: {field} is {stored}, but must be {right}", repair "header rebuilt from the blocks and inodes in use";
 
     /// A reserved field of a group's header is not zero.
     GroupReserved {
@@ -173,7 +173,7 @@ findings! {
         cg: u32,
         /// The byte in the header.
         byte: u32,
-    } CountsOnly, "group {cg}: something is between its bitmaps, at byte {byte}", repair "cleared";
+    } CountsOnly, "group {cg}: bytes between its bitmaps are not zero, from byte {byte}", repair "cleared";
 
     /// A count in a group's header is wrong.
     GroupCounts {
@@ -185,7 +185,7 @@ findings! {
         stored: i32,
         /// The right value.
         found: i32,
-    } CountsOnly, "group {cg}: {count}: {stored} recorded, {found} there", repair "count made right";
+    } CountsOnly, "group {cg}: {count}: {stored} recorded, {found} there", repair "count corrected";
 
     /// A group's header has a wrong number of free runs of some length.
     FragmentRuns {
@@ -197,7 +197,7 @@ findings! {
         stored: i32,
         /// The right value.
         found: i32,
-    } CountsOnly, "group {cg}: free runs of {length} fragments: {stored} recorded, {found} there", repair "count made right";
+    } CountsOnly, "group {cg}: free runs of {length} fragments: {stored} recorded, {found} there", repair "count corrected";
 
     /// A group's bitmap of free blocks does not match its bitmap of free fragments.
     ClusterMap {
@@ -205,7 +205,7 @@ findings! {
         cg: u32,
         /// The first block where they differ, counted in blocks in the group.
         block: u32,
-    } CountsOnly, "group {cg}: cluster bitmap wrong from block {block} on", repair "bitmap made right";
+    } CountsOnly, "group {cg}: cluster bitmap wrong from block {block} on", repair "bitmap corrected";
 
     /// A group's header has a wrong number of free clusters of some length.
     ClusterCounts {
@@ -217,7 +217,7 @@ findings! {
         stored: i32,
         /// The right value.
         found: i32,
-    } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count made right";
+    } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count corrected";
 
     /// According to a group's header, fewer inodes are initialised than are in use, or than mkfs initialises.
     InitialisedTooLow {
@@ -273,7 +273,7 @@ findings! {
     InodeHash {
         /// The inode.
         ino: u32,
-    } Damage, "inode {ino}: wrong check-hash", repair "hash made right";
+    } Damage, "inode {ino}: wrong check-hash", repair "hash recomputed";
 
     /// A free inode still has a size or blocks.
     PartlyFreed {
@@ -321,7 +321,7 @@ findings! {
         end: u64,
         /// Whether indirect blocks lead to the end; soft updates may leave such files.
         indirect: bool,
-    } Damage, "inode {ino}: size {size} is beyond its last block, which ends at {end}", repair "size cut";
+    } Damage, "inode {ino}: size {size} is beyond its last block, which ends at {end}", repair "size reduced";
 
     /// A block address lies beyond the end of the file.
     PointerBeyondEnd {
@@ -356,7 +356,7 @@ findings! {
         addr: u64,
         /// The number of fragments from there on.
         count: u32,
-    } Damage, "inode {ino}: {slot} is {addr}, where {count} fragments cross a block boundary", repair "copied to a fresh place, or cut off where there is none";
+    } Damage, "inode {ino}: {slot} is {addr}, where {count} fragments cross a block boundary", repair "copied to free blocks, or cut off if there are none";
 
     /// A block belongs to another file, or to another place in this file, already.
     DuplicateBlock {
@@ -368,7 +368,7 @@ findings! {
         addr: u64,
         /// The number of fragments from there on.
         count: u32,
-    } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "copied to a fresh place, or cut off where there is none";
+    } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "copied to free blocks, or cut off if there are none";
 
     /// A directory lacks a block inside.
     HoleInDirectory {
@@ -386,7 +386,7 @@ findings! {
         stored: u64,
         /// The right value.
         found: u64,
-    } CountsOnly, "inode {ino}: {stored} sectors recorded, {found} held", repair "count made right";
+    } CountsOnly, "inode {ino}: {stored} sectors recorded, {found} in use", repair "count corrected";
 
     /// A device, pipe, socket or short symbolic link has block addresses, or a link has other bytes after its target.
     SpecialWithBlocks {
@@ -425,22 +425,22 @@ findings! {
     } Damage, "inode {ino}: {error}", repair "attributes cut off there";
 
     /// There is no root directory.
-    RootMissing {} Damage, "there is no root directory", repair "made anew";
+    RootMissing {} Damage, "there is no root directory", repair "created";
 
     /// Inode 2 is not a directory.
     RootNotDirectory {
         /// The inode's mode.
         mode: u16,
-    } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "made anew";
+    } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "created";
 
     /// The superblock asks for a soft-updates journal that does not exist. FreeBSD does not mount such an image.
-    JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "no longer asked for";
+    JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "flag cleared";
 
     /// A directory has no `.` at its start.
     DotMissing {
         /// The directory.
         ino: u32,
-    } Damage, "directory {ino}: no \".\" at its start", repair "made anew";
+    } Damage, "directory {ino}: no \".\" at its start", repair "created";
 
     /// A directory's `.` leads to another inode.
     DotWrong {
@@ -448,13 +448,13 @@ findings! {
         ino: u32,
         /// The inode in its `.`.
         stored: u32,
-    } Damage, "directory {ino}: \".\" is inode {stored}", repair "made right";
+    } Damage, "directory {ino}: \".\" is inode {stored}", repair "corrected";
 
     /// A directory has no `..` after `.`.
     DotDotMissing {
         /// The directory.
         ino: u32,
-    } Damage, "directory {ino}: no \"..\" after \".\"", repair "made anew";
+    } Damage, "directory {ino}: no \"..\" after \".\"", repair "created";
 
     /// A directory's `..` is not its parent.
     DotDotWrong {
@@ -464,7 +464,7 @@ findings! {
         stored: u32,
         /// The parent.
         parent: u32,
-    } Damage, "directory {ino}: \"..\" is inode {stored}, but it is in {parent}", repair "made right";
+    } Damage, "directory {ino}: \"..\" is inode {stored}, but it is in {parent}", repair "corrected";
 
     /// A directory without a name has a `..` that leads to a file: its parent's inode was used again too early.
     DotDotNoDirectory {
@@ -472,7 +472,7 @@ findings! {
         ino: u32,
         /// The inode in its `..`.
         stored: u32,
-    } Damage, "directory {ino}: it has no name, and \"..\" is inode {stored}, no directory", repair "made right where the directory is kept";
+    } Damage, "directory {ino}: it has no name, and \"..\" is inode {stored}, no directory", repair "corrected if the directory is kept";
 
     /// A directory has a second `.` or `..`.
     ExtraDot {
@@ -490,7 +490,7 @@ findings! {
         offset: u64,
         /// The fault.
         error: String,
-    } Damage, "directory {ino}, byte {offset}: {error}", repair "entry removed, with the rest of its chunk where the next cannot be found";
+    } Damage, "directory {ino}, byte {offset}: {error}", repair "entry removed, with the rest of its chunk if the next entry cannot be found";
 
     /// An entry has an inode number that does not exist.
     EntryOutOfRange {
@@ -500,7 +500,7 @@ findings! {
         name: String,
         /// The inode number.
         target: u32,
-    } Damage, "directory {ino}: entry {name:?} is of inode {target}, which does not exist", repair "entry removed";
+    } Damage, "directory {ino}: entry {name:?} points to inode {target}, which does not exist", repair "entry removed";
 
     /// An entry's inode is free.
     EntryUnallocated {
@@ -510,7 +510,7 @@ findings! {
         name: String,
         /// The inode.
         target: u32,
-    } Damage, "directory {ino}: entry {name:?} is of inode {target}, which is not in use", repair "entry removed";
+    } Damage, "directory {ino}: entry {name:?} points to inode {target}, which is not in use", repair "entry removed";
 
     /// An entry's type differs from its inode's.
     EntryType {
@@ -524,7 +524,7 @@ findings! {
         stored: u8,
         /// The inode's type.
         actual: u8,
-    } Damage, "directory {ino}: entry {name:?} has type {stored}, but inode {target} has {actual}", repair "type made right";
+    } Damage, "directory {ino}: entry {name:?} has type {stored}, but inode {target} has {actual}", repair "type corrected";
 
     /// A directory has the same name twice.
     DuplicateName {
@@ -534,7 +534,7 @@ findings! {
         name: String,
         /// The inode of the later entry.
         target: u32,
-    } Damage, "directory {ino}: another entry {name:?}, of inode {target}", repair "later entry removed";
+    } Damage, "directory {ino}: another entry {name:?}, for inode {target}", repair "later entry removed";
 
     /// An entry leads to a directory that has a parent already, or to the root.
     DirectoryLinkedTwice {
@@ -544,7 +544,7 @@ findings! {
         name: String,
         /// The directory to which the entry leads.
         target: u32,
-    } Damage, "directory {ino}: entry {name:?} is of directory {target}, which has a parent already", repair "entry removed";
+    } Damage, "directory {ino}: entry {name:?} points to directory {target}, which has a parent already", repair "entry removed";
 
     /// Directories contain each other, and are not inside the root.
     DirectoryLoop {
@@ -560,7 +560,7 @@ findings! {
         empty: bool,
         /// Whether it has its `.` but a link count of 0, which FreeBSD's preen does not accept.
         uncounted: bool,
-    } LeakOnly, "directory {ino} is in no directory", repair "moved to lost+found; cleared where it is empty";
+    } LeakOnly, "directory {ino} is in no directory", repair "moved to lost+found; cleared if it is empty";
 
     /// A file has no name, but its link count is not 0.
     UnreferencedInode {
@@ -570,7 +570,7 @@ findings! {
         links: i32,
         /// Whether it is a regular file without contents, or a socket.
         empty: bool,
-    } LeakOnly, "inode {ino} has no name, but {links} links", repair "moved to lost+found; cleared where it is empty";
+    } LeakOnly, "inode {ino} has no name, but {links} links", repair "moved to lost+found; cleared if it is empty";
 
     /// A file without names or links was not freed.
     UnlinkedInode {
@@ -586,7 +586,7 @@ findings! {
         stored: i32,
         /// The number of names.
         found: u32,
-    } LeakOnly, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
+    } LeakOnly, "inode {ino}: {stored} links recorded, {found} there", repair "count corrected";
 
     /// A link count is below the number of names.
     LinkCountLow {
@@ -596,7 +596,7 @@ findings! {
         stored: i32,
         /// The number of names.
         found: u32,
-    } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
+    } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count corrected";
 
     /// An inode has more names than a link count can hold.
     TooManyLinks {
@@ -610,7 +610,7 @@ findings! {
     NoPlace {
         /// The inode.
         ino: u32,
-    } Damage, "inode {ino}: no space or inode is left to connect it", repair "cleared with all that it holds";
+    } Damage, "inode {ino}: no space or inode is left to connect it", repair "cleared with its contents";
 
     /// There is no space or inode to put a directory into lost+found, or to make a root directory.
     NoSpace {

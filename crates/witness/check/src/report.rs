@@ -248,7 +248,7 @@ impl fmt::Display for Report {
             writeln!(f, "and {} more", self.suppressed)?;
         }
         let state = match (self.skipped, self.is_consistent(), self.exit_code()) {
-            (true, ..) => "marked clean, not looked at",
+            (true, ..) => "marked clean, not checked",
             (_, true, _) => "consistent",
             (_, _, 1) => "repaired",
             _ => "inconsistent",
@@ -284,7 +284,9 @@ pub enum CheckError {
         error: SuperblockError,
     },
     /// The device ends before the file system does.
-    #[error("cut short: the file system has {size} bytes, the device {device}")]
+    #[error(
+        "the file system has {size} bytes, but the device has only {device}; was it truncated?"
+    )]
     Truncated {
         /// The file system's size in bytes.
         size: u64,

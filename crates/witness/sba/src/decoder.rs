@@ -201,8 +201,8 @@ pub trait Decoder {
         state: &mut DecoderState,
     );
 
-    /// Names a write whose contents were not recorded, by its place.
-    fn write_unseen(
+    /// Classifies a write whose contents were not recorded, by its address.
+    fn write_without_contents(
         &mut self,
         offset: u64,
         len: u64,

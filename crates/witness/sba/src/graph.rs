@@ -117,9 +117,9 @@ impl<R: Reader> Graph<R> {
     }
 
     /// Nodes that are pointed to but have not been seen, in order.
-    pub(crate) fn unseen(&self) -> Vec<u64> {
-        let unseen = self.nodes.iter().filter(|(_, n)| n.entries.is_none());
-        let mut all: Vec<u64> = unseen.map(|(block, _)| *block).collect();
+    pub(crate) fn unread(&self) -> Vec<u64> {
+        let unread = self.nodes.iter().filter(|(_, n)| n.entries.is_none());
+        let mut all: Vec<u64> = unread.map(|(block, _)| *block).collect();
         all.sort_unstable();
         all
     }

@@ -38,7 +38,7 @@ reasons! {
     /// The block is damaged, or of a newer format than is known here.
     NotUnderstood = "damaged, or a newer format",
     /// The metadata that would name the block has not been seen.
-    NotLearned = "what it is was not seen",
+    NotLearned = "nothing showed its kind",
     /// The range is striped with parity.
     Parity = "striped with parity, which is not read here",
 }

@@ -324,7 +324,7 @@ impl State {
         self.settle();
     }
 
-    /// Counts guesses as what pointers in the present request say.
+    /// Counts blocks that were guesses again, by the pointers in the present request.
     fn settle(&mut self) {
         let DecoderState { claims, pending, .. } = &mut self.decoder_state;
         for claim in claims {
@@ -332,12 +332,17 @@ impl State {
         }
     }
 
-    /// Names a write whose contents were not recorded, by its place.
-    fn write_unseen(&mut self, r: &Issued<'_>) {
+    /// Classifies a write whose contents were not recorded, by its address.
+    fn write_without_contents(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         self.stats.without_contents += 1;
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(None) };
-        decoder.write_unseen(r.offset, r.len, &mut self.named.parts, &mut self.decoder_state);
+        decoder.write_without_contents(
+            r.offset,
+            r.len,
+            &mut self.named.parts,
+            &mut self.decoder_state,
+        );
         let shift = decoder.block_shift();
         self.count(shift);
     }
@@ -407,7 +412,7 @@ impl TapSink for Watch {
                 self.tell();
             }
             (Operation::Write, None) if r.len != 0 => {
-                self.state.borrow_mut().write_unseen(r);
+                self.state.borrow_mut().write_without_contents(r);
                 self.tell();
             }
             (Operation::Read, _) if r.len != 0 => self.state.borrow_mut().read_issued(r),

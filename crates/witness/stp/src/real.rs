@@ -33,8 +33,7 @@ pub enum RealError {
     Open(#[from] OpenError),
     /// The device holds something.
     #[error(
-        "{path}: byte {at} is not zero, so something may be stored here; playback overwrites it. If it may be lost, say \
-         --force"
+        "{path}: byte {at} is not zero, so something may be stored here; playback overwrites it. Use --force if it may be lost"
     )]
     NotEmpty {
         /// The device or the file.

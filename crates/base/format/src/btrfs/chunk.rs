@@ -21,24 +21,24 @@ crate::on_disk! {
     /// The beginning of a chunk item (`struct btrfs_chunk`); its stripes follow. The key's offset is the chunk's
     /// logical address.
     pub struct ChunkHead: 48 {
-        0 length => /** bytes of the file system that it holds */ length: u64,
-        8 owner => /** the tree that has block groups: 2 */ owner: u64,
-        16 stripe_len => /** bytes that go to one stripe before the next */ stripe_len: u64,
-        24 type => /** bits: 0 data, 1 system, 2 metadata, 3 RAID0, 4 RAID1, 5 DUP, 6 RAID10, 7 RAID5, 8 RAID6, 9 and 10 RAID1 of 3 and 4 */ kind: u64,
-        32 io_align => /** best alignment */ io_align: u32,
-        36 io_width => /** best width */ io_width: u32,
+        0 length => /** size of the chunk in bytes */ length: u64,
+        8 owner => /** number of the tree with the block groups: 2 */ owner: u64,
+        16 stripe_len => /** bytes in one stripe before the next stripe begins */ stripe_len: u64,
+        24 type => /** type, bits: 0 data, 1 system, 2 metadata, 3 RAID0, 4 RAID1, 5 DUP, 6 RAID10, 7 RAID5, 8 RAID6, 9 and 10 RAID1 of 3 and 4 */ kind: u64,
+        32 io_align => /** preferred alignment of requests, in bytes */ io_align: u32,
+        36 io_width => /** preferred size of requests, in bytes */ io_width: u32,
         40 sector_size => /** bytes in a sector */ sector_size: u32,
-        44 num_stripes => /** stripes */ num_stripes: u16,
-        46 sub_stripes => /** of RAID10: copies */ sub_stripes: u16,
+        44 num_stripes => /** number of stripes */ num_stripes: u16,
+        46 sub_stripes => /** number of copies with RAID10 */ sub_stripes: u16,
     }
 }
 
 crate::on_disk! {
     /// A chunk's range on a device (`struct btrfs_stripe`).
     pub struct Stripe: 32 {
-        0 devid => /** the device's number */ devid: u64,
-        8 offset => /** its first byte on the device */ offset: u64,
-        16 dev_uuid => /** the device's identity */ dev_uuid: [u8; 16],
+        0 devid => /** number of the device */ devid: u64,
+        8 offset => /** first byte on the device */ offset: u64,
+        16 dev_uuid => /** UUID of the device */ dev_uuid: [u8; 16],
     }
 }
 

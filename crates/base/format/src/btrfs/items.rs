@@ -6,31 +6,31 @@ use super::{Key, LE, LEVELS};
 crate::on_disk! {
     /// An inode (`struct btrfs_inode_item`).
     pub struct InodeItem: 160 {
-        0 generation => /** the transaction that made it */ generation: u64,
-        8 transid => /** the transaction that changed it last */ transid: u64,
+        0 generation => /** transaction that created it */ generation: u64,
+        8 transid => /** transaction that changed it last */ transid: u64,
         16 size => /** size in bytes */ size: u64,
-        24 nbytes => /** bytes in use */ nbytes: u64,
+        24 nbytes => /** number of bytes in use */ nbytes: u64,
         32 block_group => /** unused */ block_group: u64,
-        40 nlink => /** names */ nlink: u32,
-        44 uid => /** owner */ uid: u32,
-        48 gid => /** group */ gid: u32,
-        52 mode => /** type and permissions */ mode: u32,
+        40 nlink => /** number of names (hard links) */ nlink: u32,
+        44 uid => /** user number of the owner */ uid: u32,
+        48 gid => /** group number of the owner */ gid: u32,
+        52 mode => /** file type and permissions */ mode: u32,
         56 rdev => /** device number */ rdev: u64,
         64 flags => /** flags */ flags: u64,
-        72 sequence => /** counts changes */ sequence: u64,
+        72 sequence => /** number of changes */ sequence: u64,
         80 reserved => /** zero */ reserved: [u64; 4],
-        112 atime => /** seconds, nanoseconds: read */ atime: [u8; 12],
-        124 ctime => /** the inode changed */ ctime: [u8; 12],
-        136 mtime => /** contents changed */ mtime: [u8; 12],
-        148 otime => /** made */ otime: [u8; 12],
+        112 atime => /** time of the last read: seconds (8 bytes), nanoseconds (4) */ atime: [u8; 12],
+        124 ctime => /** time of the last change of the inode, likewise */ ctime: [u8; 12],
+        136 mtime => /** time of the last change of the contents, likewise */ mtime: [u8; 12],
+        148 otime => /** time of creation, likewise */ otime: [u8; 12],
     }
 }
 
 crate::on_disk! {
     /// A name of an inode (`struct btrfs_inode_ref`). The name follows, and then the next one.
     pub struct InodeRef: 10 {
-        0 index => /** its number in the directory */ index: u64,
-        8 name_len => /** bytes of the name */ name_len: u16,
+        0 index => /** index of the name in the directory */ index: u64,
+        8 name_len => /** length of the name in bytes */ name_len: u16,
     }
 }
 
@@ -38,27 +38,27 @@ crate::on_disk! {
     /// A directory entry or an extended attribute (`struct btrfs_dir_item`). The name follows, then the attribute's
     /// value.
     pub struct DirItem: 30 {
-        0 location => /** the inode, or the root of a subvolume */ location: Key,
-        17 transid => /** the transaction that made it */ transid: u64,
-        25 data_len => /** bytes of the contents */ data_len: u16,
-        27 name_len => /** bytes of the name */ name_len: u16,
-        29 type => /** type of the inode */ kind: u8,
+        0 location => /** key of the inode, or of the root of a subvolume */ location: Key,
+        17 transid => /** transaction that created it */ transid: u64,
+        25 data_len => /** length of the value of an extended attribute in bytes */ data_len: u16,
+        27 name_len => /** length of the name in bytes */ name_len: u16,
+        29 type => /** file type of the inode */ kind: u8,
     }
 }
 
 crate::on_disk! {
     /// A range of a file's contents (`struct btrfs_file_extent_item`). Inline contents follow the type.
     pub struct FileExtent: 53 {
-        0 generation => /** the transaction that made it */ generation: u64,
-        8 ram_bytes => /** bytes of the extent, unpacked */ ram_bytes: u64,
-        16 compression => /** 0 none, 1 zlib, 2 LZO, 3 zstd */ compression: u8,
+        0 generation => /** transaction that created it */ generation: u64,
+        8 ram_bytes => /** size of the extent in bytes, without compression */ ram_bytes: u64,
+        16 compression => /** compression: 0 none, 1 zlib, 2 LZO, 3 zstd */ compression: u8,
         17 encryption => /** zero */ encryption: u8,
         18 other_encoding => /** zero */ other_encoding: u16,
-        20 type => /** 0 inline, 1 an extent, 2 one that is not written yet */ kind: u8,
-        21 disk_bytenr => /** the extent's address; 0: a hole */ disk_bytenr: u64,
-        29 disk_num_bytes => /** bytes of the extent */ disk_num_bytes: u64,
-        37 offset => /** where in the extent, unpacked, this part begins */ offset: u64,
-        45 num_bytes => /** bytes of this part */ num_bytes: u64,
+        20 type => /** 0 inline, 1 regular extent, 2 preallocated extent that is not written yet */ kind: u8,
+        21 disk_bytenr => /** address of the extent in bytes; 0: a hole */ disk_bytenr: u64,
+        29 disk_num_bytes => /** size of the extent in bytes on the device */ disk_num_bytes: u64,
+        37 offset => /** byte in the uncompressed extent at which this range begins */ offset: u64,
+        45 num_bytes => /** length of this range in bytes */ num_bytes: u64,
     }
 }
 
@@ -66,62 +66,62 @@ crate::on_disk! {
     /// The root of a tree (`struct btrfs_root_item`).
     pub struct RootItem: 239 {
         0 inode => /** unused */ inode: InodeItem,
-        160 generation => /** the transaction that wrote its root */ generation: u64,
-        168 root_dirid => /** its root directory */ root_dirid: u64,
-        176 bytenr => /** address of its root */ bytenr: u64,
+        160 generation => /** transaction that wrote the root block */ generation: u64,
+        168 root_dirid => /** inode number of the root directory */ root_dirid: u64,
+        176 bytenr => /** address of the root block in bytes */ bytenr: u64,
         184 byte_limit => /** unused */ byte_limit: u64,
-        192 bytes_used => /** bytes in use */ bytes_used: u64,
-        200 last_snapshot => /** the newest snapshot of it */ last_snapshot: u64,
+        192 bytes_used => /** number of bytes in use */ bytes_used: u64,
+        200 last_snapshot => /** transaction of the newest snapshot of this tree */ last_snapshot: u64,
         208 flags => /** flags */ flags: u64,
-        216 refs => /** users; 0: it is to be removed, or is no subvolume */ refs: u32,
-        220 drop_progress => /** how far it is removed, or merged; 0: not at all */ drop_progress: Key,
-        237 drop_level => /** at which level */ drop_level: u8,
-        238 level => /** level of its root */ level: u8,
+        216 refs => /** number of references; 0: the tree is to be removed, or is no subvolume */ refs: u32,
+        220 drop_progress => /** key up to which the tree has been removed or merged; 0: none */ drop_progress: Key,
+        237 drop_level => /** level of the node at `drop_progress` */ drop_level: u8,
+        238 level => /** level of the root block */ level: u8,
     }
 }
 
 crate::on_disk! {
     /// An extent or tree block that is in use (`struct btrfs_extent_item`). References to it follow.
     pub struct ExtentItem: 24 {
-        0 refs => /** users */ refs: u64,
-        8 generation => /** the transaction that made it */ generation: u64,
-        16 flags => /** bits: 0 data, 1 a block of a tree */ flags: u64,
+        0 refs => /** number of references */ refs: u64,
+        8 generation => /** transaction that created it */ generation: u64,
+        16 flags => /** bits: 0 data, 1 tree block */ flags: u64,
     }
 }
 
 crate::on_disk! {
     /// A block group: the allocator's view of a chunk (`struct btrfs_block_group_item`).
     pub struct BlockGroupItem: 24 {
-        0 used => /** bytes in use */ used: u64,
-        8 chunk_objectid => /** the tree of chunks: 256 */ chunk_objectid: u64,
-        16 flags => /** as the chunk's kind */ flags: u64,
+        0 used => /** number of bytes in use */ used: u64,
+        8 chunk_objectid => /** object of the chunk items: 256 */ chunk_objectid: u64,
+        16 flags => /** type bits, as in the chunk's `type` */ flags: u64,
     }
 }
 
 crate::on_disk! {
     /// The form in which the free space tree stores a block group (`struct btrfs_free_space_info`).
     pub struct FreeSpaceInfo: 8 {
-        0 extent_count => /** free extents */ extent_count: u32,
-        4 flags => /** bit 0: bitmaps, not extents */ flags: u32,
+        0 extent_count => /** number of free extents */ extent_count: u32,
+        4 flags => /** bit 0: the free space is stored as bitmaps, not as extents */ flags: u32,
     }
 }
 
 crate::on_disk! {
     /// The header of a free space cache file (`struct btrfs_free_space_header`).
     pub struct FreeSpaceHeader: 41 {
-        0 location => /** its inode in the root tree */ location: Key,
-        17 generation => /** the transaction that wrote it */ generation: u64,
-        25 num_entries => /** entries */ num_entries: u64,
-        33 num_bitmaps => /** bitmaps */ num_bitmaps: u64,
+        0 location => /** key of the cache file's inode in the root tree */ location: Key,
+        17 generation => /** transaction that wrote the cache file */ generation: u64,
+        25 num_entries => /** number of entries */ num_entries: u64,
+        33 num_bitmaps => /** number of bitmaps */ num_bitmaps: u64,
     }
 }
 
 crate::on_disk! {
     /// A free range in a free space cache file (`struct btrfs_free_space_entry`).
     pub struct FreeSpaceEntry: 17 {
-        0 offset => /** address */ offset: u64,
-        8 bytes => /** bytes */ bytes: u64,
-        16 type => /** 1 an extent, 2 a bitmap */ kind: u8,
+        0 offset => /** address of the range in bytes */ offset: u64,
+        8 bytes => /** length of the range in bytes */ bytes: u64,
+        16 type => /** 1 extent, 2 bitmap */ kind: u8,
     }
 }
 

@@ -26,9 +26,9 @@ pub const LE: Endian = Endian::Little;
 crate::on_disk! {
     /// The key by which items are sorted and found (`struct btrfs_disk_key`).
     pub struct Key: 17 {
-        0 objectid => /** the object */ objectid: u64,
-        8 type => /** the kind of item */ kind: u8,
-        9 offset => /** more, by kind */ offset: u64,
+        0 objectid => /** number of the object to which the item belongs */ objectid: u64,
+        8 type => /** type of the item */ kind: u8,
+        9 offset => /** further part of the key, whose meaning depends on the type */ offset: u64,
     }
 }
 

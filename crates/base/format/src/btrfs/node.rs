@@ -6,33 +6,33 @@ use super::{Key, LE, LEVELS};
 crate::on_disk! {
     /// The header of each tree block (`struct btrfs_header`).
     pub struct Header: 101 {
-        0 csum => /** checksum of what follows it */ csum: [u8; 32],
+        0 csum => /** checksum of all bytes after this field */ csum: [u8; 32],
         32 fsid => /** the file system's identity */ fsid: [u8; 16],
-        48 bytenr => /** its own address in the file system */ bytenr: u64,
-        56 flags => /** bits: 0 written, 1 moved; from 56 on the version of references */ flags: u64,
-        64 chunk_tree_uuid => /** the chunk tree's identity */ chunk_tree_uuid: [u8; 16],
-        80 generation => /** the transaction that wrote it */ generation: u64,
-        88 owner => /** the tree for which it was made */ owner: u64,
-        96 nritems => /** items, or pointers */ nritems: u32,
-        100 level => /** 0 a leaf, more above */ level: u8,
+        48 bytenr => /** address of this block in bytes */ bytenr: u64,
+        56 flags => /** bits: 0 written, 1 relocated; from bit 56 on, the version of back references */ flags: u64,
+        64 chunk_tree_uuid => /** UUID of the chunk tree */ chunk_tree_uuid: [u8; 16],
+        80 generation => /** transaction that wrote it */ generation: u64,
+        88 owner => /** number of the tree for which the block was created */ owner: u64,
+        96 nritems => /** number of items or, in an inner node, of pointers */ nritems: u32,
+        100 level => /** level: 0 is a leaf */ level: u8,
     }
 }
 
 crate::on_disk! {
     /// A pointer in an inner node (`struct btrfs_key_ptr`): to the block that begins with its key.
     pub struct KeyPointer: 33 {
-        0 key => /** the first key there */ key: Key,
-        17 blockptr => /** its address */ blockptr: u64,
-        25 generation => /** the transaction that wrote it */ generation: u64,
+        0 key => /** first key in the child */ key: Key,
+        17 blockptr => /** address of the child in bytes */ blockptr: u64,
+        25 generation => /** transaction that wrote the child */ generation: u64,
     }
 }
 
 crate::on_disk! {
     /// The head of an item in a leaf (`struct btrfs_item`): its key, and the place of its contents.
     pub struct Item: 25 {
-        0 key => /** what it is found with */ key: Key,
-        17 offset => /** where it is, from the header's end on */ offset: u32,
-        21 size => /** its length in bytes */ size: u32,
+        0 key => /** key of the item */ key: Key,
+        17 offset => /** offset of its contents from the end of the header, in bytes */ offset: u32,
+        21 size => /** length of its contents in bytes */ size: u32,
     }
 }
 

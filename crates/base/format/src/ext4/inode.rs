@@ -5,27 +5,27 @@ use crate::Endian;
 crate::on_disk! {
     /// The first 128 bytes of an inode (`struct ext4_inode`).
     pub struct Inode: 128 {
-        0 i_mode => /** type and permissions */ mode: u16,
-        2 i_uid => /** owner, low half */ uid: u16,
+        0 i_mode => /** file type and permissions */ mode: u16,
+        2 i_uid => /** user number of the owner, low half */ uid: u16,
         4 i_size_lo => /** size in bytes, low half */ size_lo: u32,
-        8 i_atime => /** last access */ atime: u32,
-        12 i_ctime => /** last change of the inode */ ctime: u32,
-        16 i_mtime => /** last change of the contents */ mtime: u32,
-        20 i_dtime => /** when it was deleted */ dtime: u32,
-        24 i_gid => /** group, low half */ gid: u16,
-        26 i_links_count => /** names */ links_count: u16,
-        28 i_blocks_lo => /** sectors of 512 bytes, or blocks, low half */ blocks_lo: u32,
+        8 i_atime => /** time of the last read, seconds since 1970 */ atime: u32,
+        12 i_ctime => /** time of the last change of the inode */ ctime: u32,
+        16 i_mtime => /** time of the last change of the contents */ mtime: u32,
+        20 i_dtime => /** time of deletion */ dtime: u32,
+        24 i_gid => /** group number of the owner, low half */ gid: u16,
+        26 i_links_count => /** number of names (hard links) */ links_count: u16,
+        28 i_blocks_lo => /** 512-byte sectors, or blocks, in use, low half */ blocks_lo: u32,
         32 i_flags => /** flags */ flags: u32,
-        36 osd1 => /** the system's own */ osd1: u32,
-        40 i_block => /** 12 pointers to blocks, an indirect, a double and a triple one; or the root of a tree of extents; or a short link's target; or a small file's data */ block: [u8; 60],
-        100 i_generation => /** generation */ generation: u32,
-        104 i_file_acl_lo => /** block of extended attributes, low half */ file_acl_lo: u32,
+        36 osd1 => /** for the use of the operating system */ osd1: u32,
+        40 i_block => /** 12 block addresses and those of the single, double and triple indirect block; or the root of an extent tree; or the target of a short link; or the data of a small file */ block: [u8; 60],
+        100 i_generation => /** generation: changes each time the inode number is used again */ generation: u32,
+        104 i_file_acl_lo => /** block with extended attributes, low half */ file_acl_lo: u32,
         108 i_size_high => /** size in bytes, high half */ size_high: u32,
         112 i_obso_faddr => /** unused */ obso_faddr: u32,
-        116 l_i_blocks_high => /** sectors or blocks, high half */ blocks_high: u16,
-        118 l_i_file_acl_high => /** block of extended attributes, high half */ file_acl_high: u16,
-        120 l_i_uid_high => /** owner, high half */ uid_high: u16,
-        122 l_i_gid_high => /** group, high half */ gid_high: u16,
+        116 l_i_blocks_high => /** 512-byte sectors, or blocks, in use, high half */ blocks_high: u16,
+        118 l_i_file_acl_high => /** block with extended attributes, high half */ file_acl_high: u16,
+        120 l_i_uid_high => /** user number of the owner, high half */ uid_high: u16,
+        122 l_i_gid_high => /** group number of the owner, high half */ gid_high: u16,
         124 l_i_checksum_lo => /** checksum, low half */ checksum_lo: u16,
         126 l_i_reserved => /** zero */ reserved: u16,
     }
@@ -35,18 +35,18 @@ crate::on_disk! {
     /// The header of each node of an extent tree, the root in the inode included (`struct ext4_extent_header`).
     pub struct ExtentHeader: 12 {
         0 eh_magic => /** 0xf30a */ magic: u16,
-        2 eh_entries => /** entries that are used */ entries: u16,
-        4 eh_max => /** entries that there is room for */ max: u16,
-        6 eh_depth => /** 0: entries are extents; else how many levels are below */ depth: u16,
-        8 eh_generation => /** generation */ generation: u32,
+        2 eh_entries => /** number of entries in use */ entries: u16,
+        4 eh_max => /** the most entries that fit */ max: u16,
+        6 eh_depth => /** number of levels below; 0: the entries are extents */ depth: u16,
+        8 eh_generation => /** generation of the tree */ generation: u32,
     }
 }
 
 crate::on_disk! {
     /// An extent: an entry at depth 0 (`struct ext4_extent`).
     pub struct Extent: 12 {
-        0 ee_block => /** first block of the file */ block: u32,
-        4 ee_len => /** blocks; more than 32768: that many more, not yet written */ len: u16,
+        0 ee_block => /** first block in the file */ block: u32,
+        4 ee_len => /** number of blocks; above 32768, the number plus 32768 of an extent that is not written yet */ len: u16,
         6 ee_start_hi => /** first block on the device, high half */ start_hi: u16,
         8 ee_start_lo => /** first block on the device, low half */ start_lo: u32,
     }
@@ -55,9 +55,9 @@ crate::on_disk! {
 crate::on_disk! {
     /// An index: an entry above depth 0 (`struct ext4_extent_idx`).
     pub struct ExtentIndex: 12 {
-        0 ei_block => /** first block of the file below it */ block: u32,
-        4 ei_leaf_lo => /** block of the node, low half */ leaf_lo: u32,
-        8 ei_leaf_hi => /** block of the node, high half */ leaf_hi: u16,
+        0 ei_block => /** first block of the file below this entry */ block: u32,
+        4 ei_leaf_lo => /** block of the child node, low half */ leaf_lo: u32,
+        8 ei_leaf_hi => /** block of the child node, high half */ leaf_hi: u16,
         10 ei_unused => /** unused */ unused: u16,
     }
 }

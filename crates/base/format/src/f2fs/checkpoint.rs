@@ -22,27 +22,27 @@ crate::on_disk! {
     /// The first and the last block of a checkpoint pack (`struct f2fs_checkpoint`). The bitmaps that follow say in
     /// which of its two places each block of the SIT and of the NAT is valid.
     pub struct Checkpoint: 192 {
-        0 checkpoint_ver => /** version, one more with each checkpoint */ checkpoint_ver: u64,
-        8 user_block_count => /** blocks for users */ user_block_count: u64,
-        16 valid_block_count => /** blocks of the main area in use */ valid_block_count: u64,
-        24 rsvd_segment_count => /** segments kept for cleaning */ rsvd_segment_count: u32,
-        28 overprov_segment_count => /** segments kept beyond that */ overprov_segment_count: u32,
-        32 free_segment_count => /** free segments */ free_segment_count: u32,
-        36 cur_node_segno => /** where nodes are written: hot, warm, cold */ cur_node_segno: [u32; 8],
-        68 cur_node_blkoff => /** the next block in each */ cur_node_blkoff: [u16; 8],
-        84 cur_data_segno => /** where data are written: hot, warm, cold */ cur_data_segno: [u32; 8],
-        116 cur_data_blkoff => /** the next block in each */ cur_data_blkoff: [u16; 8],
+        0 checkpoint_ver => /** version: grows by one with each checkpoint */ checkpoint_ver: u64,
+        8 user_block_count => /** number of blocks that users can have */ user_block_count: u64,
+        16 valid_block_count => /** number of blocks in use in the main area */ valid_block_count: u64,
+        24 rsvd_segment_count => /** number of segments reserved for cleaning */ rsvd_segment_count: u32,
+        28 overprov_segment_count => /** number of segments for over-provisioning */ overprov_segment_count: u32,
+        32 free_segment_count => /** number of free segments */ free_segment_count: u32,
+        36 cur_node_segno => /** current segments for nodes: hot, warm, cold */ cur_node_segno: [u32; 8],
+        68 cur_node_blkoff => /** next block in each of these segments */ cur_node_blkoff: [u16; 8],
+        84 cur_data_segno => /** current segments for data: hot, warm, cold */ cur_data_segno: [u32; 8],
+        116 cur_data_blkoff => /** next block in each of these segments */ cur_data_blkoff: [u16; 8],
         132 ckpt_flags => /** flags */ ckpt_flags: u32,
-        136 cp_pack_total_block_count => /** blocks of the pack */ cp_pack_total_block_count: u32,
-        140 cp_pack_start_sum => /** its first block of summaries */ cp_pack_start_sum: u32,
-        144 valid_node_count => /** nodes in use */ valid_node_count: u32,
-        148 valid_inode_count => /** inodes in use */ valid_inode_count: u32,
-        152 next_free_nid => /** where to look for a free node number */ next_free_nid: u32,
-        156 sit_ver_bitmap_bytesize => /** bytes of the SIT's bitmap */ sit_ver_bitmap_bytesize: u32,
-        160 nat_ver_bitmap_bytesize => /** bytes of the NAT's bitmap */ nat_ver_bitmap_bytesize: u32,
-        164 checksum_offset => /** where the checksum is */ checksum_offset: u32,
-        168 elapsed_time => /** seconds mounted */ elapsed_time: u64,
-        176 alloc_type => /** how space is found in each current segment */ alloc_type: [u8; 16],
+        136 cp_pack_total_block_count => /** number of blocks of the pack */ cp_pack_total_block_count: u32,
+        140 cp_pack_start_sum => /** first block of summaries in the pack */ cp_pack_start_sum: u32,
+        144 valid_node_count => /** number of nodes in use */ valid_node_count: u32,
+        148 valid_inode_count => /** number of inodes in use */ valid_inode_count: u32,
+        152 next_free_nid => /** node number at which the search for a free one begins */ next_free_nid: u32,
+        156 sit_ver_bitmap_bytesize => /** size of the SIT's version bitmap in bytes */ sit_ver_bitmap_bytesize: u32,
+        160 nat_ver_bitmap_bytesize => /** size of the NAT's version bitmap in bytes */ nat_ver_bitmap_bytesize: u32,
+        164 checksum_offset => /** offset of the checksum in the block, in bytes */ checksum_offset: u32,
+        168 elapsed_time => /** seconds for which it was mounted */ elapsed_time: u64,
+        176 alloc_type => /** allocation type of each current segment */ alloc_type: [u8; 16],
     }
 }
 
@@ -50,10 +50,10 @@ crate::on_disk! {
     /// The end of a block of orphans, after 1020 inode numbers (`struct f2fs_orphan_block`).
     pub struct OrphansEnd: 16 {
         0 reserved => /** zero */ reserved: u32,
-        4 blk_addr => /** which block of these */ blk_addr: u16,
-        6 blk_count => /** of how many */ blk_count: u16,
-        8 entry_count => /** inodes in it */ entry_count: u32,
-        12 check_sum => /** checksum of all before it */ check_sum: u32,
+        4 blk_addr => /** number of this block among the orphan blocks */ blk_addr: u16,
+        6 blk_count => /** number of orphan blocks */ blk_count: u16,
+        8 entry_count => /** number of inodes in this block */ entry_count: u32,
+        12 check_sum => /** checksum of all bytes before this field */ check_sum: u32,
     }
 }
 

@@ -14,35 +14,35 @@ pub(super) const JOURNAL: usize = 507;
 crate::on_disk! {
     /// An entry of the SIT, for a segment of the main area (`struct f2fs_sit_entry`).
     pub struct SitEntry: 74 {
-        0 vblocks => /** blocks in use (10 bits), type (6 bits): 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
-        2 valid_map => /** which blocks are in use, the first in the highest bit */ valid_map: [u8; 64],
-        66 mtime => /** when it was changed */ mtime: u64,
+        0 vblocks => /** lower 10 bits: number of blocks in use; upper 6 bits: type, 0 to 2 hot, warm, cold data, 3 to 5 nodes */ vblocks: u16,
+        2 valid_map => /** bitmap of the blocks in use, the first in the highest bit */ valid_map: [u8; 64],
+        66 mtime => /** time of the last change */ mtime: u64,
     }
 }
 
 crate::on_disk! {
     /// An entry of the NAT, for a node (`struct f2fs_nat_entry`).
     pub struct NatEntry: 9 {
-        0 version => /** version */ version: u8,
-        1 ino => /** the inode that it is of; 0: not in use */ ino: u32,
-        5 block_addr => /** where it is; 0: nowhere */ block_addr: u32,
+        0 version => /** version: grows each time the node number is used again */ version: u8,
+        1 ino => /** inode to which the node belongs; 0: the number is free */ ino: u32,
+        5 block_addr => /** address of the node; 0: none */ block_addr: u32,
     }
 }
 
 crate::on_disk! {
     /// An entry of a summary, with the node that points to a block (`struct f2fs_summary`).
     pub struct Summary: 7 {
-        0 nid => /** of data the node that points to it, of a node itself; 0: none */ nid: u32,
-        4 version => /** the node's version */ version: u8,
-        5 ofs_in_node => /** which of the node's addresses */ ofs_in_node: u16,
+        0 nid => /** for a data block, the node that points to it; for a node, its own number; 0: none */ nid: u32,
+        4 version => /** version of that node */ version: u8,
+        5 ofs_in_node => /** index of the pointer in that node */ ofs_in_node: u16,
     }
 }
 
 crate::on_disk! {
     /// The end of a summary block, after 512 entries and a journal of 507 bytes (`struct summary_footer`).
     pub struct SummaryEnd: 5 {
-        0 entry_type => /** 1 of nodes, 0 of data */ entry_type: u8,
-        1 check_sum => /** not kept up to date */ check_sum: u32,
+        0 entry_type => /** 1: the segment has nodes, 0: data */ entry_type: u8,
+        1 check_sum => /** checksum, which is not kept up to date */ check_sum: u32,
     }
 }
 

@@ -30,50 +30,50 @@ pub mod inline {
 crate::on_disk! {
     /// An inode, up to its addresses (`struct f2fs_inode`).
     pub struct Inode: 360 {
-        0 i_mode => /** type and permissions */ mode: u16,
+        0 i_mode => /** file type and permissions */ mode: u16,
         2 i_advise => /** hints */ advise: u8,
-        3 i_inline => /** what is in the inode: 1 attributes, 2 data, 4 entries, 32 more fields */ inline: u8,
-        4 i_uid => /** user */ uid: u32,
-        8 i_gid => /** group */ gid: u32,
-        12 i_links => /** names */ links: u32,
-        16 i_size => /** bytes */ size: u64,
-        24 i_blocks => /** blocks, nodes included */ blocks: u64,
-        32 i_atime => /** read, seconds */ atime: u64,
-        40 i_ctime => /** changed, seconds */ ctime: u64,
-        48 i_mtime => /** written, seconds */ mtime: u64,
-        56 i_atime_nsec => /** read, nanoseconds */ atime_nsec: u32,
-        60 i_ctime_nsec => /** changed, nanoseconds */ ctime_nsec: u32,
-        64 i_mtime_nsec => /** written, nanoseconds */ mtime_nsec: u32,
-        68 i_generation => /** generation */ generation: u32,
-        72 i_current_depth => /** levels of a directory's hash */ current_depth: u32,
-        76 i_xattr_nid => /** node of attributes */ xattr_nid: u32,
+        3 i_inline => /** contents of the inode: 1 extended attributes, 2 data, 4 directory entries, 32 additional fields */ inline: u8,
+        4 i_uid => /** user number of the owner */ uid: u32,
+        8 i_gid => /** group number of the owner */ gid: u32,
+        12 i_links => /** number of names (hard links) */ links: u32,
+        16 i_size => /** size in bytes */ size: u64,
+        24 i_blocks => /** number of blocks, including nodes */ blocks: u64,
+        32 i_atime => /** time of the last read, seconds since 1970 */ atime: u64,
+        40 i_ctime => /** time of the last change of the inode, seconds since 1970 */ ctime: u64,
+        48 i_mtime => /** time of the last write, seconds since 1970 */ mtime: u64,
+        56 i_atime_nsec => /** time of the last read, nanoseconds of the second */ atime_nsec: u32,
+        60 i_ctime_nsec => /** time of the last change of the inode, nanoseconds of the second */ ctime_nsec: u32,
+        64 i_mtime_nsec => /** time of the last write, nanoseconds of the second */ mtime_nsec: u32,
+        68 i_generation => /** generation: changes each time the inode number is used again */ generation: u32,
+        72 i_current_depth => /** number of levels of a directory's hash */ current_depth: u32,
+        76 i_xattr_nid => /** node with extended attributes */ xattr_nid: u32,
         80 i_flags => /** flags */ flags: u32,
-        84 i_pino => /** a directory that has it */ pino: u32,
-        88 i_namelen => /** bytes of its name there */ namelen: u32,
-        92 i_name => /** that name */ name: [u8; 255],
-        347 i_dir_level => /** level from which a directory is hashed */ dir_level: u8,
-        348 i_ext => /** the largest extent: file's block, device's block, length */ extent: [u32; 3],
+        84 i_pino => /** inode of a directory with an entry for it */ pino: u32,
+        88 i_namelen => /** length of its name in that directory, in bytes */ namelen: u32,
+        92 i_name => /** its name in that directory */ name: [u8; 255],
+        347 i_dir_level => /** level from which on a directory is hashed */ dir_level: u8,
+        348 i_ext => /** largest extent: first block in the file, address on the device, length */ extent: [u32; 3],
     }
 }
 
 crate::on_disk! {
     /// Additional fields of an inode, in place of the first addresses.
     pub struct InodeExtra: 12 {
-        0 i_extra_isize => /** bytes of all these */ extra_isize: u16,
-        2 i_inline_xattr_size => /** addresses that give way to attributes */ inline_xattr_size: u16,
-        4 i_projid => /** project */ projid: u32,
-        8 i_inode_checksum => /** checksum of the node, itself taken as zero */ inode_checksum: u32,
+        0 i_extra_isize => /** size of the additional fields in bytes */ extra_isize: u16,
+        2 i_inline_xattr_size => /** number of addresses whose space is used for extended attributes */ inline_xattr_size: u16,
+        4 i_projid => /** number of the project */ projid: u32,
+        8 i_inode_checksum => /** checksum of the node, computed with this field as zero */ inode_checksum: u32,
     }
 }
 
 crate::on_disk! {
     /// The footer of every node (`struct node_footer`).
     pub struct Footer: 24 {
-        0 nid => /** its number */ nid: u32,
-        4 ino => /** the inode that it is of */ ino: u32,
-        8 flag => /** 1 cold, 2 made durable by an fsync, 4 its name too; above: which node of the file it is */ flag: u32,
-        12 cp_ver => /** the checkpoint before it, and that one's checksum above */ cp_ver: u64,
-        20 next_blkaddr => /** where the next node goes */ next_blkaddr: u32,
+        0 nid => /** number of this node */ nid: u32,
+        4 ino => /** inode to which the node belongs */ ino: u32,
+        8 flag => /** 1 cold, 2 written by fsync, 4 with its directory entry; higher bits: index of the node in the file */ flag: u32,
+        12 cp_ver => /** lower half: version of the checkpoint before it; upper half: checksum of that checkpoint */ cp_ver: u64,
+        20 next_blkaddr => /** address at which the next node is written */ next_blkaddr: u32,
     }
 }
 
@@ -81,9 +81,9 @@ crate::on_disk! {
     /// A directory entry (`struct f2fs_dir_entry`). Names are stored apart, in slots of eight bytes.
     pub struct DirEntry: 11 {
         0 hash_code => /** hash of the name */ hash_code: u32,
-        4 ino => /** inode */ ino: u32,
-        8 name_len => /** bytes of the name */ name_len: u16,
-        10 file_type => /** type of the inode */ file_type: u8,
+        4 ino => /** inode number */ ino: u32,
+        8 name_len => /** length of the name in bytes */ name_len: u16,
+        10 file_type => /** file type of the inode */ file_type: u8,
     }
 }
 

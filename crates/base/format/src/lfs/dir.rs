@@ -11,20 +11,20 @@ pub use crate::ufs2::dir::{CHUNK, DT_DIR, DT_UNKNOWN, MAX_NAME, type_of_mode};
 on_disk! {
     /// The head of an entry. NetBSD's `struct lfs_dirheader64`, its fields without `dh_`.
     pub struct DirHeader: 12 {
-        0 dh_ino => /** inode; 0: free space */ ino: u64,
-        8 dh_reclen => /** bytes of the entry, a multiple of 4 */ reclen: u16,
-        10 dh_type => /** type: the type bits of the mode, shifted by 12 */ kind: u8,
-        11 dh_namlen => /** bytes of the name */ namlen: u8,
+        0 dh_ino => /** inode number; 0: free space */ ino: u64,
+        8 dh_reclen => /** length of the entry in bytes, a multiple of 4 */ reclen: u16,
+        10 dh_type => /** file type: the type bits of the mode, shifted right by 12 */ kind: u8,
+        11 dh_namlen => /** length of the name in bytes */ namlen: u8,
     }
 }
 
 on_disk! {
     /// The head of an entry on LFS32. NetBSD's `struct lfs_dirheader32`.
     pub struct DirHeader32: 8 {
-        0 dh_ino => /** inode; 0: free space */ ino: u32,
-        4 dh_reclen => /** bytes of the entry, a multiple of 4 */ reclen: u16,
-        6 dh_type => /** type: the type bits of the mode, shifted by 12 */ kind: u8,
-        7 dh_namlen => /** bytes of the name */ namlen: u8,
+        0 dh_ino => /** inode number; 0: free space */ ino: u32,
+        4 dh_reclen => /** length of the entry in bytes, a multiple of 4 */ reclen: u16,
+        6 dh_type => /** file type: the type bits of the mode, shifted right by 12 */ kind: u8,
+        7 dh_namlen => /** length of the name in bytes */ namlen: u8,
     }
 }
 

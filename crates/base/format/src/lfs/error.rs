@@ -119,14 +119,11 @@ impl fmt::Display for SuperblockError {
                 write!(f, "{name} superblock byte {byte}: {field} is {value}, but {want}")
             }
             (SuperblockError::TooShort { have }, ..) => {
-                write!(f, "superblock cut short: {have} bytes of 512")
+                write!(f, "truncated superblock: {have} bytes of 512")
             }
             (SuperblockError::ByteOrder { width }, ..) => {
                 let name = width.name();
-                write!(
-                    f,
-                    "{name} in big-endian byte order, which cannot be read: little-endian can"
-                )
+                write!(f, "{name} in big-endian byte order; only little-endian can be read")
             }
             (SuperblockError::Checksum { stored, computed }, ..) => write!(
                 f,

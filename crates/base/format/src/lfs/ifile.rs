@@ -7,13 +7,13 @@ use crate::on_disk;
 on_disk! {
     /// Information from the file system to the cleaner. NetBSD's `CLEANERINFO64`.
     pub struct CleanerInfo: 48 {
-        0 clean => /** segments that are clean */ clean: u32,
-        4 dirty => /** segments that are not */ dirty: u32,
-        8 bfree => /** fragments free (as the superblock's, at some time) */ bfree: i64,
-        16 avail => /** fragments that can be written (likewise) */ avail: i64,
-        24 free_head => /** the first free inode; 0: none */ free_head: u64,
-        32 free_tail => /** the last free inode */ free_tail: u64,
-        40 flags => /** 1: the cleaner must run */ flags: u32,
+        0 clean => /** number of clean segments */ clean: u32,
+        4 dirty => /** number of dirty segments */ dirty: u32,
+        8 bfree => /** number of free fragments (a copy of the superblock's count, which may be old) */ bfree: i64,
+        16 avail => /** number of fragments that can be written (a copy, too) */ avail: i64,
+        24 free_head => /** first free inode; 0: none */ free_head: u64,
+        32 free_tail => /** last free inode */ free_tail: u64,
+        40 flags => /** flags; 1: the cleaner must run */ flags: u32,
         44 pad => /** unused */ pad: u32,
     }
 }
@@ -21,13 +21,13 @@ on_disk! {
 on_disk! {
     /// The cleaner info of LFS32: `CLEANERINFO32`.
     pub struct CleanerInfo32: 28 {
-        0 clean => /** segments that are clean */ clean: u32,
-        4 dirty => /** segments that are not */ dirty: u32,
-        8 bfree => /** fragments free */ bfree: i32,
-        12 avail => /** fragments that can be written */ avail: i32,
-        16 free_head => /** the first free inode; 0: none */ free_head: u32,
-        20 free_tail => /** the last free inode */ free_tail: u32,
-        24 flags => /** 1: the cleaner must run */ flags: u32,
+        0 clean => /** number of clean segments */ clean: u32,
+        4 dirty => /** number of dirty segments */ dirty: u32,
+        8 bfree => /** number of free fragments */ bfree: i32,
+        12 avail => /** number of fragments that can be written */ avail: i32,
+        16 free_head => /** first free inode; 0: none */ free_head: u32,
+        20 free_tail => /** last free inode */ free_tail: u32,
+        24 flags => /** flags; 1: the cleaner must run */ flags: u32,
     }
 }
 
@@ -89,12 +89,12 @@ pub mod seg_flag {
 on_disk! {
     /// The usage of a segment, on LFS64 and LFS32. NetBSD's `SEGUSE`, its fields without `su_`.
     pub struct SegUse: 24 {
-        0 su_nbytes => /** bytes of live data in it, live inodes included */ nbytes: u32,
-        4 su_olastmod => /** when it was last written, of version 1 */ olastmod: u32,
-        8 su_nsums => /** partial segments in it */ nsums: u16,
-        10 su_ninos => /** blocks of inodes in it */ ninos: u16,
-        12 su_flags => /** 1 active, 2 dirty, 4 superblock, 8 error, 16 empty, 32 invalid */ flags: u32,
-        16 su_lastmod => /** when it was last written, seconds */ lastmod: u64,
+        0 su_nbytes => /** number of live bytes in the segment, including live inodes */ nbytes: u32,
+        4 su_olastmod => /** time of the last write in version 1 */ olastmod: u32,
+        8 su_nsums => /** number of partial segments in the segment */ nsums: u16,
+        10 su_ninos => /** number of blocks of inodes in the segment */ ninos: u16,
+        12 su_flags => /** flags: 1 active, 2 dirty, 4 superblock, 8 error, 16 empty, 32 invalid */ flags: u32,
+        16 su_lastmod => /** time of the last write, seconds since 1970 */ lastmod: u64,
     }
 }
 
@@ -118,22 +118,22 @@ pub const ORPHAN_2016: u64 = u32::MAX as u64;
 on_disk! {
     /// The inode map's entry of an inode. NetBSD's `IFILE64`, its fields without `if_`.
     pub struct IfileEntry: 32 {
-        0 if_version => /** grows each time the number is used again */ version: u32,
-        4 if_atime_nsec => /** last read, nanoseconds */ atime_nsec: u32,
-        8 if_atime_sec => /** last read, seconds */ atime_sec: u64,
-        16 if_daddr => /** the block that the inode is in; 0: free */ daddr: i64,
-        24 if_nextfree => /** free: the next free inode, 0 for none; all ones: without names */ nextfree: u64,
+        0 if_version => /** version: grows each time the inode number is used again */ version: u32,
+        4 if_atime_nsec => /** time of the last read, nanoseconds of the second */ atime_nsec: u32,
+        8 if_atime_sec => /** time of the last read, seconds since 1970 */ atime_sec: u64,
+        16 if_daddr => /** address of the block with the inode; 0: the inode is free */ daddr: i64,
+        24 if_nextfree => /** if the inode is free: the next free inode, or 0; all bits set: the inode has no name */ nextfree: u64,
     }
 }
 
 on_disk! {
     /// The inode map's entry on LFS32: `IFILE32`.
     pub struct IfileEntry32: 20 {
-        0 if_version => /** grows each time the number is used again */ version: u32,
-        4 if_daddr => /** the block that the inode is in; 0: free */ daddr: i32,
-        8 if_nextfree => /** free: the next free inode, 0 for none; all ones: without names */ nextfree: u32,
-        12 if_atime_sec => /** last read, seconds */ atime_sec: u32,
-        16 if_atime_nsec => /** last read, nanoseconds */ atime_nsec: u32,
+        0 if_version => /** version: grows each time the inode number is used again */ version: u32,
+        4 if_daddr => /** address of the block with the inode; 0: the inode is free */ daddr: i32,
+        8 if_nextfree => /** if the inode is free: the next free inode, or 0; all bits set: the inode has no name */ nextfree: u32,
+        12 if_atime_sec => /** time of the last read, seconds since 1970 */ atime_sec: u32,
+        16 if_atime_nsec => /** time of the last read, nanoseconds of the second */ atime_nsec: u32,
     }
 }
 

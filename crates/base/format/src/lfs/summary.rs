@@ -41,15 +41,15 @@ on_disk! {
         0 ss_sumsum => /** checksum of the summary from byte 4 on */ sumsum: u32,
         4 ss_datasum => /** checksum of the first four bytes of each block */ datasum: u32,
         8 ss_magic => /** 0x061561 */ magic: u32,
-        12 ss_ident => /** the file system's `ident` */ ident: u32,
-        16 ss_next => /** where the next segment is */ next: i64,
-        24 ss_nfinfo => /** FINFOs */ nfinfo: u16,
-        26 ss_ninos => /** inodes */ ninos: u16,
-        28 ss_flags => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
-        30 ss_pad => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
-        32 ss_reclino => /** inode being reclaimed */ reclino: u64,
-        40 ss_serial => /** one more with each partial segment */ serial: u64,
-        48 ss_create => /** when it was written, seconds */ create: u64,
+        12 ss_ident => /** `ident` of the superblock */ ident: u32,
+        16 ss_next => /** address of the next segment */ next: i64,
+        24 ss_nfinfo => /** number of FINFOs */ nfinfo: u16,
+        26 ss_ninos => /** number of inodes */ ninos: u16,
+        28 ss_flags => /** flags: 1 directory operation, 2 continued by the next partial segment, 4 written by the cleaner, 8 by roll-forward, 16 by reclaim */ flags: u16,
+        30 ss_pad => /** padding; 0x4f53: Ordo has sealed the partial segment */ pad: u16,
+        32 ss_reclino => /** inode that is being reclaimed */ reclino: u64,
+        40 ss_serial => /** serial number: grows by one with each partial segment */ serial: u64,
+        48 ss_create => /** time of the write, seconds since 1970 */ create: u64,
     }
 }
 
@@ -59,25 +59,25 @@ on_disk! {
         0 ss_sumsum => /** checksum of the summary from byte 4 on */ sumsum: u32,
         4 ss_datasum => /** checksum of the first four bytes of each block */ datasum: u32,
         8 ss_magic => /** 0x061561 */ magic: u32,
-        12 ss_next => /** where the next segment is */ next: i32,
-        16 ss_ident => /** the file system's `ident` */ ident: u32,
-        20 ss_nfinfo => /** FINFOs */ nfinfo: u16,
-        22 ss_ninos => /** inodes */ ninos: u16,
-        24 ss_flags => /** 1 directory operation, 2 goes on, 4 cleaner, 8 roll-forward, 16 reclaim */ flags: u16,
-        26 ss_pad => /** 0x4f53: sealed (Ordo's; NetBSD calls it padding) */ pad: u16,
-        28 ss_reclino => /** inode being reclaimed */ reclino: u32,
-        32 ss_serial => /** one more with each partial segment */ serial: u64,
-        40 ss_create => /** when it was written, seconds */ create: u64,
+        12 ss_next => /** address of the next segment */ next: i32,
+        16 ss_ident => /** `ident` of the superblock */ ident: u32,
+        20 ss_nfinfo => /** number of FINFOs */ nfinfo: u16,
+        22 ss_ninos => /** number of inodes */ ninos: u16,
+        24 ss_flags => /** flags: 1 directory operation, 2 continued by the next partial segment, 4 written by the cleaner, 8 by roll-forward, 16 by reclaim */ flags: u16,
+        26 ss_pad => /** padding; 0x4f53: Ordo has sealed the partial segment */ pad: u16,
+        28 ss_reclino => /** inode that is being reclaimed */ reclino: u32,
+        32 ss_serial => /** serial number: grows by one with each partial segment */ serial: u64,
+        40 ss_create => /** time of the write, seconds since 1970 */ create: u64,
     }
 }
 
 on_disk! {
     /// Blocks of one file, before their numbers. NetBSD's `FINFO64`, its fields without `fi_`.
     pub struct Finfo: 24 {
-        0 fi_nblocks => /** numbers that follow */ nblocks: u32,
-        4 fi_version => /** the inode's version */ version: u32,
-        8 fi_ino => /** inode */ ino: u64,
-        16 fi_lastlength => /** bytes of the last block */ lastlength: u32,
+        0 fi_nblocks => /** number of block numbers that follow */ nblocks: u32,
+        4 fi_version => /** version of the inode */ version: u32,
+        8 fi_ino => /** inode number */ ino: u64,
+        16 fi_lastlength => /** length of the last block in bytes */ lastlength: u32,
         20 fi_pad => /** unused */ pad: u32,
     }
 }
@@ -85,10 +85,10 @@ on_disk! {
 on_disk! {
     /// A FINFO on LFS32: `FINFO32`.
     pub struct Finfo32: 16 {
-        0 fi_nblocks => /** numbers that follow */ nblocks: u32,
-        4 fi_version => /** the inode's version */ version: u32,
-        8 fi_ino => /** inode */ ino: u32,
-        12 fi_lastlength => /** bytes of the last block */ lastlength: u32,
+        0 fi_nblocks => /** number of block numbers that follow */ nblocks: u32,
+        4 fi_version => /** version of the inode */ version: u32,
+        8 fi_ino => /** inode number */ ino: u32,
+        12 fi_lastlength => /** length of the last block in bytes */ lastlength: u32,
     }
 }
 
@@ -96,8 +96,8 @@ on_disk! {
     /// Ordo's proof that a partial segment is whole. It lies in the summary's gap, at the first multiple of 8.
     pub struct Seal: 16 {
         0 => /** `OrdoSeal` */ magic: u64,
-        8 => /** fragments of the partial segment, the summary's included */ frags: u32,
-        12 => /** CRC-32C of all of it, with this field and `sumsum` taken as zero */ crc: u32,
+        8 => /** number of fragments of the partial segment, including the summary */ frags: u32,
+        12 => /** CRC-32C of the whole partial segment, computed with this field and `sumsum` as zero */ crc: u32,
     }
 }
 
@@ -209,7 +209,7 @@ impl PsegBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SummaryError {
     /// Fewer bytes than a summary has.
-    #[error("summary cut short: {have} bytes")]
+    #[error("truncated summary: {have} bytes")]
     TooShort {
         /// The number of bytes.
         have: usize,
@@ -239,7 +239,7 @@ pub enum SummaryError {
         bytes: usize,
     },
     /// A FINFO has no blocks, or the inode 0.
-    #[error("FINFO {index} is of inode {ino} and has no blocks, or is of no inode")]
+    #[error("FINFO {index}, for inode {ino}, has no blocks or no inode")]
     EmptyFinfo {
         /// The FINFO's index.
         index: usize,
@@ -265,7 +265,7 @@ pub enum SummaryError {
         lbn: i64,
     },
     /// An inode block does not begin at the end of the block before it.
-    #[error("a block of inodes is said to be at {stored}, but {expected} is next")]
+    #[error("the address of a block of inodes is {stored}, but must be {expected}")]
     InodeBlock {
         /// The address in the summary.
         stored: i64,
@@ -289,7 +289,7 @@ pub enum SummaryError {
         computed: u32,
     },
     /// The seal is not at its place, or has another length.
-    #[error("it says that it is sealed, but has no seal of {frags} fragments")]
+    #[error("it is marked as sealed, but has no seal for {frags} fragments")]
     NoSeal {
         /// The length of the partial segment, in fragments.
         frags: u32,

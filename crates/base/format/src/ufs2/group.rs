@@ -10,32 +10,32 @@ on_disk! {
     /// A cylinder group's header. FreeBSD's `struct cg`, without `cg_`. Its bitmaps follow at the offsets that it
     /// names, up to `cgsize` bytes in all. Bitmaps have no byte order.
     pub struct Group: 168 {
-        0 cg_firstfield => /** unused (once a list link) */ firstfield: i32,
-        4 cg_magic => /** magic number */ magic: i32,
-        8 cg_old_time => /** UFS1: last written, seconds */ old_time: i32,
-        12 cg_cgx => /** which group this is */ cgx: u32,
-        16 cg_old_ncyl => /** UFS1: cylinders */ old_ncyl: i16,
-        18 cg_old_niblk => /** UFS1: inodes */ old_niblk: i16,
-        20 cg_ndblk => /** fragments in this group */ ndblk: u32,
-        24 cg_cs => /** what is free here */ cs: Csum,
-        40 cg_rotor => /** hint: block last allocated */ rotor: u32,
-        44 cg_frotor => /** hint: fragment last allocated */ frotor: u32,
-        48 cg_irotor => /** hint: inode last allocated */ irotor: u32,
-        52 cg_frsum => /** runs of free fragments shorter than a block, by length */ frsum: [i32; 8],
+        0 cg_firstfield => /** unused (a list link in old versions) */ firstfield: i32,
+        4 cg_magic => /** magic number, 0x090255 */ magic: i32,
+        8 cg_old_time => /** UFS1: time of the last write, seconds since 1970 */ old_time: i32,
+        12 cg_cgx => /** number of this group */ cgx: u32,
+        16 cg_old_ncyl => /** UFS1: number of cylinders */ old_ncyl: i16,
+        18 cg_old_niblk => /** UFS1: number of inodes */ old_niblk: i16,
+        20 cg_ndblk => /** number of fragments in this group */ ndblk: u32,
+        24 cg_cs => /** counts of free space in this group */ cs: Csum,
+        40 cg_rotor => /** hint: block that was allocated last */ rotor: u32,
+        44 cg_frotor => /** hint: fragment that was allocated last */ frotor: u32,
+        48 cg_irotor => /** hint: inode that was allocated last */ irotor: u32,
+        52 cg_frsum => /** number of runs of free fragments shorter than a block, by length */ frsum: [i32; 8],
         84 cg_old_btotoff => /** UFS1: block totals per cylinder */ old_btotoff: i32,
-        88 cg_old_boff => /** UFS1: free block positions */ old_boff: i32,
-        92 cg_iusedoff => /** byte of the bitmap of used inodes */ iusedoff: u32,
-        96 cg_freeoff => /** byte of the bitmap of free fragments */ freeoff: u32,
-        100 cg_nextfreeoff => /** byte after the last bitmap */ nextfreeoff: u32,
-        104 cg_clustersumoff => /** byte of the counts of free clusters by length, u32 each, entry 0 unused */ clustersumoff: u32,
-        108 cg_clusteroff => /** byte of the bitmap of free blocks */ clusteroff: u32,
-        112 cg_nclusterblks => /** blocks in the bitmap of free blocks */ nclusterblks: u32,
-        116 cg_niblk => /** inodes in this group */ niblk: u32,
-        120 cg_initediblk => /** inodes whose blocks were initialised */ initediblk: u32,
-        124 cg_unrefs => /** inodes without a name (journaled soft updates) */ unrefs: u32,
+        88 cg_old_boff => /** UFS1: positions of free blocks */ old_boff: i32,
+        92 cg_iusedoff => /** offset of the bitmap of used inodes, in bytes */ iusedoff: u32,
+        96 cg_freeoff => /** offset of the bitmap of free fragments, in bytes */ freeoff: u32,
+        100 cg_nextfreeoff => /** offset of the first byte after the last bitmap */ nextfreeoff: u32,
+        104 cg_clustersumoff => /** offset of the counts of free clusters by length, in bytes; each count is a u32, and entry 0 is unused */ clustersumoff: u32,
+        108 cg_clusteroff => /** offset of the bitmap of free blocks, in bytes */ clusteroff: u32,
+        112 cg_nclusterblks => /** number of blocks in the bitmap of free blocks */ nclusterblks: u32,
+        116 cg_niblk => /** number of inodes in this group */ niblk: u32,
+        120 cg_initediblk => /** number of inodes whose blocks were initialised */ initediblk: u32,
+        124 cg_unrefs => /** number of inodes without a name (journaled soft updates) */ unrefs: u32,
         128 cg_sparecon32 => /** reserved */ sparecon32: i32,
-        132 cg_ckhash => /** check-hash of cgsize bytes */ ckhash: u32,
-        136 cg_time => /** last written, seconds */ time: i64,
+        132 cg_ckhash => /** check-hash of the first `cgsize` bytes of the group */ ckhash: u32,
+        136 cg_time => /** time of the last write, seconds since 1970 */ time: i64,
         144 cg_sparecon64 => /** reserved */ sparecon64: [i64; 3],
     }
 }
@@ -51,7 +51,7 @@ pub const FIRST_MAP: usize = Group::SIZE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// There are fewer bytes than `cgsize`.
-    #[error("cylinder group {cg}: cut short: {have} bytes")]
+    #[error("cylinder group {cg}: truncated: {have} bytes")]
     TooShort {
         /// The group.
         cg: u32,

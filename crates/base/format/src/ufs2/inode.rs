@@ -4,36 +4,36 @@ use super::NDADDR;
 use crate::{Endian, hash_without, on_disk};
 
 on_disk! {
-    /// An inode: everything about a file but its name. FreeBSD's `struct ufs2_dinode`, without `di_`.
+    /// An inode: everything about a file except its name. FreeBSD's `struct ufs2_dinode`, without `di_`.
     ///
     /// The 120 bytes of `db` and `ib` hold the target of a short symbolic link instead
     /// ([`short_link`](Self::short_link)); `db[0]` holds a special file's device number.
     pub struct Dinode: 256 {
-        0 di_mode => /** type and permissions; 0: not in use */ mode: u16,
-        2 di_nlink => /** names it has */ nlink: i16,
-        4 di_uid => /** owner */ uid: u32,
-        8 di_gid => /** group */ gid: u32,
+        0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
+        2 di_nlink => /** number of names (hard links) */ nlink: i16,
+        4 di_uid => /** user number of the owner */ uid: u32,
+        8 di_gid => /** group number of the owner */ gid: u32,
         12 di_blksize => /** block size of this file (unused) */ blksize: u32,
         16 di_size => /** size in bytes */ size: u64,
-        24 di_blocks => /** space it holds, in 512-byte sectors */ blocks: u64,
-        32 di_atime => /** last read, seconds */ atime: i64,
-        40 di_mtime => /** last written, seconds */ mtime: i64,
-        48 di_ctime => /** last changed, seconds */ ctime: i64,
-        56 di_birthtime => /** made, seconds */ birthtime: i64,
+        24 di_blocks => /** 512-byte sectors in use, including indirect blocks */ blocks: u64,
+        32 di_atime => /** time of the last read, seconds since 1970 */ atime: i64,
+        40 di_mtime => /** time of the last write, seconds since 1970 */ mtime: i64,
+        48 di_ctime => /** time of the last change of the inode, seconds since 1970 */ ctime: i64,
+        56 di_birthtime => /** time of creation, seconds since 1970 */ birthtime: i64,
         64 di_mtimensec => /** nanoseconds of mtime */ mtimensec: i32,
         68 di_atimensec => /** nanoseconds of atime */ atimensec: i32,
         72 di_ctimensec => /** nanoseconds of ctime */ ctimensec: i32,
         76 di_birthnsec => /** nanoseconds of birthtime */ birthnsec: i32,
-        80 di_gen => /** generation: differs each time the number is used again */ generation: u32,
-        84 di_kernflags => /** kernel's flags */ kernflags: u32,
-        88 di_flags => /** chflags' flags */ flags: u32,
+        80 di_gen => /** generation: changes each time the inode number is used again */ generation: u32,
+        84 di_kernflags => /** flags of the kernel */ kernflags: u32,
+        88 di_flags => /** flags that `chflags` sets */ flags: u32,
         92 di_extsize => /** size of the extended attributes in bytes */ extsize: u32,
-        96 di_extb => /** blocks of the extended attributes */ extb: [i64; 2],
-        112 di_db => /** direct blocks */ db: [i64; 12],
-        208 di_ib => /** indirect blocks: single, double, triple */ ib: [i64; 3],
-        232 di_modrev => /** counts changes, for NFS */ modrev: u64,
-        240 di_freelink => /** directory: depth; inode without a name: next such inode */ freelink_or_dirdepth: u32,
-        244 di_ckhash => /** check-hash of the inode's 256 bytes */ ckhash: u32,
+        96 di_extb => /** addresses of the blocks of the extended attributes */ extb: [i64; 2],
+        112 di_db => /** addresses of the first 12 blocks */ db: [i64; 12],
+        208 di_ib => /** addresses of the single, double and triple indirect block */ ib: [i64; 3],
+        232 di_modrev => /** number of changes, for NFS */ modrev: u64,
+        240 di_freelink => /** for a directory, its depth; for an inode without a name, the next such inode */ freelink_or_dirdepth: u32,
+        244 di_ckhash => /** check-hash of the 256 bytes of the inode */ ckhash: u32,
         248 di_spare => /** reserved */ spare: [u32; 2],
     }
 }

@@ -6,12 +6,12 @@ crate::on_disk! {
     /// The head of a directory block in version 5 (`struct xfs_dir3_data_hdr`). Three free ranges of 4 bytes and 4
     /// bytes of padding are at its end. In version 4 there are only the magic number and the free ranges.
     pub struct DirHead: 48 {
-        0 magic => /** `XDB3` where the index is in the same block, `XDD3` where not; in version 4 `XD2B`, `XD2D` */ magic: u32,
-        4 crc => /** CRC-32C, little-endian */ crc: u32,
-        8 blkno => /** its place in sectors of 512 bytes */ block: u64,
-        16 lsn => /** where in the log it was changed last */ lsn: u64,
-        24 uuid => /** identity */ uuid: [u8; 16],
-        40 owner => /** the directory's inode */ owner: u64,
+        0 magic => /** `XDB3` if the index is in the same block, otherwise `XDD3`; in version 4 `XD2B` and `XD2D` */ magic: u32,
+        4 crc => /** CRC-32C of the structure, little-endian */ crc: u32,
+        8 blkno => /** address of the block in 512-byte sectors */ block: u64,
+        16 lsn => /** log sequence number of the last change */ lsn: u64,
+        24 uuid => /** UUID of the file system */ uuid: [u8; 16],
+        40 owner => /** inode of the directory */ owner: u64,
     }
 }
 

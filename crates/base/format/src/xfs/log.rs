@@ -7,18 +7,18 @@ crate::on_disk! {
     /// The head of a log record (`xlog_rec_header_t`).
     pub struct RecordHead: 328 {
         0 h_magicno => /** `0xfeedbabe` */ magic: u32,
-        4 h_cycle => /** how often the log has begun again, from 1 */ cycle: u32,
-        8 h_version => /** 1, 2 */ version: u32,
-        12 h_len => /** bytes after the header */ len: u32,
-        16 h_lsn => /** cycle (high half) and block of this record */ lsn: u64,
-        24 h_tail_lsn => /** cycle and block of the oldest record that is needed */ tail: u64,
-        32 h_crc => /** CRC-32C, little-endian */ crc: u32,
-        36 h_prev_block => /** block of the record before */ prev_block: u32,
-        40 h_num_logops => /** operations */ operations: u32,
-        44 h_cycle_data => /** what the first 4 bytes of each block after the header were: there the cycle stands */ first_words: [u32; 64],
+        4 h_cycle => /** cycle: number of times that the log was begun from its start, from 1 on */ cycle: u32,
+        8 h_version => /** version: 1 or 2 */ version: u32,
+        12 h_len => /** number of bytes after the header */ len: u32,
+        16 h_lsn => /** log sequence number of this record: cycle (upper half) and block */ lsn: u64,
+        24 h_tail_lsn => /** log sequence number of the oldest record that is needed */ tail: u64,
+        32 h_crc => /** CRC-32C of the structure, little-endian */ crc: u32,
+        36 h_prev_block => /** block of the previous record */ prev_block: u32,
+        40 h_num_logops => /** number of operations */ operations: u32,
+        44 h_cycle_data => /** true first 4 bytes of each block after the header, where the log has the cycle */ first_words: [u32; 64],
         300 h_fmt => /** 1: written by a little-endian machine */ format: u32,
-        304 h_fs_uuid => /** identity */ uuid: [u8; 16],
-        320 h_size => /** bytes of a record at most: beyond 32768 there are more headers */ size: u32,
+        304 h_fs_uuid => /** UUID of the file system */ uuid: [u8; 16],
+        320 h_size => /** the most bytes of a record; above 32768, there are further headers */ size: u32,
         324 h_pad0 => /** zero */ pad: u32,
     }
 }
@@ -26,10 +26,10 @@ crate::on_disk! {
 crate::on_disk! {
     /// The head of an operation (`xlog_op_header_t`).
     pub struct OpHead: 12 {
-        0 oh_tid => /** the transaction */ id: u32,
-        4 oh_len => /** bytes that follow */ len: u32,
-        8 oh_clientid => /** who: `0x69` a transaction, `0xaa` the log */ client: u8,
-        9 oh_flags => /** 1 start, 2 commit, 4 goes on in the next record, 8 goes on from the one before, 16 its end, 32 unmount */ flags: u8,
+        0 oh_tid => /** number of the transaction */ id: u32,
+        4 oh_len => /** number of bytes that follow */ len: u32,
+        8 oh_clientid => /** client: `0x69` a transaction, `0xaa` the log */ client: u8,
+        9 oh_flags => /** 1 start, 2 commit, 4 continues in the next record, 8 continued from the previous one, 16 its end, 32 unmount */ flags: u8,
         10 oh_res2 => /** zero */ pad: u16,
     }
 }
@@ -39,16 +39,16 @@ crate::on_disk! {
     /// then forks.
     pub struct InodeItem: 56 {
         0 ilf_type => /** `0x123b` */ kind: u16,
-        2 ilf_size => /** regions, this one included */ regions: u16,
-        4 ilf_fields => /** what follows: 1 the core; of the data fork 2 contents, 4 extents, 8 the tree's root; of attributes 64, 128, 256 */ fields: u32,
-        8 ilf_asize => /** bytes of the attribute fork */ attr_size: u16,
-        10 ilf_dsize => /** bytes of the data fork */ data_size: u16,
+        2 ilf_size => /** number of regions, including this one */ regions: u16,
+        4 ilf_fields => /** parts that follow: 1 the core; of the data fork 2 contents, 4 extents, 8 root of the tree; of the attribute fork 64, 128, 256 */ fields: u32,
+        8 ilf_asize => /** size of the attribute fork in bytes */ attr_size: u16,
+        10 ilf_dsize => /** size of the data fork in bytes */ data_size: u16,
         12 ilf_pad => /** zero */ pad: u32,
-        16 ilf_ino => /** the inode */ ino: u64,
+        16 ilf_ino => /** inode number */ ino: u64,
         24 ilf_u => /** device number */ device: [u8; 16],
-        40 ilf_blkno => /** sector of its block */ sector: u64,
-        48 ilf_len => /** sectors of its block */ sectors: u32,
-        52 ilf_boffset => /** where in the block it is */ offset: u32,
+        40 ilf_blkno => /** first sector of the inode's block */ sector: u64,
+        48 ilf_len => /** number of sectors of the inode's block */ sectors: u32,
+        52 ilf_boffset => /** offset of the inode in the block, in bytes */ offset: u32,
     }
 }
 
@@ -57,11 +57,11 @@ crate::on_disk! {
     /// the chunks.
     pub struct BufferItem: 20 {
         0 blf_type => /** `0x123c` */ kind: u16,
-        2 blf_size => /** regions, this one included */ regions: u16,
-        4 blf_flags => /** 2: older changes of the buffer no longer count */ flags: u16,
-        6 blf_len => /** sectors of the buffer */ sectors: u16,
-        8 blf_blkno => /** its first sector */ sector: u64,
-        16 blf_map_size => /** words of the bitmap, a bit for 128 bytes */ map_words: u32,
+        2 blf_size => /** number of regions, including this one */ regions: u16,
+        4 blf_flags => /** 2: older changes of the buffer no longer count (cancel) */ flags: u16,
+        6 blf_len => /** number of sectors of the buffer */ sectors: u16,
+        8 blf_blkno => /** first sector of the buffer */ sector: u64,
+        16 blf_map_size => /** number of words of the bitmap, which has a bit for each 128 bytes */ map_words: u32,
     }
 }
 

@@ -115,7 +115,7 @@ impl Surgeon {
 type Case = (fn(&Surgeon), &'static [&'static str]);
 
 #[test]
-fn each_fault_is_named_and_repaired() {
+fn each_fault_of_a_pair_is_named_and_repaired() {
     let cases: [Case; 7] = [
         (|s| s.change_table(s.shape.bit_at(1).0, |byte| *byte &= !2), &["GroupBlocksFree"]),
         (|s| s.change_table(s.shape.bit_at(900).0, |byte| *byte |= 16), &["GroupBlocksUsed"]),
@@ -157,7 +157,7 @@ fn each_fault_is_named_and_repaired() {
 
 /// An inode whose group does not exist counts for the first one; counts that do not agree with their bitmap stop a mount.
 #[test]
-fn what_cannot_be_right_is_said_and_not_believed() {
+fn impossible_groups_and_counts_are_reported_and_not_used() {
     let surgeon = Surgeon::new();
     surgeon.change_inode(surgeon.files[0], |inode| inode.blksize = 77);
     let report = surgeon.check(Repair::No);
@@ -173,7 +173,7 @@ fn what_cannot_be_right_is_said_and_not_believed() {
     assert!(error.contains("group 2 has 65 free blocks"), "{error}");
 }
 
-/// A pointer outside of the data device is an error for whoever reads that block, by the file and the block; the rest of the
+/// A read of a block whose pointer lies outside of the data device fails with the file and the block. The rest of the
 /// file is read.
 #[test]
 fn a_pointer_outside_of_the_data_device_is_named() {
@@ -188,7 +188,10 @@ fn a_pointer_outside_of_the_data_device_is_named() {
             let error =
                 reader.read(file.ino, 3 * 4096, &mut bytes).await.expect_err("it is nowhere");
             let said = error.to_string();
-            assert!(said.contains("block 3") && said.contains("data device's"), "{said}");
+            assert!(
+                said.contains("block 3") && said.contains("outside of the data device"),
+                "{said}"
+            );
             reader.read(file.ino, 4 * 4096, &mut bytes).await.expect("the others are whole");
             assert_eq!(bytes, [1; 4096]);
         });

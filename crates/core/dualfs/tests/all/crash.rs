@@ -1,9 +1,9 @@
-//! A pair whose power is cut comes back as it was after some step, with contents that are each file's own.
+//! A crashed pair comes back as it was after some step, and each file has its own contents.
 //!
-//! Fault model: the power goes at any time, and any part of what the caches of both disks held is lost, sectors torn, for each disk
-//! on its own. Each sector that is written says whose it is. So what one file has of another is found, and what it should have
-//! but never got. Each rule between the devices is switched off in turn, on several sizes of blocks and groups, and then a
-//! state must be found that is wrong: a rule that nothing misses would be no rule.
+//! Fault model: the power fails at any time, and any part of the caches of both disks is lost, with torn sectors, for each
+//! disk on its own. Each sector that is written names its file. So a file that has contents of another file is found, and
+//! one that lacks its own. Each rule between the devices is switched off in turn, on several sizes of blocks and groups.
+//! Then a wrong state must be found: a rule that is switched off without any effect is not needed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,12 +26,12 @@ use rand_pcg::Pcg64Mcg;
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub block: u32,
-    /// Blocks of a segment of the metadata log.
+    /// The number of blocks in a segment of the metadata log.
     pub segment_blocks: u32,
     pub group_blocks: u32,
-    /// Blocks of the data device.
+    /// The number of blocks of the data device.
     pub blocks: u64,
-    /// More of them, for a copy of the metadata; 0: there is none.
+    /// The number of additional blocks for a copy of the metadata; 0 if there is no copy.
     pub copy: u64,
 }
 
@@ -41,7 +41,7 @@ pub const SIZES: [Sizes; 3] = [
     Sizes { block: 8192, segment_blocks: 8, group_blocks: 8, blocks: 61, copy: 0 },
 ];
 
-/// Segments of the metadata log.
+/// The number of segments of the metadata log.
 pub const SEGMENTS: u64 = 100;
 const SECTOR: usize = 512;
 
@@ -52,7 +52,7 @@ fn name(id: u64) -> Vec<u8> {
     format!("f{id}").into_bytes()
 }
 
-/// Blocks of a file, each sector of which says whose it is, and where.
+/// The contents of blocks of a file. Each sector names its file and its position.
 fn contents(id: u64, blocks: std::ops::Range<u64>, bsize: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for block in blocks {
@@ -66,7 +66,7 @@ fn contents(id: u64, blocks: std::ops::Range<u64>, bsize: usize) -> Vec<u8> {
     out
 }
 
-/// Whether contents are those of a file from its start on.
+/// Checks that contents are those of the file `id`, from its start on.
 fn is_own(id: u64, found: &[u8], bsize: usize) -> Result<(), String> {
     for (n, sector) in found.chunks_exact(SECTOR).enumerate() {
         let value = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().unwrap());
@@ -151,7 +151,7 @@ impl Run {
     }
 }
 
-/// The files of a file system; the error says whose contents are wrong.
+/// The files of a file system. The error names the file whose contents are wrong.
 pub async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
     let mut state = State::new();
     let mut names = Vec::new();
@@ -172,11 +172,11 @@ pub async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
     Ok(state)
 }
 
-/// Both disks of a run, with what their caches hold.
+/// Both disks of a run, with their caches.
 pub type Cached = Rc<VolatileCache<RamDisk>>;
 
-/// Works for some time. The states of which one must come back: those after the last one that was made durable, this one included;
-/// with a copy of the metadata, after the last one that was copied.
+/// Works for some time. Returns the states of which one must come back: the last one that was made durable, and all later ones.
+/// For a copy of the metadata these begin with the last state that was copied.
 pub async fn work(
     rt: &Runtime,
     disks: &[Device],
@@ -248,7 +248,7 @@ pub async fn work(
     states
 }
 
-/// Runs, crashes, comes back. The error says what is wrong with what was found.
+/// Works on a pair, crashes it, and mounts it again. The error says why the state that is found is wrong.
 fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -289,9 +289,9 @@ fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     judged.map_err(|deadlock| deadlock.to_string())?
 }
 
-/// A copy of the metadata changes nothing of that.
+/// A pair with a copy of the metadata comes back as one without it does.
 #[test]
-fn a_crash_of_a_pair_with_a_copy_comes_back_as_after_some_step() {
+fn a_crashed_pair_with_a_copy_comes_back_as_after_some_step() {
     for sizes in SIZES.map(|sizes| Sizes { copy: 150, ..sizes }) {
         for seed in 0..50 {
             if let Err(wrong) = crash(seed, sizes, DualRules::all()) {
@@ -302,7 +302,7 @@ fn a_crash_of_a_pair_with_a_copy_comes_back_as_after_some_step() {
 }
 
 #[test]
-fn a_crash_of_a_pair_comes_back_as_after_some_step() {
+fn a_crashed_pair_comes_back_as_after_some_step() {
     for sizes in SIZES {
         for seed in 0..150 {
             if let Err(wrong) = crash(seed, sizes, DualRules::all()) {
@@ -312,7 +312,7 @@ fn a_crash_of_a_pair_comes_back_as_after_some_step() {
     }
 }
 
-/// Without a rule some crash leaves contents that are not a file's own.
+/// Checks that without a rule some crash leaves a file with contents of another file.
 fn is_missed(rule: DualRules) {
     let rules = DualRules::all().difference(rule);
     for sizes in SIZES {
@@ -328,6 +328,6 @@ fn contents_of_others_are_seen_when_pointers_are_written_first() {
 }
 
 #[test]
-fn a_block_is_overwritten_when_it_is_used_again_at_once() {
+fn a_block_of_a_file_is_overwritten_when_it_is_used_again_at_once() {
     is_missed(DualRules::FREED);
 }

@@ -1,7 +1,7 @@
 //! Metadata that is written together and read together: prefetching, the order in the log, relocation, each on and off.
 //!
 //! Requests to the metadata device are recorded. Would catch a mechanism without effect, one that cannot be switched off, one that
-//! changes what is read, and relocation that writes where nothing may be written or takes the space of others.
+//! changes the contents that are read, and relocation that writes on a read-only mount or uses space that other writes need.
 
 use std::rc::Rc;
 
@@ -68,12 +68,12 @@ impl Disks {
         fs
     }
 
-    /// Requests since the last time.
+    /// The requests since the last call.
     fn requests(&self, op: Operation) -> Vec<Record> {
         self.seen.take().into_iter().filter(|r| r.op == op).collect()
     }
 
-    /// Reads everything after a mount, and says how many requests that took, and what was there.
+    /// Mounts, and reads everything. Returns the requests that this took, and the sum of all bytes.
     async fn read_cold(&self, rt: &Runtime, locality: Locality) -> (Vec<Record>, u64) {
         let fs = self.mounted(rt, locality).await;
         let sum = read_all(&fs, fs.root()).await;
@@ -92,8 +92,8 @@ async fn write(fs: &DualFs, ino: Ino, block: u64, byte: u8) {
     fs.write(ino, block * BLOCK, &[byte; BLOCK as usize]).await.expect("there is space");
 }
 
-/// Directories with files, of which the first `long` of each have an indirect block. Files are changed in an order that is not
-/// the tree's.
+/// Makes directories with files. The first `long` files of each directory have an indirect block. Files are changed in an
+/// order that is not that of the tree.
 async fn fill(fs: &DualFs, long: u64) {
     let mut inos = Vec::new();
     for d in 0..DIRECTORIES {
@@ -118,7 +118,7 @@ async fn fill(fs: &DualFs, long: u64) {
     }
 }
 
-/// Reads what is below a directory, in order of its names. The sum of all bytes.
+/// Reads all files below a directory, in the order of their names. Returns the sum of all bytes.
 async fn read_all(fs: &DualFs, dir: Ino) -> u64 {
     let mut inos = Vec::new();
     let mut each = |entry: ordo_vfs::DirEntry<'_>| {
@@ -165,10 +165,10 @@ fn the_neighbours_of_a_missing_block_are_read_with_it() {
     });
 }
 
-/// A reader that goes through the log backwards has sixteen blocks read with most that are missing. Would catch a window with
-/// places for the blocks behind, which it has in memory already.
+/// A reader that goes through the log backwards prefetches sixteen blocks in most requests. Would catch a window in which
+/// a part is kept for blocks that the reader has in memory already.
 #[test]
-fn a_reader_that_goes_backwards_has_as_many_blocks_read() {
+fn a_reader_that_goes_backwards_prefetches_full_windows() {
     run(async |rt| {
         let disks = Disks::made(&rt, 16 << 20).await;
         let fs = disks.mounted(&rt, Locality { inverse: true, ..Locality::NONE }).await;
@@ -252,10 +252,10 @@ fn a_write_out_has_the_last_changed_file_first() {
     }
 }
 
-/// Metadata that was read comes to lie together, as much of it in a second as was asked for; nothing of it where it is off, or
-/// where the mount takes no changes.
+/// Metadata that was read is rewritten to lie together, as much in a second as the option says. Nothing is rewritten if the
+/// option is off or the mount is read-only.
 #[test]
-fn metadata_that_is_read_is_written_anew() {
+fn metadata_that_is_read_is_rewritten_together() {
     run(async |rt| {
         let mut disks = Disks::made(&rt, 16 << 20).await;
         let fs = disks.mounted(&rt, Locality::NONE).await;
@@ -301,7 +301,7 @@ fn metadata_that_is_read_is_written_anew() {
     });
 }
 
-/// As many directories fit into a log whether its metadata is rewritten all the time or not; deletes go through.
+/// A log takes as many directories with relocation as without it, and deletes succeed.
 #[test]
 fn relocation_takes_no_space_of_a_full_log() {
     let fits = |relocate: u32| {

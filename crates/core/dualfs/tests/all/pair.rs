@@ -1,7 +1,7 @@
 //! Two devices that do not belong together are refused, each with its own error, and nothing is written to either.
 //!
-//! Fault model: devices swapped, missing, of other pairs, copies from other times, cut short, damaged. Would catch a mount that
-//! takes one of them, and one that refuses what a crash can leave.
+//! Fault model: devices that are swapped, missing, of other pairs, copied at another time, truncated or damaged. Would catch a
+//! mount that accepts one of them, and one that refuses a state that a crash can leave.
 
 use std::rc::Rc;
 
@@ -38,7 +38,7 @@ async fn mounted(rt: &Runtime, disks: &[Device]) -> Result<DualFs, DualError> {
     mount(rt, disks, &MountOptions::default()).await
 }
 
-/// The error of a mount that must not succeed, and of a check and a reader, which say the same; the disks stay as they are.
+/// The error of a mount that must fail. A check and a reader must give the same error, and the disks must not change.
 async fn refused(rt: &Runtime, disks: &[&Rc<RamDisk>]) -> DualError {
     let before: Vec<Vec<u8>> = disks.iter().map(|disk| disk.to_vec()).collect();
     let error = mounted(rt, &devices(disks)).await.err().expect("it is refused");
@@ -96,9 +96,9 @@ fn a_copy_from_another_time_is_refused() {
     });
 }
 
-/// A mount that is cut off between any two of its writes to the identities leaves a pair.
+/// A crash of a mount between any two of its writes to the identities leaves a pair.
 #[test]
-fn a_mount_that_is_cut_off_leaves_a_pair() {
+fn a_crash_during_a_mount_leaves_a_pair() {
     run(async |rt| {
         let (meta, data) = made(&rt).await;
         let pair = Pair::open(&devices(&[&meta, &data])).await.expect("just made");

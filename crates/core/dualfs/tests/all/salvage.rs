@@ -1,9 +1,9 @@
 //! Without the metadata device, all files of the last complete copy come back, byte for byte.
 //!
-//! Fault model: the power goes at any time, any part of what the data device's cache held is lost, sectors torn, and the
-//! metadata device is gone. Each sector that is written says whose it is. Each rule of the copy is switched off in turn, on
-//! several sizes, and then a copy must be found that is wrong. Or: parts of the copy are damaged, are another pair's, or have no
-//! room.
+//! Fault model: the power fails at any time, any part of the data device's cache is lost, with torn sectors, and the metadata
+//! device is gone. Each sector that is written names its file. Each rule of the copy is switched off in turn, on several
+//! sizes; then a wrong copy must be found. In other tests parts of the copy are damaged or of another pair, or there is too
+//! little space for the copy.
 
 use std::rc::Rc;
 
@@ -22,14 +22,14 @@ use ordo_vfs::{Errno, FileSystem, NewNode};
 
 use crate::crash::{Cached, SEGMENTS, SIZES, Sizes, found, work};
 
-/// Blocks of a data device for the copy: room for all metadata, and for what a checkpoint adds.
+/// The number of blocks for the copy: enough for all metadata, and for the blocks that a checkpoint adds.
 const COPY: u64 = 150;
 
 fn with_copy() -> [Sizes; 3] {
     SIZES.map(|sizes| Sizes { copy: COPY, ..sizes })
 }
 
-/// Runs, crashes, loses the metadata device, and reads. The error says what is wrong with what was found.
+/// Works on a pair, crashes it, loses the metadata device, and reads. The error says why the state that is found is wrong.
 fn lose(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -58,7 +58,7 @@ fn lose(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
 }
 
 #[test]
-fn without_the_metadata_device_the_last_copy_comes_back() {
+fn the_last_copy_comes_back_without_the_metadata_device() {
     for sizes in with_copy() {
         for seed in 0..150 {
             if let Err(wrong) = lose(seed, sizes, DualRules::all()) {
@@ -133,7 +133,7 @@ async fn is_whole<F: FileSystem>(fs: &F) -> Result<(), ordo_vfs::FsError> {
     Ok(())
 }
 
-/// On one disk whose beginning is gone, identity and all, the data device is found behind it.
+/// If the beginning of a disk with both devices is lost, with its identity, the data device is found behind it.
 #[test]
 fn the_part_of_a_disk_with_the_metadata_can_be_lost() {
     run(async |rt| {
@@ -150,9 +150,9 @@ fn the_part_of_a_disk_with_the_metadata_can_be_lost() {
     });
 }
 
-/// Both heads, an index, a slot: what is damaged is said, and the rest is read.
+/// Damage to both heads, to an index or to a slot is reported, and everything else is read.
 #[test]
-fn what_is_damaged_in_a_copy_is_said() {
+fn each_damaged_part_of_a_copy_is_reported() {
     run(async |rt| {
         let disks = [Rc::new(RamDisk::new(8 << 20)), Rc::new(RamDisk::new(32 << 20))];
         let devices = [disks[0].clone().erase(), disks[1].clone().erase()];
@@ -199,9 +199,10 @@ fn what_is_damaged_in_a_copy_is_said() {
     });
 }
 
-/// A device without a copy, and one on which the copy has no room: said; and in the second nothing waits for the copy.
+/// A device that keeps no copy is reported, and so is one on which the copy has too little space. On the second one, freed
+/// blocks do not wait for the copy.
 #[test]
-fn a_copy_that_cannot_be_is_said_and_holds_nobody_up() {
+fn a_copy_that_is_missing_or_has_no_space_is_reported_and_blocks_no_file() {
     run(async |rt| {
         let disks = [Rc::new(RamDisk::new(8 << 20)), Rc::new(RamDisk::new(4 << 20))];
         let devices = [disks[0].clone().erase(), disks[1].clone().erase()];
@@ -232,7 +233,8 @@ fn a_copy_that_cannot_be_is_said_and_holds_nobody_up() {
     });
 }
 
-/// Blocks that files give back can be used again once the copy is made without them: a full device with a copy can be filled again and again.
+/// Blocks that files have lost can be used again when a copy records the loss. So a full device with a copy can be emptied
+/// and filled again and again.
 #[test]
 fn a_full_device_with_a_copy_can_be_filled_again() {
     run(async |rt| {

@@ -173,7 +173,7 @@ pub fn build(
         }
         let mut summary = summary(sb, piece, i as u64 + 1, now, i + 1 < layout.pieces.len());
         let written = summary.write(sb, piece.at, &mut bytes, sealed);
-        written.expect("the packer keeps to the summary's room");
+        written.expect("the packer keeps to the summary's size");
         out.push((piece.at, bytes));
     }
     Ok(out)

@@ -52,7 +52,7 @@ pub enum MkfsError {
     Sizes(SuperblockError),
     /// The device is too small for the segments that must stay free.
     #[error(
-        "{segments} segments, but at least {least} are needed: make it larger, or segments smaller"
+        "the device has space for {segments} segments, but at least {least} are needed: use a larger device or smaller segments"
     )]
     TooFewSegments {
         /// The number of segments that there would be.
@@ -60,14 +60,14 @@ pub enum MkfsError {
         /// The least number of segments.
         least: u64,
     },
-    /// Segments are too small for the IFILE's tables.
-    #[error("the IFILE's {blocks} blocks do not fit: make segments larger")]
+    /// The segments are too small for the tables of the IFILE.
+    #[error("the IFILE's {blocks} blocks do not fit into the first segments: use larger segments")]
     IfileTooLarge {
         /// The number of the IFILE's blocks.
         blocks: u64,
     },
     /// A metadata log of DualFS cannot have fragments that are smaller than blocks.
-    #[error("fragments of {frag} bytes in blocks of {block}: DualFS has whole blocks only")]
+    #[error("fragments of {frag} bytes in blocks of {block} bytes: DualFS has whole blocks only")]
     Fragments {
         /// The fragment size in bytes.
         frag: u32,
@@ -75,7 +75,7 @@ pub enum MkfsError {
         block: u32,
     },
     /// The fragment size is smaller than the device's sector.
-    #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
+    #[error("fragments of {frag} bytes are smaller than the device's sectors of {sector} bytes")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
@@ -137,7 +137,7 @@ async fn make(
     }
     sb.tstamp = now;
     let log = first::build(&mut sb, options.sealed, tables, now)?;
-    forget_ufs(&device).await?;
+    clear_ufs(&device).await?;
     for (addr, bytes) in log {
         write(&device, sb.byte_of(addr), &bytes).await?;
     }
@@ -155,8 +155,8 @@ async fn make(
     Ok(sb)
 }
 
-/// Clears the superblocks of a UFS wherever one may be, so that no reader finds an old file system.
-async fn forget_ufs(device: &Device) -> Result<(), BlockError> {
+/// Clears the superblocks of an old UFS, so that no reader finds that file system.
+async fn clear_ufs(device: &Device) -> Result<(), BlockError> {
     let geometry = device.geometry();
     for place in ufs::SEARCH {
         let end = place + SBLOCK_SIZE as u64;

@@ -9,7 +9,7 @@ use ordo_format::lfs::{
 
 use super::{MkfsError, MkfsOptions};
 
-/// Both the least number of segments that stay free, and the share: one segment in this number.
+/// One segment in this number stays free, and at least this number of segments.
 const MIN_FREE_SEGMENTS: u32 = 20;
 /// The least number of segments that are reserved for the cleaner.
 const RESERVED_SEGMENTS: u32 = 15;
@@ -52,9 +52,9 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
             sb.sboffs[i] = sb.segment_start(segment);
         }
     }
-    let places = sb.sboffs.iter().filter(|a| **a != 0).count() as u64;
+    let superblocks = sb.sboffs.iter().filter(|a| **a != 0).count() as u64;
     let data = (segments - u64::from(sb.minfreeseg)) * u64::from(sb.fsbpseg);
-    sb.dsize = data.saturating_sub(places * SUPERBLOCK_PAD / frag);
+    sb.dsize = data.saturating_sub(superblocks * SUPERBLOCK_PAD / frag);
     sb.maxfilesize = sb.right_maxfilesize();
     check(&sb)?;
     Ok(sb)

@@ -58,9 +58,12 @@ impl Store {
             if let Some(buf) = self.cache.peek(key) {
                 return Ok(Some(buf));
             }
-            assert!(pointer > 0, "inode {ino}: block {number} was never written, nor is in memory");
+            assert!(
+                pointer > 0,
+                "inode {ino}: block {number} was never written and is not in memory"
+            );
             let inode = decode(&self.pin(ino).await?);
-            if self.reads_ahead() && !self.is_apart(&inode, signed) {
+            if self.reads_ahead() && !self.is_on_data(&inode, signed) {
                 self.byte_of(ino, signed, pointer, self.bsize())?;
                 let found = self.fill_from_log((ino, signed), pointer, class(is_directory)).await?;
                 let now = self.pointer(ino, signed).await?.0;
@@ -87,7 +90,7 @@ impl Store {
         }
     }
 
-    /// The blocks from `number` on that follow each other on the device, each with its length.
+    /// The blocks from `number` on that follow each other on the device and are not in memory, each with its length.
     async fn run_from(
         &self,
         ino: u64,
@@ -97,7 +100,7 @@ impl Store {
     ) -> FsResult<Vec<(BufKey, usize)>> {
         let inode = decode(&self.pin(ino).await?);
         let most = ahead.min(self.request_max());
-        let is_apart = self.is_apart(&inode, number.cast_signed());
+        let is_on_data = self.is_on_data(&inode, number.cast_signed());
         let key = |number: u64| BufKey::file(ino, number.cast_signed());
         let mut run = vec![(key(number), self.written_bytes(&inode, number.cast_signed()))];
         let (mut total, mut at, mut next) = (run[0].1, pointer, number + 1);
@@ -105,10 +108,10 @@ impl Store {
         while run[run.len() - 1].1 == self.bsize() && next < last {
             let bytes = self.written_bytes(&inode, next.cast_signed());
             at += self.shape.block_frags();
-            // Finding more blocks is not worth reading another indirect block.
+            // Another indirect block is not read for the sake of a longer run.
             let here = self.peek_pointer(ino, next.cast_signed());
             let follows = here == Some(at) && self.cache.peek(key(next)).is_none();
-            if total + bytes > most || !follows || !self.can_be_at(is_apart, at) {
+            if total + bytes > most || !follows || !self.can_be_at(is_on_data, at) {
                 break;
             }
             run.push((key(next), bytes));
@@ -139,7 +142,7 @@ impl Store {
 }
 
 impl LogLayout {
-    /// A block of a file with space for `len` bytes. It is made if it is not mapped.
+    /// A block of a file, with space for `len` bytes. The block is allocated if it is not mapped.
     pub(super) async fn make_file_block(
         &self,
         op: &mut Op<'_>,
@@ -171,7 +174,7 @@ impl LogLayout {
             }
             _ => {
                 let found = store.read_block(ino, number, ip.is_directory(), 0).await?;
-                found.ok_or_else(|| store.corrupt(ino, "a block went away"))?
+                found.ok_or_else(|| store.corrupt(ino, "a block that was mapped is a hole now"))?
             }
         };
         if buf.len() < len {
@@ -191,17 +194,17 @@ impl LogLayout {
         if !self.has_space(4) {
             return Err(FsError::with_detail(Errno::NoSpace, "the log is full"));
         }
-        let is_apart = self.is_apart(ip);
-        self.store.promise(is_apart)?;
+        let is_on_data = self.is_on_data(ip);
+        self.store.reserve_block(is_on_data)?;
         let made = self.new_block_at(op, ip, number, fill).await;
         if made.is_err() {
-            self.store.break_promise(is_apart);
+            self.store.release_block(is_on_data);
         }
         made
     }
 
     /// Whether a file's contents are on the data device.
-    fn is_apart(&self, ip: &LogInode) -> bool {
+    fn is_on_data(&self, ip: &LogInode) -> bool {
         self.store.data.is_some()
             && FileType::from_mode(ip.record().mode) == Some(FileType::Regular)
     }
@@ -263,7 +266,7 @@ impl LogLayout {
         let what = What::SetPointer { ino, block: number, old: (0, 0), new: (0, 1), to, init };
         let admitted = op.admit(&what).await.map_err(io_error)?;
         ip.pointers_mut().mapped += 1;
-        if number < 0 || !self.is_apart(ip) {
+        if number < 0 || !self.is_on_data(ip) {
             store.state.borrow_mut().pending += store.bsize() as u64;
         }
         let Some(parent) = parent else {

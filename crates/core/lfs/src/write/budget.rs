@@ -24,7 +24,7 @@ const STEP_SEGMENTS: i64 = 2;
 /// The least number of segments without live bytes in a full log, beyond the segments that are kept: the cleaner needs
 /// dead space.
 const DEAD_SEGMENTS: i64 = 8;
-/// The least share of dead segments in a full log: one in this number.
+/// One segment in this number, at least, has no live bytes in a full log.
 const DEAD_SHARE: i64 = 10;
 /// The most levels of indirect blocks above a block of contents.
 const LEVELS: i64 = 3;
@@ -33,7 +33,7 @@ const CHANGED_BLOCKS: u64 = 8;
 /// The most inodes that an operation changes.
 const CHANGED_INODES: i64 = 4;
 
-/// The purpose for which space is wanted. Later variants are refused first.
+/// The purpose for which space is wanted. When space runs out, the last variant is refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpacePurpose {
     /// A checkpoint of everything dirty, with no new blocks.
@@ -83,8 +83,8 @@ impl LogState {
         let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
         let contents = extent.frags + ifile * sb.block_frags();
         let longest = self.bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
-        // The blocks that the cleaner moves have partial segments of their own; so do the blocks before and behind
-        // them.
+        // The blocks that the cleaner moves have partial segments of their own, which can cut those of other blocks
+        // short. So a few summaries are added.
         contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 5)
     }
 
@@ -107,7 +107,7 @@ impl LogState {
         }
     }
 
-    /// The number of fragments in all segments, less what partial segments may waste.
+    /// The number of fragments in all segments, without those that partial segments may waste.
     pub fn capacity_of_all(&self) -> i64 {
         (0..u64::from(self.sb.nseg)).map(|segment| self.capacity(segment)).sum()
     }
@@ -124,8 +124,8 @@ impl LogState {
 }
 
 impl Store {
-    /// The most space that everything dirty takes, with the indirect blocks and inodes that change with it; computed
-    /// from the number of dirty bytes alone.
+    /// An upper bound for the space that everything dirty takes, with the indirect blocks and inodes that change with it.
+    /// The bound is computed from the number of dirty bytes alone.
     fn dirty_at_most(&self, state: &LogState) -> ReservedExtent {
         let bytes = self.cache.stats().dirty_bytes as u64;
         let blocks = bytes.div_ceil(self.shape.bsize.into()).cast_signed();
@@ -133,7 +133,7 @@ impl Store {
         ReservedExtent::of(state, (1 + LEVELS) * blocks, blocks + inodes)
     }
 
-    /// As [`dirty_at_most`](Self::dirty_at_most), but counted buffer by buffer.
+    /// A closer bound than [`dirty_at_most`](Self::dirty_at_most), counted buffer by buffer.
     fn dirty_counted(&self, state: &LogState) -> ReservedExtent {
         let (nindir, mut blocks, mut inodes) = (self.nindir(), BTreeSet::new(), BTreeSet::new());
         for buf in self.cache.all_dirty() {
@@ -146,7 +146,7 @@ impl Store {
                 continue;
             }
             inodes.insert(file);
-            if !self.is_apart_of(file, block) {
+            if !self.is_on_data_of(file, block) {
                 blocks.insert((file, block));
             }
             if let Some((_, path)) = Node::of(block, nindir) {
@@ -173,8 +173,8 @@ impl Store {
         }
     }
 
-    /// Whether there is too little space for: everything dirty, what operations under way and `more` blocks can add to
-    /// it, what is kept from a purpose, and `spare` segments.
+    /// Whether there is too little space. Space is needed for everything dirty, for what `operations` operations and
+    /// `more` blocks can add, for what operations of this purpose must leave free, and for `spare` segments.
     pub fn lacks(&self, purpose: SpacePurpose, operations: u64, more: u64, spare: i64) -> bool {
         let state = self.state.borrow();
         let each = self.order.blocks_of_an_operation() + CHANGED_BLOCKS;

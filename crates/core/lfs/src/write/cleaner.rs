@@ -29,10 +29,11 @@ const VICTIM_BYTES: u64 = 16 << 20;
 const VICTIMS_MIN: usize = 4;
 /// The number of segments that are cleaned in advance, beyond the need of one operation.
 const MORE: i64 = 2;
-/// The same number if live blocks are sorted by age: sorting needs many blocks.
+/// The number of segments that are cleaned in advance if live blocks are sorted by age. It is larger, because sorting
+/// needs many blocks.
 const MORE_BY_AGE: i64 = 8;
-/// The number of passes in a row without a gain after which the log counts as full. The first of them may still help
-/// the next ones, because the blocks that they move lie together afterwards.
+/// The number of passes in a row without a gain after which the log counts as full. An early pass without a gain may
+/// help a later one, because the blocks that it moves lie together afterwards.
 const FRUITLESS_MAX: u32 = 6;
 
 /// Cleans segments.
@@ -40,23 +41,24 @@ pub struct Cleaner {
     pub(super) store: Shared,
     writer: Rc<SegmentWriter>,
     pub(super) cleaning: Cleaning,
+    /// The lock of the task that cleans.
     pub(super) one: Mutex<()>,
     pub(super) own: Weak<Cleaner>,
-    /// Whether a task waits for the file system to be idle.
-    pub(super) is_watched: Cell<bool>,
+    /// Whether the task of idle cleaning runs.
+    pub(super) has_idle_task: Cell<bool>,
     /// Whether idle cleaning has ended for good.
-    pub(super) is_resting: Cell<bool>,
+    pub(super) is_stopped: Cell<bool>,
     /// The state of the log when idle cleaning last gained nothing.
     pub(super) idle_fruitless: Cell<Option<Fruitless>>,
     /// The state of the log when cleaning last gained nothing, for each purpose: new blocks, other changes, deletes.
     fruitless: [Cell<Option<Fruitless>>; 3],
     /// Segments with damaged blocks, or with live bytes to which no pointer leads.
-    stubborn: RefCell<BTreeSet<u64>>,
+    uncleanable: RefCell<BTreeSet<u64>>,
     pub(super) counts: Cell<CleanerCounts>,
 }
 
-/// The state of a log in which cleaning gained nothing. Cleaning is tried again when more is dead by a part of a
-/// segment: fewer bytes are in use, or there is less space.
+/// The state of a log in which cleaning gained nothing. Cleaning is tried again when fewer bytes are in use or less
+/// space is left, by half a segment: then more is dead.
 #[derive(Clone, Copy)]
 pub(super) struct Fruitless {
     pub used: u64,
@@ -72,7 +74,7 @@ pub struct CleanerCounts {
     pub moved_bytes: u64,
     /// Passes of the cleaner.
     pub passes: u64,
-    /// Segments among them that were cleaned while the file system was idle.
+    /// Segments that were cleaned while the file system was idle. `segments` counts them too.
     pub idle_segments: u64,
     /// Bytes that the cleaner read.
     pub read_bytes: u64,
@@ -95,8 +97,8 @@ impl CleanerCounts {
     }
 }
 
-/// The purpose for which an operation of this kind wants space at least. New blocks are counted only when the operation
-/// allocates them.
+/// The least purpose for which an operation of this kind needs space. Space for new blocks is checked only when the
+/// operation allocates them.
 fn purpose(kind: OpKind) -> SpacePurpose {
     match kind {
         OpKind::Remove | OpKind::Free => SpacePurpose::Delete,
@@ -113,11 +115,11 @@ impl Cleaner {
             cleaning,
             one: Mutex::new((), "the cleaner of the log", 0),
             own: own.clone(),
-            is_watched: Cell::new(false),
-            is_resting: Cell::new(false),
+            has_idle_task: Cell::new(false),
+            is_stopped: Cell::new(false),
             idle_fruitless: Cell::new(None),
             fruitless: Default::default(),
-            stubborn: RefCell::default(),
+            uncleanable: RefCell::default(),
             counts: Cell::default(),
         })
     }
@@ -160,8 +162,8 @@ impl Cleaner {
         })
     }
 
-    /// The purpose for which an operation of this kind should clean before it begins. While cleaning gains anything,
-    /// every operation keeps space free for new blocks.
+    /// The purpose for which an operation should clean before it begins; `None` if it need not. While cleaning gains
+    /// anything, every operation keeps space free for new blocks.
     fn wanted(&self, purpose: SpacePurpose) -> Option<SpacePurpose> {
         [SpacePurpose::Growth, SpacePurpose::Change, SpacePurpose::Delete]
             .into_iter()
@@ -169,7 +171,7 @@ impl Cleaner {
             .find(|wanted| self.lacks_space(*wanted, 0) && self.is_worth_trying(*wanted))
     }
 
-    /// Makes checkpoints while there are empty segments that only a checkpoint makes usable.
+    /// Makes checkpoints while there are empty segments, which only checkpoints make usable.
     pub(super) async fn free_empty(&self) -> Result<(), BlockError> {
         for _ in 0..2 {
             if self.store.state.borrow().has_empty() {
@@ -179,8 +181,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Cleans in one pass: segments that have at most `live_max` live bytes and are chosen by a policy, until `wanted`
-    /// fragments are gained or the pass is full. Returns whether a block was moved.
+    /// Cleans segments in one pass. The policy chooses among segments with at most `live_max` live bytes, until `wanted`
+    /// fragments are gained or the pass has the most victims. Returns whether a block was moved.
     ///
     /// # Errors
     /// The device failed.
@@ -202,7 +204,7 @@ impl Cleaner {
         for (segment, outcome) in &outcomes {
             let is_left = *outcome == WriteOutcome::Moved && state.seguse(*segment).nbytes > 0;
             if *outcome == WriteOutcome::Damaged || is_left {
-                self.stubborn.borrow_mut().insert(*segment);
+                self.uncleanable.borrow_mut().insert(*segment);
             }
             if *outcome == WriteOutcome::Moved {
                 let seguse = chosen.iter().find(|(chosen, _)| chosen == segment);
@@ -217,12 +219,12 @@ impl Cleaner {
 
     /// Chooses the victims of a pass, best first.
     fn choose(&self, policy: CleanerPolicy, wanted: i64, live_max: u64) -> Vec<(u64, SegUse)> {
-        let (state, stubborn) = (self.store.state.borrow(), self.stubborn.borrow());
+        let (state, uncleanable) = (self.store.state.borrow(), self.uncleanable.borrow());
         let now = self.store.wall_nanos();
         let size = u64::from(self.store.shape.ssize);
         let mut all: Vec<(u64, u64, SegUse)> = state
             .victims()
-            .filter(|(segment, _)| !stubborn.contains(segment))
+            .filter(|(segment, _)| !uncleanable.contains(segment))
             .filter(|(_, seguse)| u64::from(seguse.nbytes) <= live_max)
             .map(|(segment, seguse)| {
                 let live = u64::from(seguse.nbytes).min(size);
@@ -278,7 +280,7 @@ impl Cleaner {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
         let more = if self.cleaning.policy == CleanerPolicy::HotCold { MORE_BY_AGE } else { MORE };
         while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
-            // After passes without a gain, segments are chosen that give more later, even if they give little now.
+            // After a pass without a gain the emptiest segments are chosen, and more of them in each pass.
             let policy =
                 if without_gain == 0 { self.cleaning.policy } else { CleanerPolicy::Greedy };
             let wanted = ((more + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;
@@ -339,6 +341,6 @@ impl SpaceProvider for Cleaner {
     }
 
     fn operation_ended(&self) {
-        self.watch();
+        self.start_idle_task();
     }
 }

@@ -37,23 +37,23 @@ pub type Placed = BTreeMap<u64, BufRef>;
 
 impl Store {
     /// Whether a block of an inode is on the data device.
-    pub fn is_apart(&self, inode: &LfsInode, number: i64) -> bool {
+    pub fn is_on_data(&self, inode: &LfsInode, number: i64) -> bool {
         self.data.is_some() && number >= 0 && is_regular(inode) && inode.inumber != IFILE_INO
     }
 
-    /// As [`is_apart`](Self::is_apart), for an inode whose buffer is in memory.
-    pub fn is_apart_in(&self, pin: &BufRef, number: i64) -> bool {
+    /// Whether a block of the inode in a buffer is on the data device.
+    pub fn is_on_data_in(&self, pin: &BufRef, number: i64) -> bool {
         if self.data.is_none() || number < 0 {
             return false;
         }
         FileType::from_mode(LE.get_u16(&pin.read(), 0)) == Some(FileType::Regular)
     }
 
-    /// As [`is_apart`](Self::is_apart), for a file in use, by its inode number.
-    pub fn is_apart_of(&self, ino: u64, number: i64) -> bool {
+    /// Whether a block of a file is on the data device, by the number of its inode. False if the inode is not in memory.
+    pub fn is_on_data_of(&self, ino: u64, number: i64) -> bool {
         self.data.is_some()
             && number >= 0
-            && self.peek_inode(ino).is_some_and(|pin| self.is_apart_in(&pin, number))
+            && self.peek_inode(ino).is_some_and(|pin| self.is_on_data_in(&pin, number))
     }
 
     /// The cache's address of a file's block, on either device.
@@ -65,7 +65,7 @@ impl Store {
         bytes: usize,
     ) -> FsResult<u64> {
         match &self.data {
-            Some(data) if self.is_apart(inode, number) => match data.device.shape.holds(addr) {
+            Some(data) if self.is_on_data(inode, number) => match data.device.shape.holds(addr) {
                 true => Ok(data.address_of(addr)),
                 false => Err(self.corrupt(ino, format_args!("block {number} is at {addr}"))),
             },
@@ -73,10 +73,10 @@ impl Store {
         }
     }
 
-    /// Whether a whole block of a file can be at an address.
-    pub fn can_be_at(&self, is_apart: bool, addr: i64) -> bool {
+    /// Whether an address can be that of a whole block of a file.
+    pub fn can_be_at(&self, is_on_data: bool, addr: i64) -> bool {
         match &self.data {
-            Some(data) if is_apart => data.device.shape.holds(addr),
+            Some(data) if is_on_data => data.device.shape.holds(addr),
             _ => self.shape.is_log(addr, self.shape.frag),
         }
     }
@@ -98,27 +98,28 @@ impl Store {
         self.state.borrow().data.as_ref().map(|data| data.space())
     }
 
-    /// Promises a block of the data device to a file whose contents are there.
+    /// Reserves a block of the data device for a file whose contents are there.
     ///
     /// # Errors
     /// `NoSpace`: no block is left.
-    pub fn promise(&self, is_apart: bool) -> FsResult<()> {
+    pub fn reserve_block(&self, is_on_data: bool) -> FsResult<()> {
         let mut state = self.state.borrow_mut();
-        let has_one = state.data.as_mut().is_none_or(|data| !is_apart || data.reserve());
+        let has_one = state.data.as_mut().is_none_or(|data| !is_on_data || data.reserve());
         match has_one {
             true => Ok(()),
             false => Err(FsError::with_detail(Errno::NoSpace, "the data device is full")),
         }
     }
 
-    /// Takes a promise back.
-    pub fn break_promise(&self, is_apart: bool) {
-        if let Some(data) = self.state.borrow_mut().data.as_mut().filter(|_| is_apart) {
+    /// Releases a block that was reserved.
+    pub fn release_block(&self, is_on_data: bool) {
+        if let Some(data) = self.state.borrow_mut().data.as_mut().filter(|_| is_on_data) {
             data.release();
         }
     }
 
-    /// Whether the data device has few free blocks, while other blocks become free as soon as their loss is durable.
+    /// Whether the data device has few free blocks, while others become free as soon as it is durable that their files
+    /// have lost them.
     pub fn awaits_frees(&self) -> bool {
         let wanted = (self.order.operations() + 1) * self.order.blocks_of_an_operation();
         self.data_space().is_some_and(|space| space.free < wanted && space.soon > 0)
@@ -132,9 +133,9 @@ impl SegmentWriter {
         let (store, mut placed) = (self.store(), Placed::new());
         let Some(part) = &store.data else { return placed };
         for (ino, file) in &mut work.files {
-            let pin = work.inodes.get(ino).expect("held with the blocks").clone();
+            let pin = work.inodes.get(ino).expect("pinned with the blocks").clone();
             let d = decode(&pin);
-            if !store.is_apart(&d, 0) {
+            if !store.is_on_data(&d, 0) {
                 continue;
             }
             let mut after = None;
@@ -143,7 +144,7 @@ impl SegmentWriter {
                     unreachable!("the log has no contents of inode {ino} to move")
                 };
                 assert_eq!(buf.len(), store.bsize(), "inode {ino}: block {number} is whole");
-                let old = store.peek_pointer(*ino, number).expect("held with the blocks");
+                let old = store.peek_pointer(*ino, number).expect("pinned with the blocks");
                 let block = match old > 0 {
                     true => old,
                     false => {

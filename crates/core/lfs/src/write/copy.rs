@@ -1,13 +1,14 @@
 //! The copy of the metadata on the data device: all live blocks of the log as the last checkpoint has them.
 //!
-//! The copy consists of slots, one for each block; an index with the superblock and the address of each block; and a head,
-//! which makes both count. A checkpoint copies what is new since the copy before it into slots that this one does not
-//! use, writes the index that this one does not have, flushes, and writes the other head. So one copy is complete at any
-//! time. A block of the log does not change while it lives, so that its slot holds until it dies.
+//! The copy consists of slots, an index and a head. Each slot has one block. The index has the superblock and the address
+//! of each block. The head makes the slots and the index count. There are two indexes and two heads, used in turn. A
+//! checkpoint copies new blocks into slots that the last copy does not use, writes the other index, flushes, and writes
+//! the other head. So one copy is complete at any time. A block of the log does not change while it is live, so its slot
+//! is valid for as long.
 //!
 //! Typical sequence: [`MetadataCopy::load`] at the mount; [`add`](MetadataCopy::add) and [`sub`](MetadataCopy::sub) as blocks
-//! come and go; at a checkpoint [`plan`](MetadataCopy::plan) when it is gathered, [`CopyPlan::write`] when it is on the
-//! device, [`done`](MetadataCopy::done).
+//! become live and dead. At a checkpoint: [`plan`](MetadataCopy::plan) when the checkpoint is gathered,
+//! [`CopyPlan::write`] when it is on the device, then [`done`](MetadataCopy::done).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,21 +26,21 @@ use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::{LfsError, map};
 
-/// Requests under way at most.
+/// The most requests under way.
 const REQUESTS: usize = 8;
 
 /// A live block of the log.
 #[derive(Clone, Copy, Debug, Default)]
 struct CopiedBlock {
-    /// Bytes of it that live.
+    /// The number of its live bytes.
     bytes: u64,
-    /// Its slot and the CRC-32C of its contents, once it is copied.
+    /// The slot with its copy, and the CRC-32C of its contents; `None` if it is not copied yet.
     slot: Option<(u32, u32)>,
 }
 
-/// A complete copy, as its index has it.
+/// A complete copy: its head, and the contents of its index.
 pub struct CopyIndex {
-    /// The index of its head: 0 or 1.
+    /// The number of its head and of its index: 0 or 1.
     pub which: usize,
     /// Its head.
     pub head: CopyHead,
@@ -54,28 +55,30 @@ pub struct MetadataCopy {
     side: CopySide,
     device: Device,
     rules: DualRules,
-    /// By address: the live blocks, as memory has them.
+    /// The live blocks of the state in memory, by address.
     live: BTreeMap<i64, CopiedBlock>,
     /// The slots of the last complete copy.
     kept: BTreeSet<u32>,
-    /// The serial number of its checkpoint.
+    /// The serial number of the last complete copy's checkpoint; `None` if no copy is complete.
     serial: Option<u64>,
+    /// The sequence number of the last copy.
     sequence: u64,
-    /// The head that is written next.
+    /// The number of the head that is written next: 0 or 1.
     next: usize,
 }
 
-/// A copy that is to be made.
+/// The plan of a copy.
 pub struct CopyPlan {
     side: CopySide,
     device: Device,
+    /// Whether the copy is flushed before its head is written ([`DualRules::COPY_FIRST`]).
     flushes: bool,
     sb: Superblock,
     which: usize,
     sequence: u64,
-    /// Blocks that have their slots.
+    /// Blocks that were copied before, with their slots.
     old: Vec<CopyEntry>,
-    /// Blocks that are copied now, with their slots; `None`: there are too few.
+    /// Blocks that are copied now, each with its address and its slot; `None` if there are too few free slots.
     new: Option<Vec<(i64, u32)>>,
 }
 
@@ -142,11 +145,11 @@ impl CopyIndex {
 }
 
 impl MetadataCopy {
-    /// Finds the last complete copy, and what of it still holds at the checkpoint. The whole of the metadata's tree is
-    /// gone through.
+    /// Finds the last complete copy, and those of its blocks that are still valid at the checkpoint. All metadata are
+    /// read for this.
     ///
     /// # Errors
-    /// An inode or an indirect block cannot be right, or a device failed.
+    /// An inode or an indirect block is damaged, or a device failed.
     pub async fn load(
         disk: &LogDisk,
         ifile: &Ifile,
@@ -169,7 +172,7 @@ impl MetadataCopy {
         for entry in found.entries {
             copy.kept.insert(entry.slot);
             let Some(block) = copy.live.get_mut(&entry.addr) else { continue };
-            // The segment may have been written again since an older copy, and a repair changes blocks where they are.
+            // The segment may have been written again since that copy, and a repair changes blocks in place.
             let bytes = disk.read(LogDamage::Block(IFILE_INO, 0), entry.addr, 1).await?;
             let is_right = check_hash(&[&bytes]) == entry.check;
             block.slot = is_right.then_some((entry.slot, entry.check));
@@ -182,12 +185,12 @@ impl MetadataCopy {
         self.serial == Some(serial)
     }
 
-    /// Bytes at an address live from now on.
+    /// Notes that bytes at an address have become live.
     pub fn add(&mut self, addr: i64, bytes: u64) {
         self.live.entry(addr).or_default().bytes += bytes;
     }
 
-    /// Bytes at an address are not live any more.
+    /// Notes that bytes at an address are no longer live.
     pub fn sub(&mut self, addr: i64, bytes: u64) {
         if let Some(block) = self.live.get_mut(&addr) {
             block.bytes = block.bytes.saturating_sub(bytes);
@@ -197,7 +200,7 @@ impl MetadataCopy {
         }
     }
 
-    /// The copy of a checkpoint that is being gathered, with this superblock.
+    /// Plans the copy of a checkpoint that is being gathered. `sb` is the checkpoint's superblock.
     pub fn plan(&mut self, sb: &Superblock) -> CopyPlan {
         self.sequence += 1;
         let mut old = Vec::new();
@@ -213,7 +216,7 @@ impl MetadataCopy {
         let free = (0..self.side.area.slots as u32).filter(|slot| !used.contains(slot));
         let new: Vec<(i64, u32)> = wanted.iter().copied().zip(free).collect();
         let mut sb = sb.clone();
-        // Nothing is rolled forward behind it.
+        // A mount of the copy must not roll forward: no log is behind it.
         sb.pflags |= PF_CLEAN;
         CopyPlan {
             side: self.side,
@@ -227,7 +230,7 @@ impl MetadataCopy {
         }
     }
 
-    /// The copy is complete, with these entries; or there is none, and nothing that it had is waited for.
+    /// Notes that the copy with these entries is complete. With `None` there is no complete copy any more.
     pub fn done(&mut self, entries: Option<&[CopyEntry]>, serial: u64) {
         self.serial = entries.map(|_| serial);
         self.kept.clear();
@@ -235,7 +238,7 @@ impl MetadataCopy {
         self.next = 1 - self.next;
         for entry in entries {
             self.kept.insert(entry.slot);
-            // It may have died while it was copied.
+            // The block may have become dead while it was copied.
             if let Some(block) = self.live.get_mut(&entry.addr) {
                 block.slot = Some((entry.slot, entry.check));
             }
@@ -244,8 +247,8 @@ impl MetadataCopy {
 }
 
 impl CopyPlan {
-    /// Makes the copy, durable on return: its entries. Where there are too few slots there is no copy any more: an old one
-    /// would have to keep blocks from files for ever.
+    /// Makes the copy. Returns its entries when it is durable. If there are too few slots, the old copy is removed and
+    /// `None` is returned, because the blocks of an old copy could never be given to other files.
     ///
     /// # Errors
     /// A device failed.
@@ -285,7 +288,7 @@ impl CopyPlan {
         Ok(Some(entries))
     }
 
-    /// Copies blocks that follow each other in the log and in the slots.
+    /// Copies a run of blocks that follow each other both in the log and in the slots.
     async fn copy_run(
         &self,
         log: &Device,
@@ -310,7 +313,8 @@ impl CopyPlan {
     }
 }
 
-/// Runs of blocks, `most` at most, that follow each other in the log and in the slots.
+/// Divides blocks into runs that follow each other both in the log and in the slots. Each run has at most `most` blocks:
+/// its first address, its first slot, and the number of blocks.
 fn runs(new: &[(i64, u32)], most: usize) -> Vec<(i64, u32, usize)> {
     let mut out: Vec<(i64, u32, usize)> = Vec::new();
     for (addr, slot) in new {
@@ -328,13 +332,13 @@ fn runs(new: &[(i64, u32)], most: usize) -> Vec<(i64, u32, usize)> {
     out
 }
 
-/// The live blocks of the log at a checkpoint.
+/// Walks all metadata of a checkpoint. Returns the live blocks of the log, by address.
 async fn walk(disk: &LogDisk, ifile: &Ifile) -> Result<BTreeMap<i64, CopiedBlock>, LfsError> {
     let (sb, mut live) = (&disk.sb, BTreeMap::<i64, CopiedBlock>::new());
     let mut add = |addr: i64, bytes: u64| live.entry(addr).or_default().bytes += bytes;
     let (inode_bytes, block_bytes) = (LfsInode::SIZE as u64, u64::from(sb.bsize));
     add(sb.idaddr, inode_bytes);
-    ifile.places().for_each(|addr| add(addr, block_bytes));
+    ifile.all_addresses().for_each(|addr| add(addr, block_bytes));
     for ino in IFILE_INO + 1..ifile.inodes(sb) {
         let addr = ifile.entry(sb, ino).daddr;
         if addr <= 0 || ifile.is_free(ino) {
@@ -345,14 +349,14 @@ async fn walk(disk: &LogDisk, ifile: &Ifile) -> Result<BTreeMap<i64, CopiedBlock
         if !has_pointers(sb, inode.mode, inode.size) {
             continue;
         }
-        let is_apart = is_regular(&inode);
+        let is_on_data = is_regular(&inode);
         let mut left = sb.size;
         let direct = inode.db[..NDADDR].iter().map(|addr| (*addr, 0));
         let trees = (0..NIADDR).map(|tree| (inode.ib[tree], tree + 1));
         let mut todo: Vec<(i64, usize)> = direct.chain(trees).collect();
         while let Some((addr, level)) = todo.pop() {
-            // What leads out of the log is damage, of which there is nothing to copy.
-            if level == 0 && is_apart || !sb.is_log(addr, sb.frag) {
+            // A pointer to outside of the log is damage. There is nothing to copy.
+            if level == 0 && is_on_data || !sb.is_log(addr, sb.frag) {
                 continue;
             }
             let spent = LfsError::InodeSize { ino, size: inode.size };

@@ -47,7 +47,7 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Extends a file: makes its old last block whole, and maps its new last block.
+    /// Makes a file longer: its old last block becomes a whole block, and its new last block is mapped.
     async fn extend_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.store.bsize() as u64);
         let (last, old_last) = ((size - 1) / bsize, old.saturating_sub(1) / bsize);
@@ -67,7 +67,7 @@ impl LogLayout {
         }
     }
 
-    /// Makes sure that a block is mapped, whole and dirty, and zero from a byte on.
+    /// Makes a block mapped, whole and dirty, and fills it with zeros from byte `from` on.
     async fn zero_behind(
         &self,
         op: &mut Op<'_>,
@@ -84,8 +84,8 @@ impl LogLayout {
     async fn cut_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let bsize = self.store.bsize() as u64;
         if size > 0 {
-            // A file never ends in a hole. If the last block stays whole, it is not read: a long file is cut in many
-            // steps.
+            // A file never ends in a hole. A last block that stays whole is not read, because a long file is truncated in
+            // many steps.
             let last = (size - 1) / bsize;
             let stays = size.is_multiple_of(bsize) && self.store.is_mapped(ip.ino(), last).await?.0;
             if !stays {
@@ -118,8 +118,8 @@ impl LogLayout {
         for (number, pointer) in &removed.blocks {
             store.cache.forget(BufKey::file(ino, *number)).await;
             let mut state = store.state.borrow_mut();
-            let is_apart = store.is_apart(&inode, *number);
-            match (state.data.as_mut().filter(|_| is_apart), *pointer > 0) {
+            let is_on_data = store.is_on_data(&inode, *number);
+            match (state.data.as_mut().filter(|_| is_on_data), *pointer > 0) {
                 (Some(data), true) => data.free(*pointer),
                 (Some(data), false) => data.release(),
                 (None, true) => {
@@ -153,7 +153,7 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Finds everything to be removed with blocks `from..end`, without a change.
+    /// Finds everything that must be removed with blocks `from..end`. Nothing is changed.
     async fn find_removed(
         &self,
         ino: u64,

@@ -1,8 +1,8 @@
 //! Cleaning while the file system is idle.
 //!
-//! The end of an operation starts a task, unless the task runs already. When no operation has come for the time of
-//! [`Cleaning::idle`](super::Cleaning), the task cleans, pass by pass, until there are enough clean segments, cleaning
-//! gains nothing, or an operation comes. Then the task ends, so that an idle file system sets no timers.
+//! The end of an operation starts a task, unless the task runs already. When no operation has begun for the time of
+//! [`Cleaning::idle`](super::Cleaning), the task cleans in passes. It ends when there are enough clean segments or
+//! cleaning gains nothing, so that an idle file system sets no timers. If an operation begins, the task waits again.
 
 use std::rc::Weak;
 
@@ -16,23 +16,23 @@ use super::cleaner::{Cleaner, Fruitless};
 const LIVE_TENTHS: u64 = 9;
 
 impl Cleaner {
-    /// Starts the task, if idle cleaning is wanted and the task does not run.
-    pub(super) fn watch(&self) {
+    /// Starts the task of idle cleaning, if it is wanted and does not run.
+    pub(super) fn start_idle_task(&self) {
         let Some(idle) = self.cleaning.idle else { return };
-        if self.is_resting.get() || self.is_watched.replace(true) {
+        if self.is_stopped.get() || self.has_idle_task.replace(true) {
             return;
         }
         let runtime = self.store.cache.runtime();
-        runtime.spawn_daemon("the idle cleaner", watch(self.own.clone(), idle));
+        runtime.spawn_daemon("the idle cleaner", idle_task(self.own.clone(), idle));
     }
 
     /// Waits until no segment is being cleaned, and ends idle cleaning for good.
-    pub async fn rest(&self) -> MutexGuard<'_, ()> {
-        self.is_resting.set(true);
+    pub async fn stop_idle(&self) -> MutexGuard<'_, ()> {
+        self.is_stopped.set(true);
         self.one.lock().await
     }
 
-    /// The number of fragments that idle cleaning should gain; `None` if clean segments are enough of the free space.
+    /// The number of fragments that idle cleaning should gain; `None` if there are enough clean segments.
     fn wanted_when_idle(&self) -> Option<i64> {
         let state = self.store.state.borrow();
         let live = state.used().div_ceil(self.store.shape.fsize.into()).cast_signed();
@@ -49,7 +49,7 @@ impl Cleaner {
     /// Cleans in one pass. Returns whether there may be more to clean.
     async fn clean_when_idle(&self) -> Result<bool, BlockError> {
         let _one = self.one.lock().await;
-        if self.is_resting.get() || self.wanted_when_idle().is_none() {
+        if self.is_stopped.get() || self.wanted_when_idle().is_none() {
             return Ok(false);
         }
         self.free_empty().await?;
@@ -72,7 +72,8 @@ impl Cleaner {
     }
 }
 
-async fn watch(cleaner: Weak<Cleaner>, idle: Duration) {
+/// The task of idle cleaning: waits for `idle` without an operation, and cleans.
+async fn idle_task(cleaner: Weak<Cleaner>, idle: Duration) {
     loop {
         let Some(strong) = cleaner.upgrade() else { return };
         let (runtime, before) = (strong.store.cache.runtime().clone(), strong.activity());
@@ -82,7 +83,7 @@ async fn watch(cleaner: Weak<Cleaner>, idle: Duration) {
         while strong.activity() == before {
             // The cache keeps a failure of the device, and the next sync reports it.
             if !strong.clean_when_idle().await.unwrap_or(false) {
-                strong.is_watched.set(false);
+                strong.has_idle_task.set(false);
                 return;
             }
         }

@@ -62,13 +62,13 @@ impl Ifile {
             ifile.bytes.extend_from_slice(&block);
             ifile.addresses.insert(number, addr);
         }
-        ifile.look_for_loops(sb)?;
+        ifile.refuse_shared_addresses(sb)?;
         ifile.find_free(sb);
         Ok(ifile)
     }
 
-    /// Each block has a place of its own. Otherwise a write of one would change another.
-    fn look_for_loops(&self, sb: &Superblock) -> Result<(), LfsError> {
+    /// Refuses an IFILE in which two blocks have one address: a write of one would change the other.
+    fn refuse_shared_addresses(&self, sb: &Superblock) -> Result<(), LfsError> {
         let mut seen = BTreeSet::from([sb.idaddr]);
         match self.addresses.iter().find(|(_, addr)| !seen.insert(**addr)) {
             Some((lbn, addr)) => Err(LfsError::IfileTwice { lbn: *lbn, addr: *addr }),
@@ -97,8 +97,8 @@ impl Ifile {
         self.free.contains(&ino)
     }
 
-    /// The addresses of its blocks, indirect ones included.
-    pub fn places(&self) -> impl Iterator<Item = i64> + '_ {
+    /// The addresses of all blocks of the IFILE, including indirect ones.
+    pub fn all_addresses(&self) -> impl Iterator<Item = i64> + '_ {
         self.addresses.values().copied()
     }
 
@@ -112,7 +112,7 @@ impl Ifile {
         !self.dirty.is_empty()
     }
 
-    /// A changed block that is not among those `placed`; contents before indirect blocks.
+    /// A changed block that is not in `placed`. Contents come before indirect blocks.
     pub fn next_dirty(&self, placed: &BTreeSet<i64>) -> Option<i64> {
         let left = || self.dirty.iter().filter(|number| !placed.contains(number));
         // Indirect blocks may be placed in any order, since the bytes of all blocks are taken only when every
@@ -120,7 +120,7 @@ impl Ifile {
         left().find(|number| **number >= 0).or_else(|| left().next_back()).copied()
     }
 
-    /// Notes that every block is on the device now.
+    /// Notes that no block differs any more from the one on the device.
     pub fn clean(&mut self) {
         self.dirty.clear();
     }
@@ -216,7 +216,7 @@ impl Ifile {
         self.set_entry(sb, ino, &entry);
     }
 
-    /// Changes the part of the IFILE that informs the cleaner.
+    /// Changes the cleaner information (`CLEANERINFO`) at the start of the IFILE.
     pub fn set_cleaner_info(&mut self, sb: &Superblock, change: impl FnOnce(&mut CleanerInfo)) {
         let mut info = CleanerInfo::read(sb.width, &self.bytes);
         change(&mut info);
@@ -242,7 +242,7 @@ impl Ifile {
         Some((ino, version))
     }
 
-    /// Takes a given free inode from the list, because it is in use in the log.
+    /// Removes a given inode from the list of free ones, because the log has it in use.
     pub fn take_this(&mut self, sb: &Superblock, ino: u64) {
         if self.free.remove(&ino) {
             let next = self.free.range(ino..).next().copied().unwrap_or(0);
@@ -265,8 +265,8 @@ impl Ifile {
         });
     }
 
-    /// Links all free inodes anew, sorted by number. Another system may have left the list in another order.
-    pub fn relist(&mut self, sb: &Superblock) {
+    /// Links all free inodes in the order of their numbers. Another system may have left the list in another order.
+    pub fn relink_free(&mut self, sb: &Superblock) {
         let free: Vec<u64> = self.free.iter().copied().collect();
         for (i, ino) in free.iter().enumerate() {
             let next = free.get(i + 1).copied().unwrap_or(0);

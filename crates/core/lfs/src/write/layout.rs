@@ -16,7 +16,7 @@ use super::order::SpaceProvider;
 use super::store::{decode, has_pointers, is_set};
 use super::writer::SegmentWriter;
 
-/// The most names an inode can have: what NetBSD's `di_nlink` holds.
+/// The most names that an inode can have: the largest value of NetBSD's `di_nlink`.
 const LINKS_MAX: u32 = 32_767;
 
 /// An inode in memory.
@@ -86,8 +86,8 @@ impl LogLayout {
         has_pointers(&self.store.shape, mode, size)
     }
 
-    /// Changes an inode's buffer. The fields of its record come from memory, `change` may edit its pointers, and its
-    /// count of blocks is computed from them.
+    /// Changes an inode's buffer. The attributes come from the inode in memory. `change` may edit the pointers, and the
+    /// number of blocks is computed from them.
     pub(super) fn put(
         &self,
         op: &mut Op<'_>,
@@ -132,8 +132,8 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Cleans every segment of which at most `percent` is live, as far as there is space for the live blocks. Returns
-    /// the work that was done.
+    /// Cleans every segment of which at most `percent` percent is live, as far as there is space for the live blocks.
+    /// Returns the work that was done.
     ///
     /// # Errors
     /// The device failed.
@@ -380,7 +380,7 @@ impl Layout for LogLayout {
     }
 
     async fn free_deferred(&self, _op: &mut Op<'_>, step: DeferredFree) -> FsResult<()> {
-        unreachable!("nothing is put off here, but {step:?} was")
+        unreachable!("the log defers no frees, but was given {step:?}")
     }
 
     fn statfs(&self) -> StatFs {
@@ -420,7 +420,7 @@ impl Layout for LogLayout {
         if !read_only {
             self.make_space().await?;
         }
-        let _idle = self.cleaner.rest().await;
+        let _idle = self.cleaner.stop_idle().await;
         if read_only {
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! Metadata that is read together with its neighbours in the log, and rewritten so that blocks used together become
 //! neighbours ([`Locality`](crate::data::Locality)).
 //!
-//! A block of the log that is read ahead has a buffer of its own, keyed by its address and by how often its segment
-//! was begun, because the file to which it belongs is not known yet. When a file's block is asked for, it is copied
-//! from such a buffer.
+//! A block of the log that is read ahead has a buffer of its own, because the file to which it belongs is not known
+//! yet. The buffer's key is the address and the number of times that the segment was begun. When a block of a file is
+//! read, it is copied from such a buffer.
 //!
 //! A block at an address never changes until its segment is begun again, but it is valid only once it has been
 //! written. So read-ahead ends at the end of the log, and reads nothing from segments into which a write-out is
@@ -28,16 +28,16 @@ use super::tree::{Node, ancestors};
 const LOG_BLOCKS: u64 = u64::MAX - 1;
 /// The first bit, in such a block's number, of the count of how often its segment was begun.
 const EPOCH_SHIFT: u32 = 40;
-/// The number of blocks before the wanted one, of every four that are read. They were written in the same
-/// write-out, and are usually read after it.
+/// Of every four neighbours that are read, this number lies before the wanted block. Those were written in the same
+/// write-out, and are usually read after the wanted block.
 const BEFORE_OF_FOUR: i64 = 3;
 /// The most blocks that are written when one block is rewritten: the blocks above it are written too.
 const RELOCATED_WITH: u64 = 4;
-/// The share of segments that stay clean, in addition to those kept for other purposes, before metadata is
-/// rewritten because it was read: one in this number.
+/// One segment in this number must be clean, beyond the segments that are kept for other purposes, for metadata to be
+/// rewritten because it was read.
 const SPARE_SHARE: u32 = 8;
 
-/// How much was rewritten in the second that is under way.
+/// The number of blocks and inodes that were rewritten because they were read, in the present second and in all.
 #[derive(Default)]
 pub struct Relocated {
     second: Cell<u64>,
@@ -48,7 +48,7 @@ pub struct Relocated {
 }
 
 impl Relocated {
-    /// Whether one more of a kind may be, of which there may be so many in a second; it is counted.
+    /// Counts one more block or inode, unless `most` were rewritten in the present second. Returns whether it was counted.
     fn take(&self, now: Time, (this, all): (&Cell<u32>, &Cell<u64>), most: u32) -> bool {
         let second = now.since(Time::ZERO).as_secs();
         if self.second.replace(second) != second {
@@ -110,8 +110,9 @@ impl Store {
         self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
-    /// The addresses that are read with one: next to each other, on the device, not in memory. A block is an address here. Where
-    /// some on one side are in memory, there are more on the other: a reader goes one way, and has what is behind it.
+    /// The addresses of the blocks that are read together with the block at `addr`: they are next to each other, are on
+    /// the device, and are not in memory. If fewer are missing on one side, more are read on the other side, since a
+    /// reader that goes one way has the blocks behind it in memory.
     fn neighbours(&self, addr: i64) -> Range<i64> {
         let most = self.device.geometry().max_request / self.shape.bsize as usize;
         let others = ((self.locality.prefetch as usize).min(most) as i64 - 1).max(0);
@@ -126,8 +127,8 @@ impl Store {
         addr - before.min(others - behind)..addr + 1 + behind
     }
 
-    /// Fills a file's block of metadata, which is on the device at `addr`, from a buffer of the log. `None`: the
-    /// block has moved meanwhile.
+    /// Fills a file's block of metadata, which is on the device at `addr`, from a buffer of the log. Returns `None` if
+    /// the block has moved meanwhile.
     ///
     /// # Errors
     /// The device failed.
@@ -162,9 +163,9 @@ impl Store {
         Ok(Some(buf))
     }
 
-    /// Whether a block of metadata may be rewritten only for a better place: there is far more space than all other
-    /// purposes need, the block is neither new at that place nor about to be written, and no write-out is being
-    /// gathered.
+    /// Whether a block of metadata may be rewritten only to lie elsewhere. There must be far more space than all other
+    /// purposes need. The block must not be in the current segment, nor dirty, nor being written. No write-out may be
+    /// about to be gathered.
     fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
         if self.locality.relocate == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
             return false;
@@ -175,11 +176,11 @@ impl Store {
         };
         let spare = i64::from(self.shape.nseg / SPARE_SHARE);
         !is_near
-            && self.order.is_open()
+            && self.order.may_begin()
             && !self.lacks(SpacePurpose::Growth, self.order.operations(), RELOCATED_WITH, spare)
     }
 
-    /// Rewrites a block of metadata, if it may be.
+    /// Marks a block of metadata as dirty, if it may be rewritten.
     fn relocate(&self, buf: &BufRef, pointer: i64) {
         let (done, most) = (&self.relocated, self.locality.relocate);
         let now = self.cache.runtime().now();
@@ -188,8 +189,8 @@ impl Store {
         }
     }
 
-    /// Rewrites the inode of a file that was read, as the paper's does for its time of access, which is in the IFILE here. In
-    /// a second as many as fill the blocks that may be rewritten.
+    /// Marks the inode of a file that was read as dirty, if it may be rewritten. The paper's system writes the inode for
+    /// its time of access, which the IFILE has here. The most inodes in a second are those that fill the most blocks.
     fn relocate_inode(&self, ino: u64) {
         let Some(pin) = self.peek_inode(ino) else { return };
         let (done, most) =

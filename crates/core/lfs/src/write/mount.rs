@@ -16,7 +16,7 @@ use super::cleaner::Cleaner;
 use super::contents::DataPart;
 use super::layout::LogLayout;
 use super::order::{LogOrder, SpaceProvider};
-use super::recover::{Alone, RecoveredLog, recover};
+use super::recover::{RecoveredLog, TrailingBlock, recover};
 use super::rules::{Cleaning, LfsRules};
 use super::store::Store;
 use super::writer::{LogForm, SegmentWriter, write_superblock};
@@ -26,7 +26,7 @@ use crate::error::LogDamage;
 use crate::{LfsError, superblock};
 
 /// The number of serial numbers that are skipped after a crash. Partial segments that did not count may lie behind
-/// the end of the log, and they must not become a continuation later.
+/// the end of the log. They must not count later as its continuation.
 const SERIAL_GAP: u64 = 1 << 20;
 
 /// Options of a mount.
@@ -36,9 +36,9 @@ pub struct MountOptions {
     pub ufs: UfsConfig,
     /// Options of the cache.
     pub cache: CacheConfig,
-    /// The rules by which the log survives crashes. All are on, except in experiments.
+    /// The rules by which the log survives crashes. All of them are on, except in experiments.
     pub rules: LfsRules,
-    /// The cleaner's policy and when it works.
+    /// The policy of the cleaner, and the times at which it works.
     pub cleaning: Cleaning,
     /// The time between two checkpoints while something is written.
     pub checkpoint_every: Duration,
@@ -59,7 +59,7 @@ impl Default for MountOptions {
 /// Mounts the LFS64 on a device for reading and writing: from the newest checkpoint, with the log behind it.
 ///
 /// # Errors
-/// There is no LFS, or one that can only be read; its contents cannot be right; the device failed.
+/// There is no LFS, or one that can only be read; its contents are damaged; the device failed.
 pub async fn mount(
     runtime: &Runtime,
     device: impl BlockDevice,
@@ -92,21 +92,21 @@ async fn mount_on(
     options: &MountOptions,
 ) -> Result<LogFs, LfsError> {
     let found = superblock::find_kind(&device, kind_of(data.as_ref())).await?;
-    refuse(&device, &found.sb)?;
+    refuse_unwritable(&device, &found.sb)?;
     let rules = data.as_ref().map_or(DualRules::all(), |data| data.rules);
     let locality = locality_of(data.as_ref(), options);
     let copy = data.as_ref().and_then(|data| {
         let device = data.device.device.clone();
         data.copy.map(|side| (device, side, rules))
     });
-    let (data, places) = data.map(|data| (data.device, data.places)).unzip();
+    let (data, blocks) = data.map(|data| (data.device, data.allocator)).unzip();
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
     let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let RecoveredLog { mut state, alone, rolled, sealed } = recover(&disk, places, copy).await?;
-    // What the last complete copy has must not be used before there is a newer one.
+    let RecoveredLog { mut state, trailing, rolled, sealed } = recover(&disk, blocks, copy).await?;
+    // Blocks that the last complete copy has must not be used before a newer copy is complete.
     let lacks_copy = state.copy.as_ref().is_some_and(|copy| !copy.is_of(disk.sb.serial));
     if !was_clean {
         state.sb.serial += SERIAL_GAP + runtime.random_below(SERIAL_GAP);
@@ -142,8 +142,8 @@ async fn mount_on(
         }
     }
     let fs = Ufs::new(layout, options.ufs.clone());
-    for block in alone {
-        put_back(&fs, &disk, &block).await.map_err(failed)?;
+    for block in trailing {
+        reattach(&fs, &disk, &block).await.map_err(failed)?;
     }
     for ino in orphans {
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
@@ -156,7 +156,7 @@ async fn mount_on(
     Ok(fs)
 }
 
-/// The mechanisms that keep metadata together. A read-only mount rewrites nothing.
+/// The mechanisms that keep metadata together, for these options. A read-only mount rewrites nothing.
 fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
     let mut locality = data.map_or(Locality::NONE, |data| data.locality);
     if options.ufs.read_only {
@@ -166,9 +166,9 @@ fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
 }
 
 /// Refuses images that cannot be written.
-fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
+fn refuse_unwritable(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     let why = match () {
-        () if sb.width != Width::Lfs64 => "it is LFS32, which is only read",
+        () if sb.width != Width::Lfs64 => "this is an LFS32, which Ordo only reads",
         () if device.geometry().read_only => "the device takes no writes",
         // A partial segment has a summary and a block at least.
         () if device.geometry().max_request < 2 * sb.bsize as usize => {
@@ -179,9 +179,9 @@ fn refuse(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     Err(LfsError::NotWritable(why))
 }
 
-/// Puts a block that was written without its inode into its file, if the file still has that version and is long
-/// enough. The file's time of change stays as it is.
-async fn put_back(fs: &LogFs, disk: &LogDisk, block: &Alone) -> FsResult<()> {
+/// Writes a block that the log has without its inode into its file again, if the file still has that version and is
+/// long enough. The file's modification time stays as it is.
+async fn reattach(fs: &LogFs, disk: &LogDisk, block: &TrailingBlock) -> FsResult<()> {
     let ino = Ino(block.ino);
     let attr = match fs.getattr(ino).await {
         Err(error) if error.errno == Errno::Stale => return Ok(()),

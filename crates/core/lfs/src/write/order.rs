@@ -6,9 +6,9 @@ use std::rc::{Rc, Weak};
 
 use ordo_block::BlockError;
 use ordo_cache::{Cache, WriteGate};
-use ordo_ordering::{Begun, Done, OpKind, OrderingOp, OrderingPolicy};
+use ordo_ordering::{Begun, BlockFuture, OpKind, OrderingOp, OrderingPolicy};
 use ordo_runtime::sync::Notify;
-use ordo_runtime::{LocalFuture, Outcome};
+use ordo_runtime::{LocalFuture, MaybeFuture};
 
 /// Finds space for operations before they begin.
 pub trait SpaceProvider {
@@ -26,9 +26,12 @@ pub trait SpaceProvider {
     fn operation_ended(&self);
 }
 
-struct Turnstile {
+/// The operations under way, and whether more may begin.
+struct OperationGate {
+    /// The number of operations under way.
     under_way: Cell<u32>,
-    closed: Cell<bool>,
+    /// Whether a write-out waits for the operations to end, or has no operation beside it.
+    quiescing: Cell<bool>,
     changed: Notify,
     space_provider: RefCell<Option<Weak<dyn SpaceProvider>>>,
     blocks_max: u64,
@@ -38,15 +41,15 @@ struct Turnstile {
 
 /// The ordering.
 #[derive(Clone)]
-pub struct LogOrder(Rc<Turnstile>);
+pub struct LogOrder(Rc<OperationGate>);
 
 impl LogOrder {
     /// An ordering whose operations allocate or free at most `blocks_max` blocks.
     pub fn new(blocks_max: u64) -> LogOrder {
         let changed = Notify::new("operations on the log", 0);
-        LogOrder(Rc::new(Turnstile {
+        LogOrder(Rc::new(OperationGate {
             under_way: Cell::new(0),
-            closed: Cell::new(false),
+            quiescing: Cell::new(false),
             changed,
             space_provider: RefCell::new(None),
             blocks_max,
@@ -79,27 +82,28 @@ impl LogOrder {
         self.0.activity.set(self.0.activity.get().wrapping_add(1));
     }
 
-    /// Whether no operation is under way, and none waits to begin.
-    pub fn is_quiet(&self) -> bool {
-        self.0.under_way.get() == 0 && !self.0.closed.get()
+    /// Whether no operation is under way, and nothing keeps operations from beginning.
+    pub fn is_quiescent(&self) -> bool {
+        self.0.under_way.get() == 0 && !self.0.quiescing.get()
     }
 
     /// Whether operations may begin.
-    pub fn is_open(&self) -> bool {
-        !self.0.closed.get()
+    pub fn may_begin(&self) -> bool {
+        !self.0.quiescing.get()
     }
 
-    /// Waits until no operation is under way. No operation begins while the returned value lives.
-    pub async fn close(&self) -> Closed {
-        while self.0.closed.get() {
+    /// Lets no operation begin, and waits until none is under way. Operations may begin again when the returned guard is
+    /// dropped.
+    pub async fn quiesce(&self) -> Quiesced {
+        while self.0.quiescing.get() {
             self.0.changed.notified().await;
         }
-        self.0.closed.set(true);
-        let closed = Closed(self.0.clone());
+        self.0.quiescing.set(true);
+        let quiesced = Quiesced(self.0.clone());
         while self.0.under_way.get() > 0 {
             self.0.changed.notified().await;
         }
-        closed
+        quiesced
     }
 
     /// Waits until an operation may begin.
@@ -113,7 +117,7 @@ impl LogOrder {
                 space_provider.provide(kind).await?;
             }
             // Other operations may have begun while this one waited, so the conditions are checked again.
-            if !self.0.closed.get() {
+            if !self.0.quiescing.get() {
                 if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
                     return Err(super::writer::full());
                 }
@@ -128,18 +132,19 @@ impl LogOrder {
     }
 }
 
-/// A value that keeps operations from beginning while it lives; none is under way.
-pub struct Closed(Rc<Turnstile>);
+/// A guard for the time in which no operation is under way, and none may begin. The time ends when the guard is
+/// dropped.
+pub struct Quiesced(Rc<OperationGate>);
 
-impl Drop for Closed {
+impl Drop for Quiesced {
     fn drop(&mut self) {
-        self.0.closed.set(false);
+        self.0.quiescing.set(false);
         self.0.changed.notify_all();
     }
 }
 
 /// An operation under way; it ends when this is dropped.
-struct UnderWay(Rc<Turnstile>);
+struct UnderWay(Rc<OperationGate>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -172,7 +177,7 @@ impl OrderingPolicy for LogOrder {
     }
 
     fn begin<'a>(&'a self, _cache: &'a Cache, kind: OpKind) -> Begun<'a> {
-        Outcome::later(async move {
+        MaybeFuture::boxed(async move {
             self.wait_to_begin(kind).await?;
             self.0.under_way.set(self.0.under_way.get() + 1);
             Ok(Box::new(UnderWay(self.0.clone())) as Box<dyn OrderingOp>)
@@ -181,13 +186,13 @@ impl OrderingPolicy for LogOrder {
 }
 
 impl OrderingOp for UnderWay {
-    fn end<'a>(self: Box<Self>, _cache: &'a Cache) -> Done<'a> {
+    fn end<'a>(self: Box<Self>, _cache: &'a Cache) -> BlockFuture<'a> {
         let order = LogOrder(self.0.clone());
         drop(self);
         order.note_activity();
         if let Some(space_provider) = order.space_provider() {
             space_provider.operation_ended();
         }
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 }

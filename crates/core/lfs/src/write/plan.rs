@@ -1,7 +1,7 @@
-//! The plan of a write-out: the place of each block, and its partial segment.
+//! The plan of a write-out: the address of each block, and its partial segment.
 //!
-//! First every block gets its place; then the bytes of all blocks are taken. The order matters because giving places
-//! changes the IFILE, which may be part of the write-out. Typical sequence: [`SegmentPlan::new`];
+//! First every block gets its address; then the bytes of all blocks are copied. The order matters because giving
+//! addresses changes the IFILE, which may be part of the write-out. Typical sequence: [`SegmentPlan::new`];
 //! [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes) and [`ifile`](SegmentPlan::ifile);
 //! [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each partial segment.
 
@@ -30,7 +30,7 @@ pub struct Full;
 enum Item {
     /// A block of a file.
     Block(Content),
-    /// A block of inodes; with `ifile`, the IFILE's inode is the last of them.
+    /// A block of inodes. If `ifile` is set, the IFILE's inode follows those of `bufs`.
     Inodes { bufs: Vec<BufRef>, ifile: bool },
     /// A block of the IFILE.
     Ifile(i64),
@@ -49,7 +49,7 @@ pub struct Pseg {
     files: Vec<FileInfo>,
     inode_blocks: Vec<i64>,
     ninos: u16,
-    /// Whether all its blocks are moved by the cleaner.
+    /// Whether the cleaner moves its blocks.
     by_cleaner: bool,
     items: Vec<(i64, Item)>,
     /// The number of bytes that the summary takes.
@@ -66,7 +66,7 @@ pub struct SegmentPlan<'s> {
     /// The time of the write-out, in nanoseconds since 1970.
     now: u64,
     by_cleaner: bool,
-    /// The time when the next blocks were new, if they keep their age.
+    /// The time at which the next blocks were written first, if they keep their age.
     was_new: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl<'s> SegmentPlan<'s> {
         SegmentPlan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
     }
 
-    /// Sets the time at which the blocks that are added next were new, in nanoseconds since 1970. `None`: now.
+    /// Sets the time at which the blocks that are added next were written first, in nanoseconds since 1970. `None`: now.
     pub fn set_was_new(&mut self, time: Option<u64>) {
         self.was_new = time;
     }
@@ -93,8 +93,9 @@ impl<'s> SegmentPlan<'s> {
         self.by_cleaner = by_cleaner;
     }
 
-    /// The partial segment that has space for `frags` more fragments, and for `summary` more bytes in its summary.
-    fn with_room(
+    /// The last partial segment, if it has space for `frags` more fragments and `summary` more bytes in its summary;
+    /// otherwise a new one. The bytes of the summary are reserved.
+    fn pseg_with_space(
         &mut self,
         frags: i64,
         summary: impl Fn(&Pseg) -> usize,
@@ -165,7 +166,7 @@ impl<'s> SegmentPlan<'s> {
         let (frags, finfo) = (i64::from(bytes / self.state.sb.fsize), Width::Lfs64.finfo_size());
         let is_new = move |p: &Pseg| p.broken || p.files.last().is_none_or(|f| f.ino != ino);
         let whole = bytes == self.state.sb.bsize;
-        let pseg = self.with_room(frags, |p| NUMBER + if is_new(p) { finfo } else { 0 })?;
+        let pseg = self.pseg_with_space(frags, |p| NUMBER + if is_new(p) { finfo } else { 0 })?;
         if is_new(pseg) {
             pseg.files.push(FileInfo { ino, version, lastlength: bytes, blocks: Vec::new() });
         }
@@ -200,7 +201,7 @@ impl<'s> SegmentPlan<'s> {
 
     fn inode_block(&mut self, count: u16) -> Result<i64, Full> {
         let frags = i64::from(self.state.sb.ibsize / self.state.sb.fsize);
-        let pseg = self.with_room(frags, |_| NUMBER)?;
+        let pseg = self.pseg_with_space(frags, |_| NUMBER)?;
         pseg.ninos += count;
         pseg.broken = true;
         let addr = self.grow(frags);
@@ -241,8 +242,8 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// Gives every changed block of the IFILE, and its inode, a place. Giving a place changes the IFILE, so this is
-    /// repeated until no further block has changed. Each block gets one place.
+    /// Gives every changed block of the IFILE, and its inode, an address. This changes the IFILE, so it is repeated until
+    /// no further block has changed. Each block gets one address.
     pub fn ifile(&mut self) -> Result<(), Full> {
         let (mut placed, bsize) = (BTreeSet::new(), self.state.sb.bsize);
         // The cleaner's information changes at the end, so its block is counted as changed now.
@@ -312,7 +313,7 @@ impl Pseg {
         let (files, inode_blocks) = (self.files.clone(), self.inode_blocks.clone());
         let mut summary = Summary { head, files, inode_blocks };
         let written = summary.write(sb, self.at, &mut bytes, style.sealed);
-        written.expect("the plan keeps to the summary's room");
+        written.expect("the plan keeps to the summary's size");
         bytes
     }
 

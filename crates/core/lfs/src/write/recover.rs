@@ -1,8 +1,8 @@
 //! Rolling forward for a mount that writes: applies the log behind the checkpoint to the state in memory.
 //!
 //! Inodes in the log replace those of the checkpoint. The number of live bytes changes by the difference between the
-//! two trees of blocks. Blocks never change in place, so equal pointers lead to equal trees, and only unequal
-//! pointers are followed.
+//! trees of blocks of the old and the new inode. Blocks never change in place, so equal pointers lead to equal trees,
+//! and only unequal pointers are followed.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use super::ifile::{Ifile, next_of};
 use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
-use crate::data::{CopySide, DataPlaces, DualRules};
+use crate::data::{CopySide, DataAllocator, DualRules};
 use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::log::{self, LogScan};
 use crate::map;
 
-/// A block that was written after the last copy of its inode in the log.
+/// A block that is in the log behind the last copy of its inode. Its inode does not point to it yet.
 #[derive(Clone, Debug)]
-pub struct Alone {
+pub struct TrailingBlock {
     pub ino: u64,
     pub version: u32,
     pub number: u64,
@@ -35,10 +35,10 @@ pub struct Alone {
 pub struct RecoveredLog {
     pub state: LogState,
     /// Blocks that still have to be put into their files.
-    pub alone: Vec<Alone>,
-    /// Whether the log continued behind the checkpoint, even with partial segments that do not count.
+    pub trailing: Vec<TrailingBlock>,
+    /// Whether there are partial segments behind the checkpoint, even if they do not count.
     pub rolled: bool,
-    /// Whether its partial segments have seals, and those to come get them.
+    /// Whether the partial segments of the log have seals. Later ones get seals too, or none.
     pub sealed: bool,
 }
 
@@ -48,15 +48,15 @@ pub struct RecoveredLog {
 /// The IFILE or an inode in the log cannot be right, or the device failed.
 pub async fn recover(
     disk: &LogDisk,
-    places: Option<Box<dyn DataPlaces>>,
+    allocator: Option<Box<dyn DataAllocator>>,
     copy: Option<(Device, CopySide, DualRules)>,
 ) -> Result<RecoveredLog, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
     let mut state = LogState::new(disk.sb.clone(), ifile, disk.device.geometry().max_request);
-    if let Some(mut places) = places {
-        places.load(state.ifile.tables(&disk.sb)).map_err(LfsError::Groups)?;
-        state.data = Some(places);
+    if let Some(mut allocator) = allocator {
+        allocator.load(state.ifile.tables(&disk.sb)).map_err(LfsError::Groups)?;
+        state.data = Some(allocator);
     }
     if let Some(copy) = copy {
         state.copy = Some(MetadataCopy::load(disk, &state.ifile, copy).await?);
@@ -74,18 +74,18 @@ pub async fn recover(
         Some(last) => last.summary.is_sealed(),
         None => log::is_sealed(disk).await?,
     };
-    let (moved, alone) = read_inodes(disk, &log).await?;
+    let (moved, trailing) = read_inodes(disk, &log).await?;
     let mut contents = Contents::default();
     for (ino, (addr, inode)) in moved {
         take_inode(disk, &mut state, &mut contents, (ino, addr), &inode).await?;
     }
     if let Some(data) = &mut state.data {
-        data.roll(&contents.lost, &contents.got);
+        data.roll(&contents.freed, &contents.allocated);
     }
     let sb = state.sb.clone();
-    state.ifile.relist(&sb);
+    state.ifile.relink_free(&sb);
     let rolled = !log.psegs.is_empty() || log.incomplete > 0;
-    Ok(RecoveredLog { state, alone, rolled, sealed })
+    Ok(RecoveredLog { state, trailing, rolled, sealed })
 }
 
 /// Counts a partial segment in the usage of its segment.
@@ -111,11 +111,14 @@ fn count(state: &mut LogState, pseg: &log::PartialSegment) {
 /// Inodes by number, each with the address of its block.
 type Moved = BTreeMap<u64, (i64, LfsInode)>;
 
-/// Reads the last state of each inode in the log, and the blocks behind the last inode of their file.
-async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>), LfsError> {
+/// Reads the last copy of each inode in the log, and the blocks behind the last copy of their inode.
+async fn read_inodes(
+    disk: &LogDisk,
+    log: &LogScan,
+) -> Result<(Moved, Vec<TrailingBlock>), LfsError> {
     let sb = &disk.sb;
     let mut moved = Moved::new();
-    let mut alone: BTreeMap<u64, BTreeMap<u64, Alone>> = BTreeMap::new();
+    let mut trailing: BTreeMap<u64, BTreeMap<u64, TrailingBlock>> = BTreeMap::new();
     for block in log.psegs.iter().flat_map(|pseg| &pseg.blocks) {
         match *block {
             PsegBlock::Inodes { addr } => {
@@ -123,7 +126,7 @@ async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>
                 for raw in bytes.chunks_exact(sb.width.inode_size()) {
                     let inode = LfsInode::read(sb.width, raw);
                     if inode.inumber > IFILE_INO {
-                        alone.remove(&inode.inumber);
+                        trailing.remove(&inode.inumber);
                         moved.insert(inode.inumber, (addr, inode));
                     }
                 }
@@ -133,12 +136,12 @@ async fn read_inodes(disk: &LogDisk, log: &LogScan) -> Result<(Moved, Vec<Alone>
             PsegBlock::File { .. } if disk.data.is_some() => {}
             PsegBlock::File { addr, bytes, ino, version, lbn } => {
                 let number = lbn.cast_unsigned();
-                let block = Alone { ino, version, number, addr, bytes };
-                alone.entry(ino).or_default().insert(number, block);
+                let block = TrailingBlock { ino, version, number, addr, bytes };
+                trailing.entry(ino).or_default().insert(number, block);
             }
         }
     }
-    Ok((moved, alone.into_values().flat_map(BTreeMap::into_values).collect()))
+    Ok((moved, trailing.into_values().flat_map(BTreeMap::into_values).collect()))
 }
 
 /// Replaces an inode of the checkpoint by the one in the log.
@@ -202,12 +205,12 @@ async fn take_inode(
     Ok(())
 }
 
-/// Blocks of the data device that files lost and got. One file may have got what another one lost, so all losses are
-/// applied before all gains.
+/// Blocks of the data device that files lost and gained. One file may have gained a block that another one lost, so all
+/// losses are applied before all gains.
 #[derive(Default)]
 struct Contents {
-    lost: Vec<i64>,
-    got: Vec<i64>,
+    freed: Vec<i64>,
+    allocated: Vec<i64>,
 }
 
 /// A block of a file: its address, its length, and whether it is on the data device.
@@ -219,7 +222,7 @@ struct Diff<'a> {
     state: &'a mut LogState,
     contents: &'a mut Contents,
     ino: u64,
-    /// The number of blocks that may still be visited. More than the device has would be a loop.
+    /// The number of blocks that may still be visited. More blocks than the devices have would be a loop.
     left: u64,
 }
 
@@ -232,14 +235,14 @@ impl Diff<'_> {
         let sb = self.disk.sb.clone();
         let old = old.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
         let new = new.filter(|inode| has_pointers(&sb, inode.mode, inode.size));
-        let is_apart =
-            |inode: Option<&LfsInode>| inode.is_some_and(|i| self.disk.apart(i).is_some());
-        let apart = (is_apart(old), is_apart(new));
+        let is_on_data =
+            |inode: Option<&LfsInode>| inode.is_some_and(|i| self.disk.data_of(i).is_some());
+        let apart = (is_on_data(old), is_on_data(new));
         for slot in 0..NDADDR {
-            let one = |inode: Option<&LfsInode>, is_apart| {
+            let one = |inode: Option<&LfsInode>, is_on_data| {
                 let inode = inode?;
                 let bytes = sb.block_bytes(slot as u64, inode.size);
-                is_set(inode.db[slot]).then_some((inode.db[slot], bytes, is_apart))
+                is_set(inode.db[slot]).then_some((inode.db[slot], bytes, is_on_data))
             };
             let (old, new) = (one(old, apart.0), one(new, apart.1));
             if old != new {
@@ -258,7 +261,7 @@ impl Diff<'_> {
             let spent = LfsError::InodeSize { ino: self.ino, size: sb.size };
             self.left = self.left.checked_sub(1).ok_or(spent)?;
             let bytes = u64::from(sb.bsize);
-            let one = |addr: i64, is_apart| (addr > 0).then_some((addr, bytes, is_apart));
+            let one = |addr: i64, is_on_data| (addr > 0).then_some((addr, bytes, is_on_data));
             self.count(one(old, apart.0), one(new, apart.1))?;
             if level > 0 {
                 let (old, new) = (self.pointers(old).await?, self.pointers(new).await?);
@@ -270,21 +273,23 @@ impl Diff<'_> {
 
     fn count(&mut self, old: Leaf, new: Leaf) -> Result<(), LfsError> {
         match old {
-            Some((addr, _, true)) => self.contents.lost.push(self.held(addr)?),
+            Some((addr, _, true)) => self.contents.freed.push(self.checked_contents(addr)?),
             Some((addr, bytes, false)) => self.state.sub_live(addr, bytes),
             None => {}
         }
         match new {
-            Some((addr, _, true)) if addr > 0 => self.contents.got.push(self.held(addr)?),
+            Some((addr, _, true)) if addr > 0 => {
+                self.contents.allocated.push(self.checked_contents(addr)?)
+            }
             Some((addr, bytes, false)) => self.state.add_live(addr, bytes),
             _ => {}
         }
         Ok(())
     }
 
-    /// A pointer to contents. It must be a block of the data device.
-    fn held(&self, addr: i64) -> Result<i64, LfsError> {
-        let data = self.disk.data.as_ref().expect("contents are apart");
+    /// Checks that a pointer to contents leads to a block of the data device, and returns it.
+    fn checked_contents(&self, addr: i64) -> Result<i64, LfsError> {
+        let data = self.disk.data.as_ref().expect("the contents are on the data device");
         match data.shape.holds(addr) {
             true => Ok(addr),
             false => {

@@ -3,12 +3,12 @@
 use ordo_runtime::Duration;
 
 bitflags::bitflags! {
-    /// The rules of the log. Each can be switched off, to show what it is for.
+    /// The rules of the log. Each can be switched off, to show that it is needed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LfsRules: u8 {
-        /// A checksum covers the whole of a partial segment, so that a torn one is recognised.
+        /// A checksum, the seal, covers the whole of a partial segment, so that a torn one is recognised.
         const SEAL = 1;
-        /// The partial segments of one write-out count only together (`SS_CONT`).
+        /// The partial segments of one write-out count only if all of them are there (`SS_CONT`).
         const CHAIN = 1 << 1;
         /// A segment is written again only when it is empty in both checkpoints on the device.
         const REUSE = 1 << 2;
@@ -57,7 +57,7 @@ impl CleanerPolicy {
     }
 }
 
-/// The cleaner's policy: the segments that it chooses, and when it works although no operation lacks space.
+/// The options of the cleaner: how it chooses segments, and when it works although no operation lacks space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
     /// The policy for choosing segments.
@@ -109,7 +109,7 @@ impl Cleaning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CleaningError {
     /// There is no such option.
-    #[error("the cleaner has no option '{0}'; it has cleaner, idle, clean-low")]
+    #[error("the cleaner has no option '{0}'; its options are cleaner, idle and clean-low")]
     Unknown(String),
     /// The option does not take this value.
     #[error("'{value}': expected {expected}")]

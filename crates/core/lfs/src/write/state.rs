@@ -10,7 +10,7 @@ use ordo_format::lfs::{LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SegUse, Su
 
 use super::copy::MetadataCopy;
 use super::ifile::Ifile;
-use crate::data::DataPlaces;
+use crate::data::DataAllocator;
 
 /// The number of nanoseconds in a second.
 pub const NANOS: u64 = 1_000_000_000;
@@ -28,12 +28,12 @@ pub struct LogState {
     epochs: Vec<u32>,
     /// The time at which a segment was last written, in nanoseconds since 1970. The device has it in seconds.
     written: Vec<u64>,
-    /// The time at which the youngest block of a segment was new, in nanoseconds since 1970. Blocks that the cleaner
-    /// moves may keep their age. The device does not have these times.
+    /// The time at which the youngest block of a segment was written first, in nanoseconds since 1970. Blocks that the
+    /// cleaner moves may keep their age. The device does not have these times.
     youngest: Vec<u64>,
     /// The live bytes of all segments.
     live: u64,
-    /// The bytes of blocks that have no place yet.
+    /// The bytes of blocks that have no address yet.
     pub pending: u64,
     /// The space in segments that can be written, in fragments, without the current segment.
     clean_frags: i64,
@@ -46,7 +46,7 @@ pub struct LogState {
     /// The most bytes of one request to the device.
     pub bytes_max: usize,
     /// The allocator of the data device, if there is one.
-    pub data: Option<Box<dyn DataPlaces>>,
+    pub data: Option<Box<dyn DataAllocator>>,
     /// The copy of the metadata on the data device, if there is one.
     pub copy: Option<MetadataCopy>,
 }
@@ -148,8 +148,8 @@ impl LogState {
         self.sb.segment_of(self.sb.nextseg).expect("checked when it was read")
     }
 
-    /// The number of times that the segment of an address was begun since the mount. It tells old contents of the
-    /// address from new ones.
+    /// The number of times that the segment of an address was begun since the mount. Old contents of the address have a
+    /// lower number than new ones.
     pub fn epoch_of(&self, addr: i64) -> u32 {
         self.sb.segment_of(addr).map_or(0, |segment| self.epochs[segment as usize])
     }
@@ -180,26 +180,26 @@ impl LogState {
         self.clean_frags = sum;
     }
 
-    /// The number of fragments that can certainly be written. One segment is spared, because the log must always have
-    /// a next one.
+    /// The number of fragments that can certainly be written. One segment is not counted, because the log must always
+    /// have a next segment.
     pub fn space(&self) -> i64 {
         let rest = self.sb.segment_start(self.current() + 1) - self.sb.offset - self.waste();
         self.clean_frags + rest.max(0) - i64::from(self.sb.fsbpseg)
     }
 
-    /// The bytes in use, including those of blocks without a place.
+    /// The bytes in use, including those of blocks that have no address yet.
     pub fn used(&self) -> u64 {
         self.live + self.pending
     }
 
-    /// The lowest segment after the current one that can be written and is not chosen as the next one already.
+    /// The first segment behind the chosen next one that can be written. The search wraps around.
     fn choose_next(&self) -> Option<u64> {
         let (count, next) = (u64::from(self.sb.nseg), self.next());
         let all = (1..count).map(|i| (next + i) % count);
         all.into_iter().find(|segment| self.usable[*segment as usize])
     }
 
-    /// Continues in the next segment. Returns false if no segment could follow that one.
+    /// Continues the log in the next segment. Returns false, and changes nothing, if no segment could follow that one.
     #[must_use]
     pub fn advance(&mut self) -> bool {
         let (old, new) = (self.current(), self.next());

@@ -1,8 +1,9 @@
-//! The addresses of inodes and blocks. An inode's address is in the IFILE, a block's in a pointer.
+//! Inodes and blocks by their addresses. The IFILE has the address of each inode, and a pointer that of each block.
 //!
-//! An inode's buffer has the 256 bytes of the inode, and no place on the device; the writer copies it into a block of
-//! inodes. The buffer has the only copy of the inode's pointers. Its `spare` field, which is zero on the device, has
-//! the file's size on the device, from which the length of the file's last block there is known.
+//! An inode's buffer has the 256 bytes of the inode, and no address of its own; the writer copies the buffer into a
+//! block of inodes. The buffer has the only copy of the inode's pointers. The inode's `spare` field is zero on the
+//! device. In the buffer the field has the file's size as it is on the device, which gives the length of the file's
+//! last block there.
 
 use std::cell::RefCell;
 
@@ -37,11 +38,11 @@ pub struct Store {
     pub state: RefCell<LogState>,
     /// The fields of the superblock that never change.
     pub shape: Superblock,
-    /// The most bytes that files may have.
+    /// The most bytes that files may have, with their metadata.
     pub limit: u64,
-    /// The number of fragments of all segments.
+    /// The number of fragments of all segments that can certainly be used.
     pub capacity: i64,
-    /// The data device; `None` if the log has the contents of regular files.
+    /// The device with the contents of regular files; `None` if they are in the log.
     pub data: Option<DataPart>,
     /// The mechanisms that keep metadata together.
     pub locality: Locality,
@@ -127,7 +128,7 @@ impl Store {
         self.cache.peek(BufKey::file(INODES, ino.cast_signed()))
     }
 
-    /// An inode's buffer.
+    /// Reads an inode into its buffer, and pins the buffer.
     ///
     /// # Errors
     /// `Corrupt`; the device failed.

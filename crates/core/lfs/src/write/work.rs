@@ -1,7 +1,7 @@
 //! The blocks of a write-out: everything dirty, and the live blocks of the segments that are being cleaned.
 //!
-//! With a file's blocks go its inode and the indirect blocks above them, which change when the blocks get
-//! their places. All of them are pinned here, so that giving places never waits.
+//! The inode and the indirect blocks above a file's blocks are written too, since they change when the blocks get
+//! their addresses. All of these buffers are pinned here, so that giving addresses never waits.
 //!
 //! The live blocks of a segment that is being cleaned stay in the segment's bytes, outside of the cache:
 //! cleaning takes no memory of the cache.
@@ -18,7 +18,7 @@ use super::budget::ReservedExtent;
 use super::store::{INODES, Store, decode, has_pointers, is_set, slot};
 use super::tree::{Node, ancestors};
 
-/// The contents of a block that gets a new place.
+/// The contents of a block that gets a new address.
 #[derive(Clone)]
 pub enum Content {
     /// A buffer of the cache.
@@ -60,19 +60,18 @@ pub struct FileWork {
 pub struct Work {
     pub files: BTreeMap<u64, FileWork>,
     pub inodes: BTreeMap<u64, BufRef>,
-    /// The indirect blocks above the others, pinned.
-    pub held: BTreeMap<BufKey, BufRef>,
+    /// The indirect blocks above the blocks in `files`, pinned.
+    pub pinned: BTreeMap<BufKey, BufRef>,
     /// Blocks of the IFILE.
     pub ifile: Vec<i64>,
-    /// The order of the files' last changes: the number of each file's last changed buffer, the oldest being
-    /// 0.
+    /// The order of the files' last changes: for each file, the position of its last dirty buffer among all dirty
+    /// buffers, where 0 is the oldest.
     changed: BTreeMap<u64, usize>,
 }
 
 impl Work {
-    /// Adds a block of a file with its inode and the indirect blocks above it. A block that was added before
-    /// stays.
-    fn take(&mut self, ino: u64, number: i64, level: usize, content: Content) {
+    /// Adds a block of a file. A block that was added before stays.
+    fn add(&mut self, ino: u64, number: i64, level: usize, content: Content) {
         let file = self.files.entry(ino).or_default();
         file.levels[level].entry(number).or_insert(content);
     }
@@ -87,17 +86,17 @@ impl Work {
         all
     }
 
-    /// Adds the blocks of another write-out. Of blocks that both have, this one's stay.
+    /// Adds the blocks of another write-out. A block that both have stays as it is here.
     pub fn absorb(&mut self, other: Work) {
         for (ino, file) in other.files {
             for (level, blocks) in file.levels.into_iter().enumerate() {
                 for (number, content) in blocks {
-                    self.take(ino, number, level, content);
+                    self.add(ino, number, level, content);
                 }
             }
         }
         self.inodes.extend(other.inodes);
-        self.held.extend(other.held);
+        self.pinned.extend(other.pinned);
         self.ifile.extend(other.ifile);
     }
 
@@ -106,7 +105,7 @@ impl Work {
         let sb = &store.shape;
         let (mut frags, mut blocks) = (0, 0);
         for (ino, file) in &self.files {
-            for number in file.levels[0].keys().filter(|n| !self.is_apart(store, *ino, **n)) {
+            for number in file.levels[0].keys().filter(|n| !self.is_on_data(store, *ino, **n)) {
                 frags += i64::from(self.frags_of(store, *ino, *number));
                 blocks += 1;
             }
@@ -121,7 +120,7 @@ impl Work {
             }
         }
         let mut above: BTreeSet<BufKey> =
-            self.held.keys().chain(other.held.keys()).copied().collect();
+            self.pinned.keys().chain(other.pinned.keys()).copied().collect();
         for (ino, file) in self.files.iter().chain(&other.files) {
             let numbers = file.levels[1..].iter().flat_map(BTreeMap::keys);
             above.extend(numbers.map(|number| BufKey::file(*ino, *number)));
@@ -134,9 +133,9 @@ impl Work {
         contents.and(ReservedExtent::of(&store.state.borrow(), 0, inodes))
     }
 
-    /// Whether a block is on the data device, and so takes no space of the log.
-    fn is_apart(&self, store: &Store, ino: u64, number: i64) -> bool {
-        self.inodes.get(&ino).is_some_and(|pin| store.is_apart_in(pin, number))
+    /// Whether a block is on the data device. Such a block takes no space of the log.
+    fn is_on_data(&self, store: &Store, ino: u64, number: i64) -> bool {
+        self.inodes.get(&ino).is_some_and(|pin| store.is_on_data_in(pin, number))
     }
 
     fn frags_of(&self, store: &Store, ino: u64, number: i64) -> u32 {
@@ -157,35 +156,40 @@ pub struct Victim {
 }
 
 impl Store {
-    /// Finds everything dirty, and reads the blocks that are needed for giving places. No operation is under
-    /// way.
-    pub async fn hold_dirty(&self) -> Result<Work, BlockError> {
+    /// Finds and pins everything dirty, with the inodes and indirect blocks above. No operation is under way.
+    pub async fn pin_dirty(&self) -> Result<Work, BlockError> {
         let mut work = Work::default();
         for (n, buf) in self.cache.all_dirty().into_iter().enumerate() {
             let BufKey { file, block } = buf.key();
             let ino = if file == INODES { block.cast_unsigned() } else { file };
             work.changed.insert(ino, n);
-            self.hold_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
+            self.pin_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
         }
-        self.hold_ends(&mut work).await.map_err(super::writer::as_block_error)?;
+        self.pin_changed_ends(&mut work).await.map_err(super::writer::as_block_error)?;
         Ok(work)
     }
 
-    async fn hold_buffer(&self, work: &mut Work, buf: BufRef) -> FsResult<()> {
+    /// Adds a dirty buffer, with the inode and indirect blocks above it pinned.
+    async fn pin_buffer(&self, work: &mut Work, buf: BufRef) -> FsResult<()> {
         buf.written().await;
         let BufKey { file, block } = buf.key();
         if file == INODES {
             work.inodes.insert(block.cast_unsigned(), buf);
             return Ok(());
         }
-        let (level, _) = self.hold_above(work, file, block).await?;
-        work.take(file, block, level, Content::Buffer(buf));
+        let (level, _) = self.pin_ancestors(work, file, block).await?;
+        work.add(file, block, level, Content::Buffer(buf));
         Ok(())
     }
 
     /// Pins a block's inode and the indirect blocks above the block. Returns the block's level, and the
     /// pointer to it.
-    async fn hold_above(&self, work: &mut Work, ino: u64, number: i64) -> FsResult<(usize, i64)> {
+    async fn pin_ancestors(
+        &self,
+        work: &mut Work,
+        ino: u64,
+        number: i64,
+    ) -> FsResult<(usize, i64)> {
         let pin = self.pin(ino).await?;
         pin.written().await;
         let (node, path) = Node::of(number, self.nindir()).ok_or(Errno::TooBig)?;
@@ -197,27 +201,27 @@ impl Store {
             let upper = self.indirect(ino, above.number(), pointer).await?;
             upper.written().await;
             pointer = self.pointer_in(&upper, path.offsets[step]);
-            work.held.insert(upper.key(), upper);
+            work.pinned.insert(upper.key(), upper);
         }
         work.inodes.insert(ino, pin);
         Ok((node.level, pointer))
     }
 
-    /// Adds a file's last block, if its length on the device changes with the file's size.
-    async fn hold_ends(&self, work: &mut Work) -> FsResult<()> {
+    /// Adds the last block of each file in `work` whose length on the device changes with the file's size.
+    async fn pin_changed_ends(&self, work: &mut Work) -> FsResult<()> {
         let mut ends = Vec::new();
         for ino in work.inodes.keys() {
             self.changed_ends(*ino, |number| ends.push((*ino, number)));
         }
         for (ino, number) in ends {
-            let is_held = work.files.get(&ino).is_some_and(|f| f.levels[0].contains_key(&number));
-            if is_held {
+            let is_added = work.files.get(&ino).is_some_and(|f| f.levels[0].contains_key(&number));
+            if is_added {
                 continue;
             }
             let found = self.read_block(ino, number.cast_unsigned(), false, 0).await?;
             if let Some(buf) = found {
                 self.cache.mark_dirty(&buf);
-                self.hold_buffer(work, buf).await?;
+                self.pin_buffer(work, buf).await?;
             }
         }
         Ok(())
@@ -258,16 +262,16 @@ impl Store {
         (addr - self.shape.segment_data(segment)) as usize * self.shape.fsize as usize
     }
 
-    /// Adds the live blocks of a segment, with the inodes and indirect blocks that must be written with
+    /// Finds the live blocks of a segment, and pins the inodes and indirect blocks that must be written with
     /// them. No operation is under way.
     ///
     /// # Errors
     /// `Corrupt`; the device failed.
-    pub async fn hold_live(&self, victim: &Victim) -> FsResult<Work> {
+    pub async fn pin_live(&self, victim: &Victim) -> FsResult<Work> {
         let mut work = Work::default();
         for block in &victim.blocks {
             match *block {
-                PsegBlock::Inodes { addr } => self.hold_inodes(&mut work, victim, addr).await?,
+                PsegBlock::Inodes { addr } => self.pin_live_inodes(&mut work, victim, addr).await?,
                 PsegBlock::File { addr, ino, lbn, .. } if ino == IFILE_INO => {
                     if self.state.borrow().ifile.address(lbn) == Some(addr) {
                         work.ifile.push(lbn);
@@ -278,14 +282,15 @@ impl Store {
                     let at = self.offset(victim.segment, addr);
                     let (segment, len) = (victim.bytes.clone(), bytes as usize);
                     let moved = Content::Moved { segment, at, len };
-                    self.hold_moved(&mut work, (ino, lbn), addr, moved).await?;
+                    self.add_moved(&mut work, (ino, lbn), addr, moved).await?;
                 }
             }
         }
         Ok(work)
     }
 
-    async fn hold_inodes(&self, work: &mut Work, victim: &Victim, addr: i64) -> FsResult<()> {
+    /// Pins the live inodes of a block of inodes in a segment that is being cleaned.
+    async fn pin_live_inodes(&self, work: &mut Work, victim: &Victim, addr: i64) -> FsResult<()> {
         let (sb, at) = (&self.shape, self.offset(victim.segment, addr));
         for raw in victim.bytes[at..at + sb.ibsize as usize].chunks_exact(LfsInode::SIZE) {
             let ino = LfsInode::read(sb.width, raw).inumber;
@@ -297,7 +302,7 @@ impl Store {
     }
 
     /// Adds a block of a segment that is being cleaned, if a pointer leads to it.
-    async fn hold_moved(
+    async fn add_moved(
         &self,
         work: &mut Work,
         (ino, number): (u64, i64),
@@ -306,12 +311,12 @@ impl Store {
     ) -> FsResult<()> {
         let inode = decode(&self.pin(ino).await?);
         let has_none = !has_pointers(&self.shape, inode.mode, inode.size);
-        // A pointer to contents on the data device does not count blocks of the log.
-        if has_none || self.is_apart(&inode, number) {
+        // A pointer to contents on the data device is no address in the log.
+        if has_none || self.is_on_data(&inode, number) {
             return Ok(());
         }
         let mut above = Work::default();
-        let (level, pointer) = self.hold_above(&mut above, ino, number).await?;
+        let (level, pointer) = self.pin_ancestors(&mut above, ino, number).await?;
         if pointer != addr {
             return Ok(());
         }
@@ -324,7 +329,7 @@ impl Store {
             buf.written().await;
         }
         work.absorb(above);
-        work.take(ino, number, level, content);
+        work.add(ino, number, level, content);
         Ok(())
     }
 }

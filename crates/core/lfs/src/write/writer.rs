@@ -1,7 +1,7 @@
 //! The writer: appends everything dirty to the log and, at times, writes a checkpoint.
 //!
-//! A write-out waits until no operation is under way, and reads everything that is needed for giving places. Then it
-//! gives every dirty block a place, without an await in between: blocks of files, the indirect blocks above them,
+//! A write-out waits until no operation is under way, and reads every block whose pointers will change. Then it gives
+//! every dirty block its new address, without an await in between: blocks of files, the indirect blocks above them,
 //! inodes. A checkpoint adds the IFILE, flushes, and writes a superblock. Without a checkpoint, recovery finds the
 //! write-out by rolling forward.
 
@@ -40,6 +40,7 @@ const REQUESTS: usize = 16;
 pub struct SegmentWriter {
     store: Shared,
     form: LogForm,
+    /// The lock of the task that writes.
     one: Mutex<()>,
     /// The superblock that the next checkpoint writes: 0 or 1.
     next_superblock: Cell<usize>,
@@ -52,12 +53,13 @@ pub struct SegmentWriter {
     interval: Duration,
 }
 
-/// How the log is written.
+/// The form of the log that is written.
 #[derive(Clone, Copy)]
 pub struct LogForm {
-    /// The rules that are kept.
+    /// The rules that are on.
     pub rules: LfsRules,
-    /// Whether the log has seals. Without them nothing tells a torn partial segment, so that its summary comes last.
+    /// Whether partial segments have seals. Without a seal a torn partial segment cannot be recognised, so its summary is
+    /// written last.
     pub sealed: bool,
     /// Whether contents must be durable before the pointers to them are written.
     pub contents_first: bool,
@@ -75,7 +77,7 @@ enum Kind {
     },
 }
 
-/// The result of cleaning a segment.
+/// The outcome of cleaning a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// All live blocks of the segment were moved.
@@ -86,15 +88,16 @@ pub enum WriteOutcome {
     Damaged,
 }
 
-/// A write-out in which every block has its place.
+/// A write-out in which every block has its address.
 struct Batch {
     /// The requests for contents on the data device.
     contents: Vec<Gathered>,
     requests: Vec<Gathered>,
-    /// Summaries that are written after their blocks, in a log without seals.
+    /// The requests for summaries, which are written after their blocks. Only a log without seals has them.
     summaries: Vec<Gathered>,
+    /// The superblock, if the write-out is a checkpoint.
     superblock: Option<Superblock>,
-    /// The copy of the metadata that goes with it.
+    /// The copy of the checkpoint's metadata, if the data device keeps one.
     copy: Option<CopyPlan>,
 }
 
@@ -200,8 +203,8 @@ impl SegmentWriter {
     async fn write_log(&self, kind: Kind) -> Result<(), BlockError> {
         let store = &self.store;
         let batch = {
-            let _closed = store.order.close().await;
-            let work = store.hold_dirty().await?;
+            let _quiesced = store.order.quiesce().await;
+            let work = store.pin_dirty().await?;
             self.gather(work, kind, false)?
         };
         self.write_batch(batch, kind).await
@@ -221,11 +224,11 @@ impl SegmentWriter {
         let (store, kind) = (&self.store, Kind::Checkpoint { clean: false });
         let _one = self.one.lock().await;
         let (batch, outcomes) = {
-            let _closed = store.order.close().await;
-            let mut work = store.hold_dirty().await?;
+            let _quiesced = store.order.quiesce().await;
+            let mut work = store.pin_dirty().await?;
             let mut outcomes = Vec::new();
             for victim in victims {
-                let outcome = match store.hold_live(&victim).await {
+                let outcome = match store.pin_live(&victim).await {
                     Ok(live) if self.has_space_for(&work, &live) => {
                         work.absorb(live);
                         WriteOutcome::Moved
@@ -291,8 +294,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Copies the metadata of the checkpoint that was just made to the data device. What files gave back before it can be
-    /// used then.
+    /// Copies the metadata of the checkpoint that was just made to the data device. Then the blocks that files lost before
+    /// the checkpoint can be used.
     async fn write_copy(&self, plan: &CopyPlan) -> Result<(), BlockError> {
         let entries = plan.write(&self.store.device).await?;
         let mut state = self.store.state.borrow_mut();
@@ -325,7 +328,7 @@ impl SegmentWriter {
         state.in_flight.extend(segments);
     }
 
-    /// Gives every block its place, and takes the bytes. Nothing waits here, so nothing changes meanwhile.
+    /// Gives every block its address, and copies the bytes. There is no await here, so nothing changes meanwhile.
     fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
@@ -353,7 +356,7 @@ impl SegmentWriter {
         let mut plan = SegmentPlan::new(&mut state, nanos);
         let placed = self.place(&mut plan, work, (is_checkpoint, by_age));
         let psegs = plan.finish();
-        placed.expect("there is space for as much as was worked out");
+        placed.expect("there is space for the computed bound");
         if is_checkpoint {
             state.total();
             let sb = state.sb.clone();
@@ -396,11 +399,11 @@ impl SegmentWriter {
     ) -> Result<(), Full> {
         let inverse = self.store.locality.inverse;
         let order = work.order(inverse);
-        let Work { mut files, inodes, held, .. } = work;
-        let pin_of = |ino: u64| inodes.get(&ino).expect("held with the blocks");
-        // New blocks and moved blocks are kept apart: new ones are likely to die soon, moved ones are not. A file's
-        // indirect blocks come after its data; in inverse order they come right after it, so moved blocks are placed
-        // first.
+        let Work { mut files, inodes, pinned, .. } = work;
+        let pin_of = |ino: u64| inodes.get(&ino).expect("pinned with the blocks");
+        // New blocks and moved blocks are kept apart: new ones are likely to become dead soon, moved ones are not. The
+        // indirect blocks of a file are placed after its data. In inverse order they come right behind the data, so
+        // moved blocks are placed first.
         for by_cleaner in [inverse, !inverse] {
             plan.set_by_cleaner(by_cleaner);
             if by_cleaner && by_age {
@@ -432,7 +435,7 @@ impl SegmentWriter {
                 self.inode_placed(plan.state, *ino, buf, addr);
             }
         }
-        drop(held);
+        drop(pinned);
         if !is_checkpoint {
             return Ok(());
         }
@@ -467,9 +470,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives moved data blocks their places, sorted by age. The youngest fill the segment that has new blocks. The
-    /// others go to the next segments, the oldest first, so that the youngest of them again lie beside the blocks that
-    /// are written next.
+    /// Gives moved data blocks their addresses, sorted by age. The youngest fill the current segment, which has new blocks.
+    /// The others go to the next segments, the oldest first. So the youngest of these come last, and lie beside the
+    /// blocks that are written next.
     fn place_by_age(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -479,7 +482,10 @@ impl SegmentWriter {
         let mut moved: Vec<(u64, u64, i64)> = Vec::new();
         for (ino, file) in &*files {
             for number in file.levels[0].keys() {
-                let at = self.store.peek_pointer(*ino, *number).expect("what leads to it is held");
+                let at = self
+                    .store
+                    .peek_pointer(*ino, *number)
+                    .expect("the blocks on its path are pinned");
                 let segment = plan.state.sb.segment_of(at);
                 moved.push((segment.map_or(0, |s| plan.state.youngest(s)), *ino, *number));
             }
@@ -489,7 +495,7 @@ impl SegmentWriter {
         moved.rotate_right(youngest);
         for (time, ino, number) in moved {
             plan.set_was_new(Some(time));
-            let pin = inodes.get(&ino).expect("held with the blocks").clone();
+            let pin = inodes.get(&ino).expect("pinned with the blocks").clone();
             let file = files.get_mut(&ino).expect("there");
             let content = file.levels[0].remove(&number).expect("there");
             self.place_block(plan, (ino, &pin), (number, content), file)?;
@@ -554,7 +560,7 @@ impl SegmentWriter {
         file: &mut FileWork,
     ) -> i64 {
         let store = &self.store;
-        let (_, path) = Node::of(number, store.nindir()).expect("it was held");
+        let (_, path) = Node::of(number, store.nindir()).expect("it was pinned");
         let old = match ancestors(&path, store.nindir()).last() {
             None => {
                 let old = super::store::slot(pin, path.slot);
@@ -563,7 +569,7 @@ impl SegmentWriter {
             }
             Some(above) => {
                 let key = BufKey::file(ino, above.number());
-                let upper = store.cache.peek(key).expect("it is held");
+                let upper = store.cache.peek(key).expect("it is pinned");
                 let index = path.offsets[path.depth - 1];
                 let old = store.pointer_in(&upper, index);
                 upper.write(|bytes| LE.put_i64(bytes, index * 8, addr));
@@ -598,8 +604,8 @@ impl SegmentWriter {
         buf.write(|bytes| put_written_size(bytes, d.size));
     }
 
-    /// The requests of a write-out: partial segments that lie one after another go together. In a log without seals the
-    /// summaries are requests of their own, the second ones.
+    /// The requests of a write-out. Partial segments that lie one behind the other share a request. In a log without seals
+    /// the summaries have requests of their own, which are the second part of the result.
     fn take_bytes(
         &self,
         state: &LogState,
@@ -658,7 +664,7 @@ pub async fn write_superblock(
 impl Writer for SegmentWriter {
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_> {
         Box::pin(async move {
-            if occasion == Occasion::Memory && !self.store.order.is_quiet() {
+            if occasion == Occasion::Memory && !self.store.order.is_quiescent() {
                 return Ok(());
             }
             let _one = self.one.lock().await;

@@ -1,8 +1,8 @@
-//! Structures that cannot be right, one by one: a mount names each, and neither panics nor loops.
+//! Damaged structures, one by one: a mount names each, and neither panics nor loops.
 //!
-//! Fault model: an image that Ordo wrote, cut off with a log behind its checkpoint, with one field changed and its checksums
-//! made right again, so that nothing but the field itself is wrong. Readers and checks of each image end too. Catches a value
-//! that is computed with before it is looked at, and one that is believed.
+//! Fault model: an image that Ordo wrote, crashed with a log behind its checkpoint. One field is changed and the checksums
+//! are computed again, so that only the field itself is wrong. Readers and checks of each image end too. Catches a value
+//! that is used before it is checked, and one that is not checked at all.
 
 use std::rc::Rc;
 
@@ -78,7 +78,7 @@ impl Surgeon {
         }
     }
 
-    /// The same with bytes of them.
+    /// Replaces bytes of both superblocks, each with its checksum.
     fn superblock_bytes(&self, at: usize, value: &[u8]) {
         for place in [self.sb.sboffs[0], self.sb.sboffs[1]] {
             let mut bytes = [0; SUPERBLOCK_SIZE];
@@ -112,7 +112,7 @@ impl Surgeon {
         self.disk.store(at, &bytes);
     }
 
-    /// The error of a mount for writing. A reader and a check end as well, and a mount does after a repair.
+    /// The error of a mount for writing. Also runs a reader, a check, and a mount after a repair: all of them must end.
     fn mounted(&self) -> Option<LfsError> {
         let before = self.disk.to_vec();
         let executor = Executor::simulated(2);
@@ -136,7 +136,7 @@ impl Surgeon {
     }
 }
 
-/// The change, and whether the error names it.
+/// The damage: its name, the change that plants it, and whether an error names it.
 type Case = (&'static str, fn(&Surgeon), fn(&LfsError) -> bool);
 
 macro_rules! refused {
@@ -287,7 +287,7 @@ const IFILES: &[Case] = &[
 ];
 
 #[test]
-fn a_mount_names_what_cannot_be_right() {
+fn a_mount_names_the_damaged_field() {
     let image = made();
     assert_eq!(Surgeon::new(&image).mounted(), None, "unchanged");
     for (what, plant, is_named) in SUPERBLOCKS.iter().chain(IFILES) {
@@ -298,7 +298,7 @@ fn a_mount_names_what_cannot_be_right() {
     }
 }
 
-/// The change of a summary, and the end of the log that names it.
+/// The damage of a summary: its name, the change that plants it, and the end of the log that names it.
 type Cut = (&'static str, fn(&mut [u8]), fn(&LogEnd) -> bool);
 
 const FIRST_FINFO: usize = 56;
@@ -373,9 +373,9 @@ const SUMMARIES: &[Cut] = &[
     ),
 ];
 
-/// A summary that cannot be right is the end of the log, with its reason; the file system is that of the checkpoint.
+/// A damaged summary ends the log, with its reason. The file system is that of the checkpoint.
 #[test]
-fn a_log_ends_where_a_summary_cannot_be_right() {
+fn a_log_ends_at_a_damaged_summary() {
     let image = made();
     for (what, plant, is_named) in SUMMARIES {
         let surgeon = Surgeon::new(&image);
@@ -394,9 +394,9 @@ fn a_log_ends_where_a_summary_cannot_be_right() {
     }
 }
 
-/// An image that is not written for another reason than damage can be read.
+/// An intact image on a device that takes no writes is refused for writing, and can be read.
 #[test]
-fn what_is_not_written_can_be_read() {
+fn a_device_that_takes_no_writes_can_be_read() {
     let image = made();
     let executor = Executor::simulated(1);
     let rt = executor.runtime();

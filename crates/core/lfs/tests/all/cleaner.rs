@@ -1,7 +1,7 @@
 //! The cleaner: the segments that it chooses, the places of its blocks, and the times at which it works.
 //!
-//! Fault model: a cleaner that works while somebody uses the file system, or never; one that goes on for ever; one that
-//! moves what will soon be dead together with what will not. What was written is there afterwards, each time.
+//! Fault model: an idle cleaner that works while the file system is used, never works, or never stops; a cleaner that moves
+//! blocks that will soon be dead together with blocks that will live. Each test reads back everything that it wrote.
 
 use std::rc::Rc;
 
@@ -67,7 +67,7 @@ impl Log {
         assert!(found[..] == wanted[..], "inode {ino}, block {block}");
     }
 
-    /// Files of which every second one is gone. Those that are left, by number.
+    /// Writes files and removes every second one. Returns those that are left, with their numbers.
     async fn half_dead(&self) -> Vec<(u64, Ino)> {
         let mut kept = Vec::new();
         for number in 0..600 {
@@ -105,10 +105,10 @@ fn idle_after(seconds: u64, clean_low: u8) -> Cleaning {
     Cleaning { idle: Some(Duration::from_secs(seconds)), clean_low, ..Cleaning::default() }
 }
 
-/// After a pause, segments that were half dead are clean, as many as were asked for. Then nothing runs any more: with
-/// all the time in the world, no other pass.
+/// After a pause, as many half-dead segments are clean as the option asks for. Then no task runs any more: however much
+/// time goes by, there is no other pass.
 #[test]
-fn it_cleans_while_nobody_works() {
+fn the_cleaner_works_while_the_file_system_is_idle() {
     run(async |rt| {
         let log = Log::new(rt, idle_after(5, 90)).await;
         let kept = log.half_dead().await;
@@ -125,10 +125,10 @@ fn it_cleans_while_nobody_works() {
     });
 }
 
-/// Nothing is cleaned where there are clean segments enough, where it is switched off, and while somebody changes or
-/// reads something more often than the pause is long.
+/// Nothing is cleaned if there are enough clean segments, if idle cleaning is switched off, or while changes and reads
+/// come more often than the pause is long.
 #[test]
-fn it_does_not_clean_while_somebody_works() {
+fn the_idle_cleaner_rests_while_the_file_system_is_used() {
     let off = Cleaning { idle: None, ..idle_after(5, 90) };
     for (cleaning, pause) in [(idle_after(5, 10), 60), (off, 60), (idle_after(5, 90), 4)] {
         run(async |rt| {
@@ -149,9 +149,9 @@ fn it_does_not_clean_while_somebody_works() {
     }
 }
 
-/// A pass under way when the file system is unmounted ends first, and none begins behind it.
+/// A pass that is under way at an unmount ends before the unmount returns, and no other pass begins.
 #[test]
-fn an_unmount_ends_it() {
+fn an_unmount_ends_idle_cleaning() {
     run(async |rt| {
         let log = Log::new(rt.clone(), idle_after(5, 90)).await;
         let kept = log.half_dead().await;
@@ -164,7 +164,7 @@ fn an_unmount_ends_it() {
     });
 }
 
-/// Bytes that are moved for one byte that is overwritten: every tenth file gets nine writes of ten.
+/// The number of bytes that are moved for each byte that is overwritten. One file in ten gets nine of ten writes.
 fn moved_for_each(policy: CleanerPolicy) -> f64 {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
@@ -198,10 +198,10 @@ fn moved_for_each(policy: CleanerPolicy) -> f64 {
     ran.expect("no deadlock")
 }
 
-/// If some blocks are hot and most are cold, keeping them apart saves moving. Would catch ages that are lost when
-/// blocks are moved, and moved blocks that are not sorted.
+/// If some blocks are hot and most are cold, fewer bytes are moved when the cleaner separates them. Would catch ages that
+/// are lost when blocks are moved, and moved blocks that are not sorted.
 #[test]
-fn hot_and_cold_apart_move_less() {
+fn separating_hot_from_cold_blocks_moves_fewer_bytes() {
     let [greedy, benefit, apart] = CleanerPolicy::ALL.map(moved_for_each);
     eprintln!("moved for each byte: greedy {greedy:.2}, cost-benefit {benefit:.2}, {apart:.2}");
     assert!(greedy > 0.3, "cleaning is work: {greedy:.2}");
@@ -209,9 +209,9 @@ fn hot_and_cold_apart_move_less() {
     assert!(apart < 0.9 * benefit, "cost-benefit {benefit:.2}, hot-cold {apart:.2}");
 }
 
-/// Options are read as they are written; what is wrong is refused with what would be right.
+/// Options are set from text. A wrong value is refused with the values that are allowed.
 #[test]
-fn options_are_set() {
+fn options_of_the_cleaner_are_set_from_text() {
     let mut cleaning = Cleaning::default();
     for policy in CleanerPolicy::ALL {
         assert_eq!(cleaning.set("cleaner", policy.name()), Ok(()));

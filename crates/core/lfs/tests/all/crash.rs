@@ -1,10 +1,10 @@
-//! A log that is cut off comes back as it was after some step, and not before the last one that was made durable.
+//! A crashed log comes back as it was after some step: the last one that was made durable, or a later one.
 //!
-//! Fault model: the power goes at any time, and any part of what the disk's cache held is lost, sectors torn; or, after much
-//! work in a log that goes around, the newest superblock cannot be read; or that superblock cannot be read while the
-//! cleaner keeps a full log going, so that segments are written again as soon as they may be. Each rule of the log is
-//! switched off in turn, on several sizes of segments, blocks and fragments, and then a state must be found that is none
-//! of these: a rule that nothing misses would be no rule.
+//! Fault models: the power fails at any time, and any part of the disk's cache is lost, with torn sectors; the newest
+//! superblock cannot be read after so much work that segments were written again; the newest superblock cannot be read
+//! while the cleaner works in a full log, so that segments are written again as soon as possible. Each rule of the log is
+//! switched off in turn, on several sizes of segments, blocks and fragments. Then a wrong state must be found: a rule that
+//! is switched off without any effect is not needed.
 
 use std::rc::Rc;
 
@@ -40,9 +40,9 @@ const SIZES: [Sizes; 3] = [
     Sizes { segment: 32 << 10, block: 8192, fragment: 1024 },
 ];
 
-/// Segments of a log.
+/// The number of segments of a log.
 const SEGMENTS: u64 = 128;
-/// Segments of a log that goes around soon.
+/// The number of segments of a log that soon writes its segments again.
 const FEW_SEGMENTS: u64 = 85;
 
 fn clock(rt: &Runtime) -> impl Fn() -> Timestamp + 'static {
@@ -53,7 +53,7 @@ fn clock(rt: &Runtime) -> impl Fn() -> Timestamp + 'static {
     }
 }
 
-/// Carries out the step that a seed stands for, in the root and one directory of it.
+/// Carries out a random step, which the seed determines, in the root or in its one directory.
 async fn step<F: FileSystem>(fs: &F, seed: u64) -> FsResult<()> {
     let rng = &mut Pcg64Mcg::seed_from_u64(seed);
     let name = |rng: &mut Pcg64Mcg| format!("f{}", rng.random_range(0..12)).into_bytes();
@@ -87,14 +87,14 @@ async fn differences<F: FileSystem, G: FileSystem>(a: &F, b: &G) -> Result<Vec<S
     Ok(found.differences.iter().map(ToString::to_string).collect())
 }
 
-/// The fate of the disk when the power goes.
+/// The fate of the disk at a power cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Any part of what its cache held is lost.
+    /// Any part of the disk's cache is lost.
     Torn,
-    /// The same of a log without seals.
+    /// Any part of the disk's cache is lost, and the log has no seals.
     TornUnsealed,
-    /// After much work, the superblock of the newest checkpoint cannot be read: the one before it must do.
+    /// After much work, the superblock of the newest checkpoint cannot be read, so the one before it is used.
     Spoilt,
 }
 
@@ -122,7 +122,7 @@ fn made(sizes: Sizes, fate: Fate) -> MkfsOptions {
     }
 }
 
-/// Runs, crashes, comes back. The error says what is wrong with what was found.
+/// Works on a log, crashes it, and mounts it again. The error says why the state that is found is wrong.
 fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -188,7 +188,7 @@ fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), Str
     found.map_err(|deadlock| deadlock.to_string())?
 }
 
-/// Compares a file system with the states that it may have, the newest first.
+/// Checks that a file system has one of the states `models`, the newest of which is first.
 async fn is_one_of<F: FileSystem>(fs: &F, models: &[ModelFs]) -> Result<(), String> {
     let mut found = Err("no step at all".to_owned());
     for model in models.iter().rev() {
@@ -212,13 +212,14 @@ fn comes_back(fate: Fate, seeds: u64) {
 }
 
 #[test]
-fn a_crash_comes_back_as_after_some_step() {
+fn a_crashed_log_comes_back_as_after_some_step() {
     comes_back(Fate::Torn, 150);
 }
 
-/// A log that was made without seals stays so, and a crash loses nothing that was durable: blocks, flush, summaries, flush.
+/// A log that was made without seals gets none later. A crash loses nothing durable, since each write-out is: blocks, flush,
+/// summaries, flush.
 #[test]
-fn a_crash_of_a_log_without_seals_comes_back_as_after_some_step() {
+fn a_crashed_log_without_seals_comes_back_as_after_some_step() {
     comes_back(Fate::TornUnsealed, 150);
 }
 
@@ -227,7 +228,7 @@ fn the_checkpoint_before_the_newest_is_enough() {
     comes_back(Fate::Spoilt, 25);
 }
 
-/// Without a rule some crash leaves what no step did.
+/// Checks that without a rule some crash leaves a state that no step made.
 fn is_missed(rule: LfsRules, fate: Fate, seeds: u64) {
     let rules = LfsRules::all().difference(rule);
     for sizes in SIZES {
@@ -241,7 +242,7 @@ fn a_torn_partial_segment_counts_without_a_seal() {
     is_missed(LfsRules::SEAL, Fate::Torn, 400);
 }
 
-/// NetBSD's checksum covers four bytes of each block: a summary that is durable before its blocks lets torn ones count.
+/// NetBSD's checksum covers only four bytes of each block. If a summary is durable before its blocks, torn blocks count.
 #[test]
 fn a_torn_block_counts_where_a_summary_without_a_seal_comes_first() {
     is_missed(LfsRules::BLOCKS_FIRST, Fate::TornUnsealed, 1000);
@@ -257,9 +258,9 @@ fn a_superblock_leads_nowhere_without_a_flush() {
     is_missed(LfsRules::FLUSH, Fate::Torn, 400);
 }
 
-/// Works on a full log of files that have some segments each: one or two go, a checkpoint says so, and others come.
-/// Whenever that is durable without a second checkpoint, it is looked for from the checkpoint before the newest one. What was
-/// wrong first.
+/// Works on a full log whose files have some segments each: one or two files are removed, a checkpoint is made, and others
+/// are written. Whenever this is durable without a second checkpoint, the files are read from the checkpoint before the
+/// newest one. Returns the first error.
 fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();

@@ -1,15 +1,15 @@
 //! A log that is nearly full is never stuck.
 //!
-//! Fault model: random overwrites, creates, appends, cuts and deletes on a log that stays so full, over several sizes of
-//! segments, blocks and fragments. New blocks may be refused; then whatever was there before is unchanged. `sync`, `fsync`,
-//! deletes and the unmount always go through. What was written is there, at the end and after a remount, and the checker
-//! finds nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
+//! Fault model: random overwrites, creates, appends, truncations and deletes on a log that stays so full, over several sizes of
+//! segments, blocks and fragments. New blocks may be refused; then all files are unchanged. `sync`, `fsync`,
+//! deletes and the unmount always succeed. All contents are right at the end and after a remount, and the checker finds
+//! nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
 
 use crate::churn::{Run, SHAPES, Shape};
 use ordo_lfs::write::LfsRules;
 use ordo_runtime::Executor;
 
-/// Runs on one shape. The number of segments that were cleaned.
+/// Runs on one shape. Returns the number of segments that were cleaned.
 fn run(shape: Shape, full: f64, seed: u64, steps: u64) -> u64 {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -40,7 +40,7 @@ fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-fn never_stuck(full: f64) {
+fn assert_never_stuck(full: f64) {
     let steps = given("ORDO_STEPS").unwrap_or(2_000);
     let seeds = given("ORDO_SEED").map_or(0..2, |seed| seed..seed + 1);
     let mut cleaned = 0;
@@ -53,22 +53,22 @@ fn never_stuck(full: f64) {
 }
 
 #[test]
-fn half_full() {
-    never_stuck(0.5);
+fn a_log_half_full_is_never_stuck() {
+    assert_never_stuck(0.5);
 }
 
 #[test]
-fn three_quarters_full() {
-    never_stuck(0.75);
+fn a_log_three_quarters_full_is_never_stuck() {
+    assert_never_stuck(0.75);
 }
 
 #[test]
-fn nearly_full() {
-    never_stuck(0.95);
+fn a_log_nearly_full_is_never_stuck() {
+    assert_never_stuck(0.95);
 }
 
-/// Everything is taken that there is, and new blocks are refused all the time.
+/// All space is in use, and new blocks are refused all the time.
 #[test]
-fn full() {
-    never_stuck(2.0);
+fn a_full_log_is_never_stuck() {
+    assert_never_stuck(2.0);
 }

@@ -66,7 +66,7 @@ fn the_fields_are_those_of_newfs_lfs() {
 /// Every shape is clean for the checker and can be read: small and large blocks, an IFILE with indirect blocks
 /// that takes several partial segments and more than one segment, with and without seals.
 #[test]
-fn every_shape_is_clean() {
+fn every_made_image_is_clean() {
     let shapes = [
         (128 << 20, 8192, 1024, 1 << 20, true),
         (64 << 20, 8192, 1024, 524_288, false),
@@ -105,7 +105,7 @@ fn every_shape_is_clean() {
 
 /// Sizes that are not possible are refused with a reason, and nothing is written.
 #[test]
-fn what_cannot_be_made_is_said() {
+fn sizes_that_mkfs_cannot_make_are_refused() {
     let sizes = |change: fn(&mut MkfsOptions)| {
         let mut options = MkfsOptions::default();
         change(&mut options);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_block::Device;
 use ordo_cache::{BufKey, BufRef, Cache};
-use ordo_runtime::Outcome;
+use ordo_runtime::MaybeFuture;
 use ordo_runtime::sync::Notify;
 
 use super::ops::Ticket;
@@ -12,7 +12,7 @@ use super::record::LogEntry;
 use super::state::{State, least_capacity};
 use super::{JournalOrder, JournalRules, checkpointer, replay};
 use crate::{
-    Begun, Change, DeferredFree, Done, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
+    Begun, BlockFuture, Change, DeferredFree, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
     RecoverError, Recovery, What,
 };
 
@@ -164,17 +164,17 @@ impl OrderingPolicy for JournalOrder {
     fn begin<'a>(&'a self, _cache: &'a Cache, kind: OpKind) -> Begun<'a> {
         let state = &self.state;
         match state.try_begin(kind) {
-            Ok(Some(begun)) => Outcome::now(Ok(JournalOp::new(state.clone(), kind, begun))),
-            Err(error) => Outcome::now(Err(error)),
-            Ok(None) => Outcome::later(async move {
+            Ok(Some(begun)) => MaybeFuture::ready(Ok(JournalOp::new(state.clone(), kind, begun))),
+            Err(error) => MaybeFuture::ready(Err(error)),
+            Ok(None) => MaybeFuture::boxed(async move {
                 let begun = state.begin(kind).await?;
                 Ok(JournalOp::new(state.clone(), kind, begun) as Box<dyn OrderingOp>)
             }),
         }
     }
 
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> Done<'a> {
-        Outcome::later(async move {
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> BlockFuture<'a> {
+        MaybeFuture::boxed(async move {
             // The log is committed first: afterwards the blocks that the journal holds back can be written.
             self.state.commit_all().await?;
             cache.flush_file(ino).await?;
@@ -186,20 +186,20 @@ impl OrderingPolicy for JournalOrder {
         &'a self,
         device: &'a Device,
         image: &'a dyn Image,
-    ) -> Outcome<'a, Result<Recovery, RecoverError>> {
-        Outcome::later(replay::recover(&self.state, device, image))
+    ) -> MaybeFuture<'a, Result<Recovery, RecoverError>> {
+        MaybeFuture::boxed(replay::recover(&self.state, device, image))
     }
 
     fn start(&self, cache: &Cache) {
         checkpointer::start(&self.state, cache);
     }
 
-    fn sync<'a>(&'a self, _cache: &'a Cache) -> Done<'a> {
-        Outcome::later(self.state.commit_all())
+    fn sync<'a>(&'a self, _cache: &'a Cache) -> BlockFuture<'a> {
+        MaybeFuture::boxed(self.state.commit_all())
     }
 
-    fn close<'a>(&'a self, _cache: &'a Cache) -> Done<'a> {
-        Outcome::later(checkpointer::close(&self.state))
+    fn close<'a>(&'a self, _cache: &'a Cache) -> BlockFuture<'a> {
+        MaybeFuture::boxed(checkpointer::close(&self.state))
     }
 
     fn ready(&self) -> Option<Rc<Notify>> {
@@ -224,8 +224,8 @@ impl OrderingOp for JournalOp {
         !matches!(what, What::Summary | What::InitDirectory { .. })
     }
 
-    fn admit<'a>(&'a mut self, _cache: &'a Cache, _what: &'a What<'a>) -> Done<'a> {
-        Outcome::now(self.state.check())
+    fn admit<'a>(&'a mut self, _cache: &'a Cache, _what: &'a What<'a>) -> BlockFuture<'a> {
+        MaybeFuture::ready(self.state.check())
     }
 
     fn record(&mut self, change: &Change<'_>) {
@@ -242,13 +242,13 @@ impl OrderingOp for JournalOp {
         );
     }
 
-    fn end<'a>(mut self: Box<Self>, _cache: &'a Cache) -> Done<'a> {
+    fn end<'a>(mut self: Box<Self>, _cache: &'a Cache) -> BlockFuture<'a> {
         let behind = self.finish();
         let failed = self.state.check();
         let forced = self.state.options.synchronous && self.wrote && is_forced(self.kind);
         if failed.is_err() || !forced {
-            return Outcome::now(failed);
+            return MaybeFuture::ready(failed);
         }
-        Outcome::later(async move { self.state.commit(self.ticket.clone(), behind).await })
+        MaybeFuture::boxed(async move { self.state.commit(self.ticket.clone(), behind).await })
     }
 }

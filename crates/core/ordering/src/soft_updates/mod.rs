@@ -120,10 +120,11 @@ use ordo_cache::{
     BufKey, BufRef, Buffer, Cache, WriteDecision, WriteGate, WriteImage, WritePreview,
 };
 use ordo_runtime::sync::Notify;
-use ordo_runtime::{LocalFuture, Outcome};
+use ordo_runtime::{LocalFuture, MaybeFuture};
 
 use crate::{
-    Begun, Change, DeferredFree, Dependencies, Done, OpKind, OrderingOp, OrderingPolicy, What,
+    Begun, BlockFuture, Change, DeferredFree, Dependencies, OpKind, OrderingOp, OrderingPolicy,
+    What,
 };
 use graph::Graph;
 use record::SoftOp;
@@ -426,9 +427,9 @@ impl OrderingPolicy for SoftUpdates {
     fn begin<'a>(&'a self, cache: &'a Cache, kind: OpKind) -> Begun<'a> {
         let state = &self.state;
         if kind == OpKind::Housekeeping || !state.is_over(cache) {
-            return Outcome::now(Ok(Box::new(SoftOp::new(state.clone()))));
+            return MaybeFuture::ready(Ok(Box::new(SoftOp::new(state.clone()))));
         }
-        Outcome::later(async move {
+        MaybeFuture::boxed(async move {
             match kind {
                 // A free must not wait for operations that wait for frees.
                 OpKind::Free => flush::evict(state, cache).await?,
@@ -438,8 +439,8 @@ impl OrderingPolicy for SoftUpdates {
         })
     }
 
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> Done<'a> {
-        Outcome::later(flush::fsync(&self.state, cache, ino, inode))
+    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> BlockFuture<'a> {
+        MaybeFuture::boxed(flush::fsync(&self.state, cache, ino, inode))
     }
 
     fn soon(&self, cache: &Cache, block: &BufRef) {
@@ -478,8 +479,8 @@ impl OrderingPolicy for SoftUpdates {
         Some(Dependencies { rolled_back, memory_peak, deferred_frees: taken })
     }
 
-    fn reclaim<'a>(&'a self, cache: &'a Cache) -> Outcome<'a, Result<bool, BlockError>> {
-        Outcome::later(flush::reclaim(&self.state, cache))
+    fn reclaim<'a>(&'a self, cache: &'a Cache) -> MaybeFuture<'a, Result<bool, BlockError>> {
+        MaybeFuture::boxed(flush::reclaim(&self.state, cache))
     }
 }
 
@@ -498,7 +499,7 @@ impl OrderingOp for SoftOp {
         )
     }
 
-    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> Done<'a> {
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> BlockFuture<'a> {
         if let What::SetPointer { init, .. } = *what
             && !cache.is_durable(init)
             && (init.is_writing() || !init.is_dirty())
@@ -507,7 +508,7 @@ impl OrderingOp for SoftOp {
             // The block will be written once more, and the node waits for that write.
             cache.mark_dirty(init);
         }
-        Outcome::now(Ok(()))
+        MaybeFuture::ready(Ok(()))
     }
 
     fn record(&mut self, change: &Change<'_>) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use ordo_cache::{Cache, WriteGate};
 use ordo_ordering::{Begun, OpKind, OrderingOp, OrderingPolicy};
-use ordo_runtime::Outcome;
+use ordo_runtime::MaybeFuture;
 use ordo_runtime::sync::Notify;
 
 /// Operations under way, and whether new ones wait.
@@ -26,7 +26,7 @@ impl LogOrder {
     }
 
     /// Whether no operation is under way, and none is held back.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }
 
@@ -85,7 +85,7 @@ impl OrderingPolicy for LogOrder {
 
     fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {
         let quiet = &self.0;
-        Outcome::later(async move {
+        MaybeFuture::boxed(async move {
             while quiet.closed.get() {
                 quiet.changed.notified().await;
             }

@@ -135,7 +135,7 @@ fn as_block_error(error: FsError) -> BlockError {
 impl Writer for SegmentWriter {
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_> {
         Box::pin(async move {
-            if occasion == Occasion::Memory && !self.store.order.is_quiet() {
+            if occasion == Occasion::Memory && !self.store.order.is_quiescent() {
                 return Ok(());
             }
             let _one = self.one.lock().await;

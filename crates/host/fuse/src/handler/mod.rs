@@ -312,7 +312,7 @@ impl<F: FileSystem> Handler<F> {
         let (major, minor) = (r.u32(0), r.u32(4));
         if major != VERSION.0 || minor < 33 {
             (self.tell)(&format!(
-                "the kernel speaks FUSE {major}.{minor}, and 7.33 (Linux 5.11) is needed"
+                "the kernel speaks FUSE {major}.{minor}, but 7.33 (Linux 5.11) is needed"
             ));
             return Err(Failure(libc::EPROTO));
         }

@@ -41,7 +41,7 @@ pub(super) fn logging(
     let flushes = out.events.iter().filter(|e| e.op == RequestOp::Flush).count();
     let answer = match t.unordered_commits {
         _ if t.committed == 0 => "no commit was seen",
-        _ if flushes == 0 => "no flush was seen: a commit's order is the disk's",
+        _ if flushes == 0 => "no flush was seen: the disk decides the order of commits",
         0 if t.copies.greatest > 0 => "a flush stands between every copy and its commit",
         0 => "a flush stands before commits, or commit and records are one write",
         _ => "some commits have no flush between them and their last copy",

@@ -65,7 +65,7 @@ pub(super) fn mode(
         copied >> 10
     );
     let waited = format!(
-        "fsync of another file's inode took {} to {} ms while data were held up for {HELD_MS} ms",
+        "fsync of another file's inode took {} to {} ms while data were delayed for {HELD_MS} ms",
         round(least(&waits)),
         round(greatest(&waits))
     );
@@ -116,7 +116,7 @@ fn exposed(system: &LiveSystem) -> Result<InferredFinding, LiveError> {
     let (old, zero, new) = (of(|b| b == OLD), of(|b| b == 0), of(|b| b == PATTERN));
     let answer = match () {
         () if !in_time => {
-            "metadata are journaled; a commit does not wait for data; what it shows was not found out"
+            "metadata are journaled; a commit does not wait for data; the contents that it shows were not determined"
         }
         () if old > 0 => "metadata are journaled; no order between data and commit (writeback)",
         () if zero > 0 => {
@@ -127,7 +127,7 @@ fn exposed(system: &LiveSystem) -> Result<InferredFinding, LiveError> {
         }
     };
     Ok(InferredFinding::words("journaling mode", answer).because(format!(
-        "after a power cut while data were held up the file has {} bytes: {new} that were written, {zero} zeros, {old} of a \
+        "after a power cut while data were delayed the file has {} bytes: {new} that were written, {zero} zeros, {old} of a \
          file removed before",
         bytes.len()
     )))
@@ -175,9 +175,9 @@ pub(super) fn tangled(
     let answer = match () {
         () if greatest(&among) == 0.0 => "no journal was seen",
         () if least(&among) > 2.0 * greatest(&alone) => {
-            "one transaction holds what all have done: fsync of one file writes others' changes"
+            "one transaction has the changes of all processes: fsync of one file writes the changes of others"
         }
-        () => "fsync of one file does not write others' changes",
+        () => "fsync of one file does not write the changes of others",
     };
     Ok(vec![
         InferredFinding::words("compound transactions", answer)
@@ -248,7 +248,7 @@ pub(super) fn overlap(
     finding.interval = (all > 0 && !data.is_empty()).then_some([share, share]);
     finding.unit = finding.interval.map(|_| "share");
     Ok(vec![finding.because(format!(
-        "{WRITERS} writers of 16 KiB with fsync, data held up for 10 ms: {} data writes, {all} journal writes, {during} of \
+        "{WRITERS} writers of 16 KiB with fsync, data delayed for 10 ms: {} data writes, {all} journal writes, {during} of \
          these while data were on their way",
         data.len()
     ))])

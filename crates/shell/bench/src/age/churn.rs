@@ -55,7 +55,7 @@ pub enum AgeError {
     },
     /// No space was found for a file, although many were removed.
     #[error(
-        "no space for a file of {bytes} bytes, though {TRIES} others were removed: try less --util"
+        "no space for a file of {bytes} bytes, though {TRIES} others were removed: try a lower --util"
     )]
     Full {
         /// The file's size.

@@ -25,7 +25,7 @@ pub enum OptionsError {
     #[error("{0}")]
     Value(String),
     /// There is no such option.
-    #[error("ageing has no option '{0}'; it has util= and overwrites=")]
+    #[error("ageing has no option '{0}'; its options are util= and overwrites=")]
     Unknown(String),
 }
 
@@ -43,7 +43,7 @@ impl ChurnOptions {
     pub fn utilisation(text: &str) -> Result<f64, String> {
         match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
             Ok(percent) if (1.0..=99.0).contains(&percent) => Ok(percent / 100.0),
-            _ => Err(format!("'{text}' is no share of the space: 1% to 99%")),
+            _ => Err(format!("'{text}' is not a share of the space; use 1% to 99%")),
         }
     }
 
@@ -54,7 +54,7 @@ impl ChurnOptions {
     pub fn overwrites(text: &str) -> Result<f64, String> {
         match text.parse::<f64>() {
             Ok(times) if (0.0..=1e6).contains(&times) => Ok(times),
-            _ => Err(format!("'{text}' is no number of times: 0 to 1000000")),
+            _ => Err(format!("'{text}' is not a number of times; use 0 to 1000000")),
         }
     }
 }

@@ -54,7 +54,7 @@ pub enum ParseError {
         known: &'static str,
     },
     /// The value does not fit the parameter.
-    #[error("'{value}' is no value for {parameter}: {expected}")]
+    #[error("'{value}' is not a value for {parameter}: {expected}")]
     Value {
         /// The parameter.
         parameter: String,

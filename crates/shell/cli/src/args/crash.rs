@@ -47,7 +47,7 @@ fn shard(text: &str) -> Result<(u64, u64), String> {
     let parsed = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     match parsed {
         Some((i, n)) if i >= 1 && i <= n => Ok((i, n)),
-        _ => Err(format!("'{text}' is no part of a whole: 1/4 is the first of four")),
+        _ => Err(format!("'{text}' is not a shard; 1/4 is the first of four")),
     }
 }
 
@@ -214,7 +214,7 @@ Examples:
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
   ordo crash --workload postmark:files=20,transactions=50 --size 4m
   ordo crash --fs ffs-none --hold-to ffs-sync      shrinks and explains a failure
-  ordo crash --fs lffs-wafs-2sync --cycles 10      recover, go on, crash again
+  ordo crash --fs lffs-wafs-2sync --cycles 10      recover, continue, crash again
   ordo crash --rule 'directory before inode_block' --fs ffs-none
   ordo crash --rule 'tear commit' --rule 'lose metadata' --fs lffs-wafs-1sync
   ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, small groups

@@ -226,10 +226,10 @@ fn rest(a: &Analysis) -> String {
     for (why, count) in &a.stats.unknown {
         row(&format!("unknown: {}", why.words()), number::count(*count));
     }
-    row("blocks counted anew when a pointer passed", number::count(a.stats.settled));
+    row("blocks counted again after a pointer", number::count(a.stats.settled));
     row("blocks that nothing pointed to", number::count(a.stats.unclaimed));
     if a.stats.without_contents > 0 {
-        row("writes without contents, named by place", number::count(a.stats.without_contents));
+        row("writes without contents", number::count(a.stats.without_contents));
     }
     row("copies without a transaction", number::count(a.orphan_blocks));
     table.to_string()

@@ -138,12 +138,12 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
             let done = match removed {
                 None => "is left",
                 Some(true) => "taken down",
-                Some(false) => "could not be taken down: something may still use it",
+                Some(false) => "could not be removed: it may still be in use",
             };
             println!("{what} {}: {done}", path.display());
         }
         if all.is_empty() {
-            println!("nothing is left of any recording that was killed");
+            println!("no devices of killed recordings are left");
         }
     }
     let failed = all.iter().any(|left| left.removed == Some(false));

@@ -92,7 +92,7 @@ impl How {
                 );
             }
             (false, None) if !self.force => bail!(
-                "{}: a trace is there already; --force replaces it, or take another directory",
+                "{}: a trace exists already; --force replaces it, or use another directory",
                 dir.display()
             ),
             (false, None) => {}

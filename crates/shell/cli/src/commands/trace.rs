@@ -196,7 +196,7 @@ fn export(args: &Export) -> Result<()> {
             let left = done.reads + done.unfinished;
             if left > 0 {
                 eprintln!(
-                    "ordo: this form has no place for reads ({}) and failed requests ({})",
+                    "ordo: this format has neither reads ({} left out) nor failed requests ({} left out)",
                     done.reads, done.unfinished
                 );
             }

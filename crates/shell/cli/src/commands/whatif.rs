@@ -25,7 +25,7 @@ use crate::text::put;
 #[command(after_long_help = "\
 Plays a recorded trace on the model of the disk on which it was recorded, closed loop: a request is issued when those that it
 waited for are complete, and the recorded think time has passed. The unchanged trace comes first, and its error is printed;
-where it is larger than --bound, nothing is predicted. Several changes are predicted one by one and all together.
+if it is larger than --bound, nothing is predicted. Several changes are predicted one by one and all together.
 Semantic trace playback: 'Analysis and Evolution of Journaling File Systems' (2005), sections 2.2 and 3.3.
 
 Time is measured between two marks, which the command writes to $ORDO_MARK, or over the whole trace.
@@ -153,7 +153,7 @@ fn place(text: &str) -> Result<JournalPlace, String> {
             Ok(part) if (0.0..=100.0).contains(&part) => {
                 Ok(JournalPlace::Permille((part * 10.0) as u64))
             }
-            _ => Err(format!("'{text}' is no part of a disk: 0% to 100%")),
+            _ => Err(format!("'{text}' is not a position on a disk; use 0% to 100%")),
         },
         None => parse_bytes(text).map(JournalPlace::Byte),
     }
@@ -163,7 +163,7 @@ fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
     match number {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number / 100.0),
-        _ => Err(format!("'{text}' is no percentage")),
+        _ => Err(format!("'{text}' is not a percentage")),
     }
 }
 
@@ -280,8 +280,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let far = unchanged.error.abs() > args.bound;
     let refused = far.then(|| {
         format!(
-            "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: what decided its time is not in \
-             the trace, or it was not recorded on {}",
+            "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: its time depends on something that is not in the trace, or it was not recorded on {}",
             unchanged.error * 100.0,
             args.bound * 100.0,
             disk.map_or("this disk", |model| model.name)

@@ -194,10 +194,10 @@ fn text(
             Some(ShownCopy { serial, blocks, slots, .. }) => {
                 writeln!(
                     out,
-                    "copy of the metadata: checkpoint {serial}, {blocks} blocks, room for {slots}"
+                    "copy of the metadata: checkpoint {serial}, {blocks} blocks, space for {slots}"
                 )
             }
-            None => writeln!(out, "copy of the metadata: none that is complete"),
+            None => writeln!(out, "copy of the metadata: none is complete"),
         };
     }
     if let Some(sb) = log {

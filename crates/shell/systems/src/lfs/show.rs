@@ -181,7 +181,7 @@ fn log_line(rolled: &RolledForward) -> String {
         out.push_str(&format!(", {incomplete} incomplete"));
     }
     if let LogEnd::Torn(error) = end {
-        out.push_str(&format!("\nlog: cut off there: {error}"));
+        out.push_str(&format!("\nlog: torn there: {error}"));
     }
     out + "\n"
 }

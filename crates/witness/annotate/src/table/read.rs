@@ -112,7 +112,8 @@ impl Table {
             let footer = footer(&file)?;
             let meta = ParquetMetaDataReader::decode_metadata(&footer[..footer.len() - 8])?;
             let rows = meta.row_groups().iter().map(|g| u64::try_from(g.num_rows()).ok());
-            let rows = rows.sum::<Option<u64>>().ok_or_else(|| wrong("fewer rows than none"))?;
+            let rows =
+                rows.sum::<Option<u64>>().ok_or_else(|| wrong("a negative number of rows"))?;
             let seal = Seal { rows, sum: crc32c::crc32c(&footer) };
             let mut table = Table { file, bytes, meta, seal, sums: None };
             table.sums = table.says(SUMS).map(sums).transpose()?;
@@ -324,7 +325,9 @@ impl Table {
         let column = self.meta.row_group(group).column(index);
         let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
         let place = (u64::try_from(first).ok(), u64::try_from(column.compressed_size()).ok());
-        let (Some(start), Some(len)) = place else { return Err(wrong("a column is nowhere")) };
+        let (Some(start), Some(len)) = place else {
+            return Err(wrong("a column without a position"));
+        };
         if start.checked_add(len).is_none_or(|end| end > self.bytes) {
             return Err(wrong("a column goes beyond the file's end"));
         }
@@ -348,7 +351,7 @@ fn sums(digits: &str) -> Result<Vec<u32>, ParquetError> {
         u32::from_str_radix(text, 16).ok()
     };
     let all: Option<Vec<u32>> = digits.as_bytes().chunks(8).map(sum).collect();
-    all.ok_or_else(|| wrong("its check sums are none"))
+    all.ok_or_else(|| wrong("its check sums cannot be read"))
 }
 
 /// Reads until all rows are there. `read` gets the number of rows that are missing, and returns the number read so

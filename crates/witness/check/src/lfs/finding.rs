@@ -17,7 +17,7 @@ findings! {
         at: u64,
         /// The fault.
         error: String,
-    } CountsOnly, "superblock at byte {at}: {error}; the other one is used", repair "written anew";
+    } CountsOnly, "superblock at byte {at}: {error}; the other one is used", repair "rewritten";
 
     /// A field of the superblock does not agree with the others.
     SuperblockField {
@@ -27,31 +27,31 @@ findings! {
         stored: i64,
         /// The right value.
         right: i64,
-    } Damage, "superblock: {field} is {stored}, but must be {right}", repair "made right";
+    } Damage, "superblock: {field} is {stored}, but must be {right}", repair "corrected";
 
     /// A free inode is not on the free list.
     NotOnFreeList {
         /// The inode.
         ino: u64,
-    } LeakOnly, "inode {ino} is free, but not on the free list", repair "free list made anew";
+    } LeakOnly, "inode {ino} is free, but not on the free list", repair "free list rebuilt";
 
     /// An inode in use is on the free list.
     UsedOnFreeList {
         /// The inode.
         ino: u64,
-    } Damage, "inode {ino} is in use, but on the free list", repair "free list made anew";
+    } Damage, "inode {ino} is in use, but on the free list", repair "free list rebuilt";
 
     /// The free list leads to an inode for the second time.
     FreeListCycle {
         /// The inode.
         ino: u64,
-    } Damage, "the free list comes to inode {ino} again", repair "free list made anew";
+    } Damage, "the free list has inode {ino} twice", repair "free list rebuilt";
 
     /// The free list leads to an inode that does not exist.
     FreeListRange {
         /// The inode.
         ino: u64,
-    } Damage, "the free list leads to inode {ino}, which does not exist", repair "free list made anew";
+    } Damage, "the free list leads to inode {ino}, which does not exist", repair "free list rebuilt";
 
     /// The cleaner info has another first or last free inode than the list.
     FreeListEnds {
@@ -61,7 +61,7 @@ findings! {
         stored: u64,
         /// The value according to the list.
         right: u64,
-    } Damage, "cleaner info: {field} is {stored}, but the list has {right}", repair "made right";
+    } Damage, "cleaner info: {field} is {stored}, but the list has {right}", repair "corrected";
 
     /// An inode's address is at a place where no inode can be.
     InodeAddress {
@@ -69,7 +69,7 @@ findings! {
         ino: u64,
         /// The address.
         addr: i64,
-    } Damage, "inode {ino} is said to be at {addr}, where no inode can be", repair "cleared";
+    } Damage, "inode {ino} has the address {addr}, where no inode can be", repair "cleared";
 
     /// An inode is not in the block that the IFILE names.
     InodeMissing {
@@ -103,7 +103,7 @@ findings! {
         slot: Slot,
         /// The address.
         addr: i64,
-    } Damage, "inode {ino}: {slot} is {addr}, where no block can be", repair "made a hole";
+    } Damage, "inode {ino}: {slot} is {addr}, where no block can be", repair "replaced by a hole";
 
     /// A pointer leads to a block that another pointer claims.
     DuplicateBlock {
@@ -113,7 +113,7 @@ findings! {
         slot: Slot,
         /// The address.
         addr: i64,
-    } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "made a hole";
+    } Damage, "inode {ino}: {slot} is {addr}, which is in use already", repair "replaced by a hole";
 
     /// A pointer lies beyond the end of the file.
     PointerBeyondEnd {
@@ -133,7 +133,7 @@ findings! {
         stored: u64,
         /// The right value.
         found: u64,
-    } CountsOnly, "inode {ino}: {stored} fragments recorded, {found} there", repair "count made right";
+    } CountsOnly, "inode {ino}: {stored} fragments recorded, {found} there", repair "count corrected";
 
     /// A directory's size is not a multiple of 512.
     DirectorySize {
@@ -141,7 +141,7 @@ findings! {
         ino: u64,
         /// The directory's size in bytes.
         size: u64,
-    } Damage, "directory {ino} has {size} bytes, no multiple of 512", repair "cut to one";
+    } Damage, "directory {ino} has {size} bytes, no multiple of 512", repair "truncated to a multiple";
 
     /// A directory has a hole.
     DirectoryHole {
@@ -149,7 +149,7 @@ findings! {
         ino: u64,
         /// The first block that is missing.
         lbn: u64,
-    } Damage, "directory {ino}: block {lbn} is missing", repair "cut before it";
+    } Damage, "directory {ino}: block {lbn} is missing", repair "truncated before it";
 
     /// A directory entry is damaged, so that the entries behind it in its chunk cannot be read.
     DirectoryEntry {
@@ -165,7 +165,7 @@ findings! {
     DotsMissing {
         /// The directory.
         ino: u64,
-    } Damage, "directory {ino} does not begin with . and ..", repair "put there";
+    } Damage, "directory {ino} does not begin with . and ..", repair "entries created";
 
     /// `.` or `..` leads to another inode.
     DotEntry {
@@ -177,7 +177,7 @@ findings! {
         stored: u64,
         /// The right inode.
         right: u64,
-    } Damage, "directory {ino}: {name} leads to inode {stored}, not {right}", repair "made right";
+    } Damage, "directory {ino}: {name} leads to inode {stored}, not {right}", repair "corrected";
 
     /// An entry leads to an inode that is free, or does not exist.
     EntryUnused {
@@ -199,7 +199,7 @@ findings! {
         stored: u8,
         /// The inode's type.
         right: u8,
-    } Damage, "directory {ino}: {name} is of type {right}, but its entry says {stored}", repair "made right";
+    } Damage, "directory {ino}: {name} is of type {right}, but its entry says {stored}", repair "corrected";
 
     /// A directory has two names, or a name inside itself.
     DirectoryLinkedTwice {
@@ -233,19 +233,19 @@ findings! {
         stored: i64,
         /// The number of names.
         found: i64,
-    } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count made right";
+    } Damage, "inode {ino}: {stored} links recorded, {found} there", repair "count corrected";
 
     /// There is no root directory.
     RootMissing {
         /// The mode of inode 2; 0 if it is free.
         mode: u16,
-    } Damage, "the root is no directory, its mode is {mode:#o}", repair "not repaired";
+    } Damage, "the root is not a directory; its mode is {mode:#o}", repair "not repaired";
 
     /// There is no space for another name in lost+found or in the root.
     NoRoomToReconnect {
         /// The inode that should get a name.
         ino: u64,
-    } Damage, "no directory has room for a name of inode {ino}", repair "not repaired";
+    } Damage, "no directory has space for a name of inode {ino}", repair "not repaired";
 
     /// A segment that is marked clean has live data.
     CleanSegmentInUse {
@@ -253,7 +253,7 @@ findings! {
         segment: u64,
         /// The number of live bytes.
         bytes: u64,
-    } Damage, "segment {segment} is called clean, but holds {bytes} bytes", repair "marked dirty";
+    } Damage, "segment {segment} is marked clean, but has {bytes} live bytes", repair "marked dirty";
 
     /// A segment's count of live bytes is wrong.
     SegmentBytes {
@@ -263,7 +263,7 @@ findings! {
         stored: u64,
         /// The right value.
         found: u64,
-    } CountsOnly, "segment {segment}: {stored} live bytes recorded, {found} there", repair "count made right";
+    } CountsOnly, "segment {segment}: {stored} live bytes recorded, {found} there", repair "count corrected";
 
     /// A total in the superblock is wrong.
     Total {
@@ -273,7 +273,7 @@ findings! {
         stored: i64,
         /// The right value.
         right: i64,
-    } CountsOnly, "superblock: {field} is {stored}, but must be {right}", repair "count made right";
+    } CountsOnly, "superblock: {field} is {stored}, but must be {right}", repair "count corrected";
 
     /// The superblock's count of free fragments is outside its bounds.
     FreeFragments {
@@ -283,7 +283,7 @@ findings! {
         least: i64,
         /// The upper bound.
         most: i64,
-    } CountsOnly, "superblock: bfree is {stored}, but must be from {least} to {most}", repair "put between them";
+    } CountsOnly, "superblock: bfree is {stored}, but must be from {least} to {most}", repair "set to a value between them";
 
     /// A pointer to contents leads outside of the data device.
     BadDataBlock {
@@ -303,7 +303,7 @@ findings! {
         slot: Slot,
         /// The block.
         addr: i64,
-    } Damage, "inode {ino}: {slot} leads to block {addr} of the data device, which is another file's", repair "cleared";
+    } Damage, "inode {ino}: {slot} leads to block {addr} of the data device, which belongs to another file", repair "cleared";
 
     /// An inode's group of the data device does not exist.
     InodeGroup {
@@ -311,7 +311,7 @@ findings! {
         ino: u64,
         /// The group.
         group: u32,
-    } CountsOnly, "inode {ino} is meant for group {group}, which does not exist; it counts for group 0", repair "not repaired";
+    } CountsOnly, "inode {ino} names group {group}, which does not exist; it counts for group 0", repair "not repaired";
 
     /// Blocks of files are free according to a group's bitmap.
     GroupBlocksFree {
@@ -319,7 +319,7 @@ findings! {
         group: u32,
         /// The number of blocks.
         blocks: u64,
-    } Damage, "group {group}: {blocks} blocks of files are free by the bitmap", repair "bitmap made right";
+    } Damage, "group {group}: {blocks} blocks of files are free by the bitmap", repair "bitmap corrected";
 
     /// Blocks without a file are in use according to a group's bitmap.
     GroupBlocksUsed {
@@ -327,7 +327,7 @@ findings! {
         group: u32,
         /// The number of blocks.
         blocks: u64,
-    } LeakOnly, "group {group}: {blocks} blocks without a file are in use by the bitmap", repair "bitmap made right";
+    } LeakOnly, "group {group}: {blocks} blocks without a file are in use by the bitmap", repair "bitmap corrected";
 
     /// A count of a group is wrong.
     GroupCount {
@@ -339,7 +339,7 @@ findings! {
         stored: u32,
         /// The right value.
         right: u32,
-    } CountsOnly, "group {group}: {field} is {stored}, but must be {right}", repair "count made right";
+    } CountsOnly, "group {group}: {field} is {stored}, but must be {right}", repair "count corrected";
 
     /// A block behind the data device's last one is in use according to the bitmap.
     GroupBeyondEnd {

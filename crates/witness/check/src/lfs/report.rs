@@ -136,7 +136,7 @@ impl fmt::Display for LfsReport {
             writeln!(f, "the log ends at {at}, where a crash cut it off: {error}")?;
         }
         let state = match (self.is_consistent(), self.exit_code()) {
-            _ if self.skipped => "marked clean, not looked at",
+            _ if self.skipped => "marked clean, not checked",
             (true, _) => "consistent",
             (_, 1) => "repaired",
             _ => "inconsistent",
@@ -157,7 +157,9 @@ pub enum LfsCheckError {
     #[error("no usable LFS superblock; at byte 8192: {0}")]
     NoSuperblock(SuperblockError),
     /// The device is too small for the file system.
-    #[error("cut short: the file system has {size} bytes, the device {device}")]
+    #[error(
+        "the file system has {size} bytes, but the device has only {device}; was it truncated?"
+    )]
     Truncated {
         /// The file system's size in bytes.
         size: u64,
@@ -165,7 +167,7 @@ pub enum LfsCheckError {
         device: u64,
     },
     /// The file system's fragments are smaller than the device's sectors.
-    #[error("fragments of {frag} bytes on a device with sectors of {sector}")]
+    #[error("fragments of {frag} bytes are smaller than the device's sectors of {sector} bytes")]
     Sector {
         /// The fragment size in bytes.
         frag: u32,
@@ -173,19 +175,21 @@ pub enum LfsCheckError {
         sector: u32,
     },
     /// The IFILE's inode is not at the superblock's address.
-    #[error("the IFILE's inode is not at {addr}: nothing can be found without it")]
+    #[error("the IFILE's inode is not at {addr}; without it no file can be found")]
     IfileInode {
         /// The address of the block.
         addr: i64,
     },
     /// The IFILE is too small for its own tables, or its size is not a whole number of blocks.
-    #[error("the IFILE has {size} bytes, which do not hold its tables")]
+    #[error(
+        "the IFILE has {size} bytes, which is too little for its tables or not a whole number of blocks"
+    )]
     IfileSize {
         /// The IFILE's size in bytes.
         size: u64,
     },
-    /// A block of the IFILE is missing, at an impossible place, or at the place of another one.
-    #[error("block {lbn} of the IFILE is at {addr}, where it cannot be")]
+    /// A block of the IFILE is missing, has an impossible address, or has the address of another one.
+    #[error("block {lbn} of the IFILE has the impossible address {addr}")]
     IfileBlock {
         /// The logical block.
         lbn: u64,
@@ -193,7 +197,7 @@ pub enum LfsCheckError {
         addr: i64,
     },
     /// The group tables in the IFILE belong to a data device of another size.
-    #[error("the IFILE has {have} blocks of group tables, but the data device takes {want}")]
+    #[error("the IFILE has {have} blocks of group tables, but the data device needs {want}")]
     Tables {
         /// The number of blocks according to the superblock.
         have: u64,

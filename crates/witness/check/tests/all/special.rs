@@ -216,11 +216,11 @@ fn a_report_says_what_where_and_what_was_done() {
         lines,
         [
             format!(
-                "inode {}: 99 sectors recorded, 2 held (/dir/sub/inner); to be count made right",
+                "inode {}: 99 sectors recorded, 2 in use (/dir/sub/inner); to be count corrected",
                 inodes.inner
             ),
             format!(
-                "inode {}: 9 links recorded, 2 there (/dir/sub); to be count made right",
+                "inode {}: 9 links recorded, 2 there (/dir/sub); to be count corrected",
                 inodes.sub
             ),
         ]
@@ -244,5 +244,8 @@ fn a_failing_device_is_an_error_not_a_finding() {
     let cut = Rc::new(RamDisk::from_image(&disk.to_vec()[..3 << 20]));
     let error = check(&cut, Repair::Yes).unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("cut short: the file system has 8081408 bytes"), "{text}");
+    assert!(
+        text.starts_with("the file system has 8081408 bytes, but the device has only"),
+        "{text}"
+    );
 }

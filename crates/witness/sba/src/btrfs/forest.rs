@@ -44,9 +44,9 @@ impl Forest {
     }
 
     /// Blocks that are pointed to but have not been seen, in order.
-    pub(super) fn unseen(&self) -> Vec<Pointer> {
-        let unseen = self.nodes.iter().filter(|(_, node)| node.body.is_none());
-        let mut all: Vec<Pointer> = unseen.map(|(at, _)| *at).collect();
+    pub(super) fn unread(&self) -> Vec<Pointer> {
+        let unread = self.nodes.iter().filter(|(_, node)| node.body.is_none());
+        let mut all: Vec<Pointer> = unread.map(|(at, _)| *at).collect();
         all.sort_unstable();
         all
     }

@@ -133,7 +133,7 @@ pub(super) fn named(owner: u64, p: &Pointer) -> (Class, BlockMeaning) {
                 tree::RELOCATION => "a subvolume that is moved",
                 tree::DATA_RELOCATION => "the tree of data that are moved",
                 _ if tree::is_subvolume(owner) => "subvolume",
-                _ => "a tree that is not known",
+                _ => "an unknown tree",
             };
             (class, words)
         }

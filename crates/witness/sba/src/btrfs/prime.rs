@@ -46,9 +46,9 @@ impl Btrfs {
         let mut tried = FxHashSet::default();
         let mut block = vec![0; self.g.node_size];
         loop {
-            let unseen = self.forest.unseen();
+            let unread = self.forest.unread();
             let mut any = false;
-            for at in unseen {
+            for at in unread {
                 if tried.insert(at) && self.fetch(image, at, &mut block) {
                     any = true;
                     if let Some(node) = Node::read(&self.g, &block) {

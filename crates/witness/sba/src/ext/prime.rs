@@ -47,7 +47,7 @@ impl Ext {
             state.claims.clear();
         }
         for _ in 0..ROUNDS {
-            for at in self.files.unseen() {
+            for at in self.files.unread() {
                 if let Some(bytes) = block(image, &g, at) {
                     self.files.node_written(at, &bytes, state);
                 }

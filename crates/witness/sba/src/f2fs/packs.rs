@@ -51,7 +51,8 @@ impl Pack {
             PackPart::DataSummary => (Class::SegmentSummary, "data summaries of checkpoint"),
             PackPart::NodeSummary => (Class::SegmentSummary, "node summaries of checkpoint"),
             PackPart::NatBits => {
-                let what = BlockMeaning::Only("which blocks of the NAT are full or empty");
+                let what =
+                    BlockMeaning::Only("bitmaps of the full and the empty blocks of the NAT");
                 return (Class::AddressMap, what);
             }
             PackPart::Unused => {

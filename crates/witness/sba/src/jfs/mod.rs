@@ -153,14 +153,14 @@ impl Jfs {
     fn read_nodes(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let mut block = vec![0; PAGE];
         for _ in 0..ROUNDS {
-            let unseen = self.graph.unseen();
-            for at in &unseen {
+            let unread = self.graph.unread();
+            for at in &unread {
                 if image.read_at(at << SHIFT, &mut block).is_ok() {
                     self.learn(*at, &block, state);
                 }
             }
             state.claims.clear();
-            if unseen.is_empty() {
+            if unread.is_empty() {
                 return;
             }
         }

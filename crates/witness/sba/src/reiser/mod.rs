@@ -66,7 +66,7 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
     reiser.set_root(&g, state);
     let mut block = vec![0; g.block_size()];
     for _ in 0..g.height {
-        for at in reiser.tree.unseen() {
+        for at in reiser.tree.unread() {
             if image.read_at(at << g.block_shift, &mut block).is_ok() {
                 reiser.tree.node_written(at, &block, state);
                 reiser.leaf_seen(&block, state);

@@ -1,4 +1,4 @@
-//! The use of each place on the device, as far as the geometry alone decides it.
+//! The parts of the device that follow from the geometry alone.
 
 use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::superblock::SBLOCK_SIZE;
@@ -19,7 +19,7 @@ pub(super) enum Area {
     Beyond,
 }
 
-/// The use of the byte `at`, and the byte at which that use ends.
+/// The part of the device with the byte `at`, and the byte at which that part ends.
 pub(super) fn locate(sb: &Superblock, at: u64) -> (Area, u64) {
     let primary = sb.sblockloc as u64;
     if (primary..primary + SBLOCK_SIZE as u64).contains(&at) {

@@ -9,8 +9,8 @@ use crate::kind::{Class, EntryChange, Looks};
 /// The addresses in an indirect block, with their indexes; zeros are left out.
 pub(super) type Addresses = Box<[(u32, u64)]>;
 
-/// Whether these bytes, from a chunk's start on, could be part of a directory: chunks that parse, and nothing but
-/// zeros after the last.
+/// Whether these bytes, which begin with a chunk, could be a part of a directory: chunks that can be parsed, followed
+/// by zeros only.
 pub(super) fn is_directory(bytes: &[u8], endian: Endian) -> bool {
     let mut chunks = bytes.chunks(CHUNK);
     let mut any = false;
@@ -32,7 +32,7 @@ pub(super) fn is_address(sb: &Superblock, addr: u64, frags: u64) -> bool {
     sb.has_frags(addr, frags) && !sb.is_own(addr, frags)
 }
 
-/// The addresses in a whole block; none where a word cannot be the address of a whole block.
+/// The addresses in a whole block; `None` if a word cannot be the address of a whole block.
 pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option<Addresses> {
     let frag = sb.frag as u64;
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option
     Some(found.into())
 }
 
-/// The most likely kind of bytes that look so.
+/// The most likely class of bytes, from the kinds that their contents allow.
 pub(super) fn class_of(looks: Looks) -> Class {
     match looks {
         Looks::Like(class) => class,
@@ -57,8 +57,8 @@ pub(super) fn class_of(looks: Looks) -> Class {
     }
 }
 
-/// The looks of bytes: zeros can be of any kind. A file could hold bytes that look like a directory; but a block
-/// that was a directory's before much more likely is one. Only a whole block can be an indirect block.
+/// The kinds of block that bytes can be, from their contents. Zeros can be of any kind. Bytes that look like a directory
+/// may be in a file, but are far more likely to be a directory. Only a whole block can be an indirect block.
 pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks {
     if is_zero(bytes) {
         Looks::Any

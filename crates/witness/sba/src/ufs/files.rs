@@ -14,10 +14,10 @@ use super::owners::{Extent, Owners, Role};
 use crate::decoder::{Claim, DecoderState, Owner};
 use crate::kind::{Class, InodeChange};
 
-/// Addresses kept at most of unclaimed blocks that look like indirect blocks.
+/// The most addresses that are kept of unclaimed blocks that look like indirect blocks.
 const CANDIDATE_ADDRESSES: usize = 1 << 20;
 
-/// Extents given back to their earlier owners at most for one write.
+/// The most extents that go back to their earlier owners because of one write.
 const GIVEN_BACK_MAX: usize = 1 << 16;
 
 /// The index of a pointer in an inode: direct pointers first, then indirect ones, then extended attributes.
@@ -63,7 +63,7 @@ struct Node {
 struct Candidates {
     blocks: FxHashMap<u64, Addresses>,
     order: VecDeque<u64>,
-    /// The number of addresses and blocks held.
+    /// The number of addresses and blocks that are kept.
     held: usize,
 }
 
@@ -345,7 +345,7 @@ impl Files {
         }
     }
 
-    /// Tells the watcher that a pointer shows whose an extent is.
+    /// Tells the watcher that a pointer shows the owner of an extent.
     fn tell(&self, extent: &Extent, is_old: bool, state: &mut DecoderState) {
         let first = match extent.role {
             Role::Data { lbn } => Some(lbn),
@@ -360,7 +360,7 @@ impl Files {
         });
     }
 
-    /// Takes a block from a file. An indirect block goes with all blocks to which it points.
+    /// Takes a block from a file. With an indirect block the file loses all blocks to which it points.
     fn release(&mut self, addr: u64, ino: u32, role: Role) {
         self.owners.release(addr, ino, role);
         let is_it = |n: &Node| {
@@ -383,15 +383,15 @@ impl Files {
         self.candidates.insert(addr, children);
     }
 
-    /// An indirect block's level, and its addresses where they have been seen.
+    /// An indirect block's level, and its addresses if the block has been read or written.
     pub(super) fn indirect(&self, addr: u64) -> Option<(u8, Option<&Addresses>)> {
         self.nodes.get(&addr).map(|n| (n.level, n.children.as_ref()))
     }
 
     /// Indirect blocks whose contents have not been seen, in the order of the device.
-    pub(super) fn unseen_indirects(&self) -> Vec<u64> {
-        let unseen = self.nodes.iter().filter(|(_, n)| n.children.is_none());
-        let mut all: Vec<u64> = unseen.map(|(addr, _)| *addr).collect();
+    pub(super) fn unread_indirects(&self) -> Vec<u64> {
+        let unread = self.nodes.iter().filter(|(_, n)| n.children.is_none());
+        let mut all: Vec<u64> = unread.map(|(addr, _)| *addr).collect();
         all.sort_unstable();
         all
     }
@@ -414,7 +414,7 @@ impl Files {
         self.candidates.insert(addr, addresses);
     }
 
-    /// Forgets a candidate whose block holds something else now.
+    /// Forgets a candidate whose block has other contents now.
     pub(super) fn forget_candidate(&mut self, addr: u64) {
         self.candidates.take(addr);
     }

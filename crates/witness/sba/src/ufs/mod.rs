@@ -3,18 +3,18 @@
 //! The places of the superblock, its copies, the summary, the cylinder groups' headers and the inodes follow from the
 //! geometry (`area`). The meaning of a block in the data area follows from the pointers to it: `files` keeps, from
 //! every inode and indirect block that is written or read, the file of each fragment (`owners`). A block that is
-//! written before its pointer is named by its `contents`. `view` puts these together; `prime` learns what is on a
+//! written before its pointer is named by its `contents`. `learned` puts these together; `prime` reads the whole
 //! device at the start.
 //!
-//! Nothing says when a pointer reaches the disk: a block may have a new owner in memory long before. So contents that
-//! cannot be the known owner's are a guess again.
+//! A block may have a new owner in memory long before the pointer to it reaches the disk. So if contents cannot belong
+//! to the known owner, the owner is a guess again.
 
 mod area;
 mod contents;
 mod files;
+mod learned;
 mod owners;
 mod prime;
-mod view;
 
 #[cfg(test)]
 mod tests;
@@ -22,12 +22,12 @@ mod tests;
 use crate::decoder::{Contents, Decoder, DecoderState};
 use crate::kind::{BlockMeaning, ClassifiedRange, EntryChange};
 use crate::own_log;
-use view::{Ask, Named, Piece, View};
+use learned::{ClassifiedParts, LearnedState, RangeData, RequestDetail};
 
 pub(crate) use prime::{probe, sight};
 
 struct Ufs {
-    view: View,
+    learned: LearnedState,
 }
 
 impl Ufs {
@@ -35,14 +35,15 @@ impl Ufs {
     fn see_superblock(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         for (sb, endian) in prime::superblocks(offset, data) {
             // A valid superblock at another standard place is a copy or a remnant; the present geometry stays.
-            if self.view.sb.sblockloc == sb.sblockloc && !self.view.same_geometry(&sb, endian) {
+            if self.learned.sb.sblockloc == sb.sblockloc && !self.learned.same_geometry(&sb, endian)
+            {
                 state.pending.give_up();
-                self.view = View::new(&sb, endian);
+                self.learned = LearnedState::new(&sb, endian);
             }
         }
     }
 
-    /// Tells of inodes and names in a write that was named with its changes.
+    /// Passes on the inodes and names in a write that was classified with its changes.
     fn tell(parts: &[ClassifiedRange], state: &mut DecoderState) {
         for part in parts {
             match &part.what {
@@ -71,11 +72,11 @@ impl Decoder for Ufs {
     }
 
     fn block_shift(&self) -> u32 {
-        self.view.sb.bshift as u32
+        self.learned.sb.bshift as u32
     }
 
     fn claim_shift(&self) -> u32 {
-        self.view.sb.fshift as u32
+        self.learned.sb.fshift as u32
     }
 
     fn write(
@@ -89,14 +90,14 @@ impl Decoder for Ufs {
             out.push(part);
             return;
         }
-        let ask = if state.only_kinds { Ask::Write } else { Ask::Changes };
+        let detail = if state.only_kinds { RequestDetail::Write } else { RequestDetail::Changes };
         let mut named =
-            Named { parts: std::mem::take(out), looks: std::mem::take(&mut state.looks) };
-        self.view.name(ask, &Piece::of(offset, data), &mut named);
+            ClassifiedParts { parts: std::mem::take(out), looks: std::mem::take(&mut state.looks) };
+        self.learned.name(detail, &RangeData::of(offset, data), &mut named);
         self.see_superblock(offset, data, state);
         for part in &named.parts {
             let from = (part.offset - offset) as usize;
-            self.view.absorb_write(part, &data[from..from + part.len as usize], state);
+            self.learned.absorb_write(part, &data[from..from + part.len as usize], state);
         }
         if !state.only_kinds {
             Ufs::tell(&named.parts, state);
@@ -116,19 +117,19 @@ impl Decoder for Ufs {
             out.push(part);
             return;
         }
-        let mut named = Named { parts: std::mem::take(out), looks: Vec::new() };
-        self.view.name(Ask::Read, &Piece { offset, len, data }, &mut named);
+        let mut named = ClassifiedParts { parts: std::mem::take(out), looks: Vec::new() };
+        self.learned.name(RequestDetail::Read, &RangeData { offset, len, data }, &mut named);
         if let Some(data) = data {
             self.see_superblock(offset, data, state);
             for part in &named.parts {
                 let from = (part.offset - offset) as usize;
-                self.view.absorb_read(part, &data[from..from + part.len as usize], state);
+                self.learned.absorb_read(part, &data[from..from + part.len as usize], state);
             }
         }
         *out = named.parts;
     }
 
     fn contents(&self, ino: u64) -> Vec<Contents> {
-        self.view.contents(ino)
+        self.learned.contents(ino)
     }
 }

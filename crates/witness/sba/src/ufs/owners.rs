@@ -29,7 +29,7 @@ impl Extent {
         self.start + u64::from(self.frags)
     }
 
-    /// Whether one pointer gave both extents: a file that grows gets more of a block by the same pointer.
+    /// Whether both extents come from one pointer. A file that grows gets more fragments of a block by the same pointer.
     fn same_pointer(&self, other: &Extent) -> bool {
         (self.start, self.ino, self.role) == (other.start, other.ino, other.role)
     }
@@ -53,13 +53,13 @@ impl Slot {
 
 /// The owners of all fragments with a known owner. Extents do not overlap, and none crosses a block.
 ///
-/// Without an ordering, the disk may say for a while that two files own one block: an old indirect block that has not
-/// been overwritten yet still holds its addresses. The latest claim wins. The earlier owner is remembered as long as
-/// its pointer is there, and gets the fragments back when the later claim is given up.
+/// Without an ordering, two files on the disk may own one block for a while, because an old indirect block that has not
+/// been overwritten yet still has its addresses. The latest claim wins. The earlier owner is remembered as long as its
+/// pointer is there, and gets the fragments back when the later claim is given up.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     blocks: FxHashMap<u64, Slot>,
-    /// By block, the latest last: extents whose fragments a later claim has taken.
+    /// For each block, the extents that lost fragments to a later claim, the latest last.
     contested: FxHashMap<u64, Vec<Extent>>,
     /// Blocks in which a claim was given up and contested extents remain.
     given_up: Vec<u64>,
@@ -91,8 +91,7 @@ impl Owners {
         extents.iter().map(|e| e.start).filter(|s| *s > frag).min().unwrap_or(end)
     }
 
-    /// Gives fragments to a file; a previous owner loses them. Fragments beyond the block of the first one are cut
-    /// off.
+    /// Gives fragments to a file; a previous owner loses them. Fragments beyond the block of the first one are left out.
     pub(super) fn claim(&mut self, extent: Extent) {
         let block = extent.start >> self.shift;
         let capacity = ((block + 1) << self.shift) - extent.start;
@@ -104,7 +103,7 @@ impl Owners {
         };
         let mut rest: Vec<Extent> = Vec::new();
         for old in slot.all() {
-            if apart(old, &extent) {
+            if are_disjoint(old, &extent) {
                 rest.push(*old);
             } else if !old.same_pointer(&extent) {
                 self.contested.entry(block).or_default().push(*old);
@@ -118,7 +117,7 @@ impl Owners {
         };
     }
 
-    /// Takes the extent that starts at `start` from `ino`, if that file's pointer of `role` gave it.
+    /// Takes the extent that starts at `start` from the file `ino`, if that file got it by a pointer of this role.
     pub(super) fn release(&mut self, start: u64, ino: u32, role: Role) {
         let block = start >> self.shift;
         let mine = |e: &Extent| e.same_pointer(&Extent { start, frags: 0, ino, role });
@@ -150,11 +149,11 @@ impl Owners {
         }
     }
 
-    /// A contested extent whose fragments nobody else claims any more.
+    /// A contested extent whose fragments no other file claims any more.
     pub(super) fn next_to_release(&mut self) -> Option<Extent> {
         while let Some(block) = self.given_up.last() {
             let owned = self.blocks.get(block).map_or(&[][..], Slot::all);
-            let is_free = |e: &&Extent| owned.iter().all(|other| apart(e, other));
+            let is_free = |e: &&Extent| owned.iter().all(|other| are_disjoint(e, other));
             let contested = self.contested.get(block).into_iter().flatten();
             if let Some(extent) = contested.rev().find(is_free) {
                 return Some(*extent);
@@ -166,7 +165,7 @@ impl Owners {
 }
 
 /// Whether two extents have no fragment in common.
-fn apart(a: &Extent, b: &Extent) -> bool {
+fn are_disjoint(a: &Extent, b: &Extent) -> bool {
     a.end() <= b.start || b.end() <= a.start
 }
 
@@ -196,10 +195,10 @@ mod tests {
         assert!(owners.blocks.is_empty());
     }
 
-    /// A file that lost fragments to another gets them back once the other gives them up, the latest claim first; not
-    /// if its own pointer is gone by then, or others still have some of them.
+    /// A file that lost fragments to another file gets them back when the other file gives them up, the latest claim
+    /// first. It does not get them if its own pointer is gone by then, or if other files still have some of them.
     #[test]
-    fn what_was_contested_goes_back() {
+    fn contested_fragments_go_back_to_the_earlier_owner() {
         let mut owners = Owners::new(3);
         let role = Role::Data { lbn: 0 };
         let extent = |start, frags, ino| Extent { start, frags, ino, role };

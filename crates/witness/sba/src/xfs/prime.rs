@@ -66,11 +66,11 @@ impl Xfs {
     fn read_nodes(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let mut block = vec![0; self.g.block_size()];
         for _ in 0..ROUNDS {
-            let unseen = self.graph.unseen();
-            if unseen.is_empty() {
+            let unread = self.graph.unread();
+            if unread.is_empty() {
                 return;
             }
-            for at in unseen {
+            for at in unread {
                 if image.read_at(at << self.g.block_shift, &mut block).is_ok() {
                     self.graph.node_written(at, &block, state);
                 }

@@ -158,8 +158,7 @@ impl PlanChange {
 }
 
 /// The reason why a place or a cache has no meaning if the disk is not known.
-const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither places nor caches have a \
-                        time; say it, or change the disk";
+const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither addresses nor caches have a time; name the model, or change the disk";
 
 /// A model's time is virtual, and so it is no disk of a stage with a real one.
 fn no_model_beside_real(world: &World<'_>) -> Result<(), String> {

@@ -131,7 +131,7 @@ impl fmt::Display for SuperblockError {
                 write!(f, "superblock byte {byte}: {field} is {value}, but {want}")
             }
             (SuperblockError::TooShort { have }, ..) => {
-                write!(f, "superblock cut short: {have} bytes of {}", super::Superblock::SIZE)
+                write!(f, "truncated superblock: {have} bytes of {}", super::Superblock::SIZE)
             }
             (SuperblockError::Magic { found }, ..) => {
                 write!(f, "no superblock: byte {byte} holds {found:#010x}, not UFS2's magic number")
@@ -139,7 +139,7 @@ impl fmt::Display for SuperblockError {
             (SuperblockError::Ufs1 { endian }, ..) => {
                 write!(
                     f,
-                    "a UFS1 file system, {}: it can be read (mount, ls, cat, export), nothing more",
+                    "a UFS1 file system, {}: it can only be read (mount, ls, cat, export)",
                     order(*endian)
                 )
             }

@@ -17,8 +17,7 @@ const TARGET: f64 = 20_000.0;
 pub fn measure(section: &mut Section) {
     section.say(
         "Three clients with 120 random operations each on 1 MiB, a disk with a volatile cache. Structure: an \
-         independent check of every state. All: names and contents of every state too; use afterwards in \
-         one of 50, recovery cut off in one of 200.",
+         independent check of every state. All: names and contents of every state too; use afterwards in one of 50, a nested crash in one of 200.",
     );
     section.table();
     let structure = Budget {

@@ -175,7 +175,7 @@ fn table(out: &mut Section, rows: &[(Crash, Took)]) {
 pub fn measure(out: &mut Section) {
     out.say(
         "Seagate Cheetah, blocks of 8 KB, log behind the file system. So many files of 0 bytes are created at once, the log \
-         has all of it, and hardly a block is in its place when the power goes. Until the file system can be used: all reads and \
+         has all of it, and hardly a block is in its place at the power cut. Until the file system can be used: all reads and \
          writes of log and file system. Beside it a full check of what the same crash left, which repairs nothing. \
          Virtual time: exact.",
     );

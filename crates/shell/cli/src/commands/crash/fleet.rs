@@ -58,8 +58,7 @@ pub(super) fn plan(given: &[String]) -> Result<ExitCode> {
     let systems = super::go_together(&crash)?;
     if let Some(system) = systems.iter().find(|s| matches!(s, AnySystem::External(_))) {
         bail!(
-            "{}: what the kernel does in a run is not the same twice, so its tasks could not be \
-             carried out again; use ordo crash --shard for the kernel's systems",
+            "{}: a run of the kernel cannot be repeated exactly, so its tasks could not be run again; use ordo crash --shard for the kernel's systems",
             system.name()
         );
     }

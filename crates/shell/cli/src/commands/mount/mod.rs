@@ -64,7 +64,7 @@ Options, after -o, separated by commas:
   bsdgroups         a new file gets its directory's group
   sync              every change is durable when its call returns
   io_uring, no_io_uring   requests over io_uring, if the kernel offers that, or not [default]
-  timeout=SECONDS   the kernel gives the mount up if a request is not answered for this long, and
+  timeout=SECONDS   the kernel aborts the mount if a request is not answered for this long, and
                     all waiting programs get an error [default: 0, never; Linux 6.16]
   writeback         the kernel caches written data and sends them later
   noreaddirplus     directories are read without the attributes of their files

@@ -23,8 +23,7 @@ pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
     if !wanted.read_only && refuses_writes(&dir) {
         remount(true)?;
         bail!(
-            "{}: was mounted read-only, or may only be read since a write failed; it stays so. \
-             Unmount it and mount it anew",
+            "{}: was mounted read-only, or became read-only when a write failed; unmount it and mount it again",
             dir.display()
         );
     }

@@ -2,23 +2,23 @@ use ordo_format::ufs2::dir;
 use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFREG};
 use ordo_format::wafs::{SUPER_MAGIC, VERSION, WafsSuper};
 
-use super::super::view::{Ask, Named, Piece};
+use super::super::learned::{ClassifiedParts, RangeData, RequestDetail};
 use super::*;
 use crate::kind::Class;
 
-impl Watched {
+impl WatchedUfs {
     fn bytes(&self, class: Class) -> u64 {
         self.watch.finish().writes[class].bytes
     }
 
     fn describe(&self, addr: u64, data: &[u8]) -> String {
-        self.name(Ask::Changes, &Piece::of(self.sb.byte_of(addr), data))
+        self.name(RequestDetail::Changes, &RangeData::of(self.sb.byte_of(addr), data))
     }
 
     /// The name of a request in the present state.
-    fn name(&self, ask: Ask, request: &Piece<'_>) -> String {
-        let mut named = Named::default();
-        self.ufs.borrow().view.name(ask, request, &mut named);
+    fn name(&self, ask: RequestDetail, request: &RangeData<'_>) -> String {
+        let mut named = ClassifiedParts::default();
+        self.ufs.borrow().learned.name(ask, request, &mut named);
         let parts: Vec<String> = named.parts.iter().map(ToString::to_string).collect();
         parts.join("; ")
     }
@@ -43,9 +43,9 @@ impl Watched {
 /// under the first, and its bytes under each.
 #[test]
 fn fixed_places_are_named() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     assert!(w.sb.ncg > 1);
-    let name = |offset, len| w.name(Ask::Read, &Piece { offset, len, data: None });
+    let name = |offset, len| w.name(RequestDetail::Read, &RangeData { offset, len, data: None });
     let byte = |addr| w.sb.byte_of(addr);
     assert_eq!(name(0, 8192), "boot area");
     assert_eq!(name(65536, 8192), "superblock");
@@ -77,7 +77,7 @@ fn fixed_places_are_named() {
 /// look like first, and as what they are when the inodes are written.
 #[test]
 fn blocks_are_settled_when_their_inode_comes() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let (file, link, directory) = (w.data(1, 0), w.data(1, 1), w.data(1, 2));
     w.put(file, &[1; 3072]);
     w.put(link, &[b'x'; 1024]);
@@ -119,7 +119,7 @@ fn blocks_are_settled_when_their_inode_comes() {
 /// everything below must be known, and when the file is truncated, it must be given up again.
 #[test]
 fn indirect_blocks_are_followed() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let (single, double, below) = (w.data(1, 0), w.data(1, 1), w.data(1, 2));
     let blocks: Vec<u64> = (10..14).map(|i| w.data(1, i)).collect();
     let table = |entries: &[(usize, u64)]| {
@@ -168,7 +168,7 @@ fn indirect_blocks_are_followed() {
 /// inodes of both follow in one write. The first write stays file data; the second is the directory's.
 #[test]
 fn a_block_that_is_used_again_is_counted_for_each_owner() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let addr = w.data(1, 0);
     let mut old = inode(IFREG, 1024, 1);
     old.db[0] = addr as i64;
@@ -196,7 +196,7 @@ fn a_block_that_is_used_again_is_counted_for_each_owner() {
 /// Inode writes report which inodes change, and how.
 #[test]
 fn inode_changes_are_told() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     w.put_inodes(&[
         (10, inode(IFREG, 100, 1)),
         (11, inode(IFREG, 100, 1)),
@@ -220,7 +220,7 @@ fn inode_changes_are_told() {
 /// Nothing but a log has a name until a superblock passes; everything has one from then on.
 #[test]
 fn the_geometry_is_learned_from_a_superblock_that_passes() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let (magic, version, sector, sectors) = (SUPER_MAGIC, VERSION, 512, 100);
     let mut log = vec![0; WafsSuper::SIZE];
     WafsSuper { magic, version, sector, sectors, ..WafsSuper::zeroed() }.seal(&mut log);
@@ -255,7 +255,7 @@ fn the_geometry_is_learned_from_a_superblock_that_passes() {
 /// or with one that leaves the pointer as it is. Both confirm whose the block is, so that no guess is left.
 #[test]
 fn a_pointer_that_stays_settles_a_guess() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let addr = w.data(1, 0);
     let mut file = inode(IFREG, 1024, 1);
     file.db[0] = addr as i64;
@@ -278,7 +278,7 @@ fn a_pointer_that_stays_settles_a_guess() {
 /// A watcher that has seen nothing but the superblock learns from an inode that is read.
 #[test]
 fn a_read_settles_a_guess() {
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let addr = w.data(1, 0);
     let mut link = inode(IFLNK, 800, 1);
     link.db[0] = addr as i64;

@@ -15,7 +15,7 @@ use crate::kind::{BlockMeaning, Class};
 #[test]
 fn a_watcher_that_only_counts_counts_the_same() {
     for (seed, churn, sync) in [(21, false, true), (3, true, false)] {
-        let watched = Watched::small(64 << 20);
+        let watched = WatchedUfs::small(64 << 20);
         let image = watched.ram.to_vec();
         let watch = Watch::over(&&image[..]).expect("a superblock");
         assert_eq!(watch.system(), "ufs");
@@ -55,7 +55,7 @@ fn a_watcher_that_only_counts_counts_the_same() {
 }
 
 /// Asserts that learning request by request gives what a new watcher reads from the final device.
-fn agrees_with_a_fresh_reading(watch: &Watch, watched: &Watched, seed: u64) {
+fn agrees_with_a_fresh_reading(watch: &Watch, watched: &WatchedUfs, seed: u64) {
     let after = watched.ram.to_vec();
     let fresh = Watch::over(&&after[..]).expect("a superblock");
     let inodes = u64::from(watched.sb.ncg) * u64::from(watched.sb.ipg);
@@ -71,7 +71,7 @@ fn agrees_with_a_fresh_reading(watch: &Watch, watched: &Watched, seed: u64) {
 #[test]
 fn what_was_claimed_for_a_while_goes_back() {
     for seed in [22, 39, 47, 92] {
-        let watched = Watched::small(64 << 20);
+        let watched = WatchedUfs::small(64 << 20);
         let image = watched.ram.to_vec();
         let watch = Watch::over(&&image[..]).expect("a superblock");
         watched.tap.attach(watch.clone());
@@ -95,7 +95,7 @@ fn a_freebsd_image_is_known() {
 /// A write whose contents were not recorded is named by its place, and counted as a write.
 #[test]
 fn writes_without_contents_are_writes() {
-    let watched = Watched::small(64 << 20);
+    let watched = WatchedUfs::small(64 << 20);
     let image = watched.ram.to_vec();
     let watch = Watch::over(&&image[..]).expect("a superblock");
     let offset = watched.sb.byte_of(watched.sb.cg_header(1));
@@ -114,7 +114,7 @@ fn claims_say_whose_blocks_are() {
     use crate::decoder::{Claim, Owner};
     use ordo_format::ufs2::inode::IFREG;
 
-    let w = Watched::small(64 << 20);
+    let w = WatchedUfs::small(64 << 20);
     let told = Rc::new(RefCell::new(Vec::new()));
     let into = told.clone();
     w.watch.listen(move |event| {

@@ -7,7 +7,7 @@ use super::*;
 
 /// Bytes that often enough look like valid metadata: inodes and indirect blocks with pointers to anywhere, to
 /// themselves and to each other; directories; and noise.
-fn nonsense(w: &Watched, rng: &mut Pcg64Mcg, len: usize, inodes: bool) -> Vec<u8> {
+fn nonsense(w: &WatchedUfs, rng: &mut Pcg64Mcg, len: usize, inodes: bool) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let addr = |rng: &mut Pcg64Mcg| match rng.random_range(0..8) {
         0 => rng.random::<u64>(),
@@ -46,7 +46,7 @@ proptest! {
     /// Hostile writes anywhere: no panic, no endless loop, and every byte counted once.
     #[test]
     fn nonsense_is_counted_like_everything_else(seed: u64) {
-        let w = Watched::small(16 << 20);
+        let w = WatchedUfs::small(16 << 20);
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut bytes = 0;
         for _ in 0..60 {

@@ -58,8 +58,8 @@ impl Decoder for Shared {
     }
 }
 
-/// A small file system that is watched.
-struct Watched {
+/// A small UFS2 on a RAM disk whose requests are watched.
+struct WatchedUfs {
     executor: Executor,
     ram: Rc<RamDisk>,
     tap: Rc<Tap<Rc<RamDisk>>>,
@@ -69,8 +69,8 @@ struct Watched {
     endian: Endian,
 }
 
-impl Watched {
-    fn new(bytes: u64, options: &MkfsOptions) -> Watched {
+impl WatchedUfs {
+    fn new(bytes: u64, options: &MkfsOptions) -> WatchedUfs {
         let executor = Executor::simulated(1);
         let ram = Rc::new(RamDisk::new(bytes));
         let tap = Rc::new(Tap::new(&executor.runtime(), ram.clone()));
@@ -80,13 +80,13 @@ impl Watched {
         let ufs = Rc::new(RefCell::new(ufs));
         let watch = Watch::with(Box::new(Shared(ufs.clone())));
         tap.attach(watch.clone());
-        Watched { executor, ram, tap, watch, ufs, sb: made.superblock, endian: options.endian }
+        WatchedUfs { executor, ram, tap, watch, ufs, sb: made.superblock, endian: options.endian }
     }
 
     /// The papers' sizes: blocks of 8 KB, fragments of 1 KB.
-    fn small(bytes: u64) -> Watched {
+    fn small(bytes: u64) -> WatchedUfs {
         let options = MkfsOptions { block_size: 8192, frag_size: 1024, ..MkfsOptions::default() };
-        Watched::new(bytes, &options)
+        WatchedUfs::new(bytes, &options)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) {

@@ -20,7 +20,7 @@ const FILE_MARK: u8 = 0xf1;
 /// Creates files, directories and links of all sorts. With `churn`, removes most of them again, so that others use
 /// their blocks. Unmounts at the end.
 pub(super) async fn workload<P: OrderingPolicy>(
-    watched: &Watched,
+    watched: &WatchedUfs,
     policy: P,
     seed: u64,
     churn: bool,
@@ -69,10 +69,15 @@ pub(super) async fn workload<P: OrderingPolicy>(
     fs.unmount().await.unwrap();
 }
 
-fn run<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) -> (Watched, Stats) {
+fn run<P: OrderingPolicy>(
+    policy: P,
+    seed: u64,
+    churn: bool,
+    endian: Endian,
+) -> (WatchedUfs, Stats) {
     let options =
         MkfsOptions { block_size: 8192, frag_size: 1024, endian, ..MkfsOptions::default() };
-    let watched = Watched::new(64 << 20, &options);
+    let watched = WatchedUfs::new(64 << 20, &options);
     watched.executor.block_on(workload(&watched, policy, seed, churn)).unwrap();
     let stats = watched.watch.finish();
     assert!(stats.unknown.is_empty(), "{:?}", stats.unknown);
@@ -81,7 +86,7 @@ fn run<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) -> 
 
 /// Every extent that a decoder knows: first fragment, fragments, inode, kind.
 fn extents(ufs: &Ufs) -> BTreeMap<u64, (u8, u32, Class)> {
-    let files = &ufs.view.files;
+    let files = &ufs.learned.files;
     files.owners.iter().map(|e| (e.start, (e.frags, e.ino, files.class_of(e)))).collect()
 }
 
@@ -121,7 +126,7 @@ fn marked(bytes: &[u8]) -> Option<Class> {
 #[test]
 fn writes_are_counted_as_what_they_turned_out_to_be() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool) {
-        let watched = Watched::small(64 << 20);
+        let watched = WatchedUfs::small(64 << 20);
         let recorder = Recorder::new(true);
         watched.tap.attach(recorder.clone());
         watched.executor.block_on(workload(&watched, policy, seed, churn)).unwrap();

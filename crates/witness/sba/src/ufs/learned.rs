@@ -1,4 +1,4 @@
-//! The state of a file system as learned so far: it names requests and learns from them.
+//! The state of a file system as far as requests have shown it. It classifies each request, and learns from it.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::dir::CHUNK;
@@ -12,7 +12,7 @@ use super::owners::{Extent, Role};
 use crate::decoder::{Contents, DecoderState};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Looks, Reason};
 
-/// Bytes of directories kept at most, to tell which entries a write changes.
+/// The most bytes of directories that are kept. From them follows which entries a write changes.
 const DIRECTORY_BYTES: usize = 64 << 20;
 
 /// The previous contents of directory blocks, by address.
@@ -52,63 +52,63 @@ impl OldDirectories {
     }
 }
 
-/// Everything known of the file system on the device.
-pub(super) struct View {
+/// Everything that is known of the file system on the device.
+pub(super) struct LearnedState {
     pub(super) sb: Superblock,
     pub(super) endian: Endian,
     pub(super) files: Files,
     directories: OldDirectories,
-    /// Whether everything on the device has been learned, so that reads teach nothing.
+    /// Whether the whole device was read at the start, so that a later read shows nothing new.
     pub(super) primed: bool,
 }
 
-/// The kind of request to name, and in how much detail.
+/// The kind of request to classify, and the detail that is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ask {
+pub(super) enum RequestDetail {
     /// A read.
     Read,
-    /// A write, by its kinds only.
+    /// A write, of which only the kinds of blocks are wanted.
     Write,
-    /// A write, with its changes.
+    /// A write, with its changes to inodes, pointers and directory entries.
     Changes,
 }
 
 /// A range of a request, and its contents.
 #[derive(Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(super) struct RangeData<'a> {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) data: Option<&'a [u8]>,
 }
 
-impl<'a> Piece<'a> {
-    pub(super) fn of(offset: u64, data: &'a [u8]) -> Piece<'a> {
-        Piece { offset, len: data.len() as u64, data: Some(data) }
+impl<'a> RangeData<'a> {
+    pub(super) fn of(offset: u64, data: &'a [u8]) -> RangeData<'a> {
+        RangeData { offset, len: data.len() as u64, data: Some(data) }
     }
 
     /// The part from one offset on the device to another.
-    fn cut(&self, from: u64, to: u64) -> Piece<'a> {
+    fn slice(&self, from: u64, to: u64) -> RangeData<'a> {
         let within = (from - self.offset) as usize..(to - self.offset) as usize;
-        Piece { offset: from, len: to - from, data: self.data.map(|data| &data[within]) }
+        RangeData { offset: from, len: to - from, data: self.data.map(|data| &data[within]) }
     }
 }
 
-/// A request that was named.
+/// The classified parts of a request.
 #[derive(Default)]
-pub(super) struct Named {
-    /// Its parts, in order and without gaps.
+pub(super) struct ClassifiedParts {
+    /// The parts, in order and without gaps.
     pub(super) parts: Vec<ClassifiedRange>,
-    /// The looks of unclaimed parts with contents, by offset.
+    /// For each unclaimed part with contents, by offset: the kinds that its contents allow.
     pub(super) looks: Vec<(u64, Looks)>,
 }
 
-impl View {
-    pub(super) fn new(sb: &Superblock, endian: Endian) -> View {
+impl LearnedState {
+    pub(super) fn new(sb: &Superblock, endian: Endian) -> LearnedState {
         let (files, directories) = (Files::new(sb, endian), OldDirectories::default());
-        View { sb: sb.clone(), endian, files, directories, primed: false }
+        LearnedState { sb: sb.clone(), endian, files, directories, primed: false }
     }
 
-    /// Whether a superblock has the same geometry as this view's.
+    /// Whether a superblock has the known geometry.
     pub(super) fn same_geometry(&self, sb: &Superblock, endian: Endian) -> bool {
         let key = |s: &Superblock| {
             let places = (s.sblockloc, s.sblkno, s.cblkno, s.iblkno, s.dblkno, s.csaddr);
@@ -117,24 +117,34 @@ impl View {
         self.endian == endian && key(&self.sb) == key(sb)
     }
 
-    /// Names every byte of a request. A write is named by the state that it leaves on the device.
-    pub(super) fn name(&self, ask: Ask, request: &Piece<'_>, named: &mut Named) {
+    /// Classifies every byte of a request.
+    pub(super) fn name(
+        &self,
+        detail: RequestDetail,
+        request: &RangeData<'_>,
+        named: &mut ClassifiedParts,
+    ) {
         let end = request.offset.saturating_add(request.len);
         let mut at = request.offset;
         while at < end {
             let (area, area_end) = area::locate(&self.sb, at);
             let to = area_end.min(end);
-            let piece = request.cut(at, to);
+            let piece = request.slice(at, to);
             if area == Area::Data {
-                self.name_data(ask, &piece, named);
+                self.name_data(detail, &piece, named);
             } else {
-                named.parts.push(self.name_fixed(ask, area, &piece));
+                named.parts.push(self.name_fixed(detail, area, &piece));
             }
             at = to;
         }
     }
 
-    fn name_fixed(&self, ask: Ask, area: Area, piece: &Piece<'_>) -> ClassifiedRange {
+    fn name_fixed(
+        &self,
+        detail: RequestDetail,
+        area: Area,
+        piece: &RangeData<'_>,
+    ) -> ClassifiedRange {
         let (class, what) = match area {
             Area::Boot => (Class::BootArea, BlockMeaning::BootArea),
             Area::Superblock => (Class::Superblock, BlockMeaning::Superblock),
@@ -144,7 +154,8 @@ impl View {
             Area::Beyond => (Class::Unknown, BlockMeaning::Unknown(Reason::BeyondFileSystem)),
             Area::Inodes(cg) => {
                 let (first, skip, count) = area::inodes_in(&self.sb, cg, piece.offset, piece.len);
-                let changed = match piece.data.filter(|_| matches!(ask, Ask::Changes)) {
+                let changed = match piece.data.filter(|_| matches!(detail, RequestDetail::Changes))
+                {
                     Some(data) => {
                         let bytes = &data[skip.min(data.len())..];
                         let whole = count as usize * Dinode::SIZE;
@@ -159,18 +170,18 @@ impl View {
         ClassifiedRange { class, offset: piece.offset, len: piece.len, what }
     }
 
-    /// Names a range of the data area, block by block.
-    fn name_data(&self, ask: Ask, piece: &Piece<'_>, named: &mut Named) {
+    /// Classifies a range of the data area, block by block.
+    fn name_data(&self, detail: RequestDetail, piece: &RangeData<'_>, named: &mut ClassifiedParts) {
         let (mut at, end) = (piece.offset, piece.offset + piece.len);
         while at < end {
             let frag = at >> self.sb.fshift;
             let owner = self.files.owners.at(frag);
             let until = owner.map_or_else(|| self.files.owners.next_after(frag), |e| e.end());
             let to = self.sb.byte_of(until).min(end);
-            let block = piece.cut(at, to);
+            let block = piece.slice(at, to);
             match owner {
-                Some(extent) if !self.contradicts(ask, &extent, &block) => {
-                    named.parts.push(self.name_owned(ask, &extent, &block));
+                Some(extent) if !self.contradicts(detail, &extent, &block) => {
+                    named.parts.push(self.name_owned(detail, &extent, &block));
                 }
                 _ => self.name_unclaimed(&block, named),
             }
@@ -178,10 +189,12 @@ impl View {
         }
     }
 
-    /// Whether the contents written to an extent cannot be its owner's. Then the block has a new owner, whose pointer
-    /// is not on the device yet.
-    fn contradicts(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> bool {
-        let Some(data) = block.data.filter(|_| !matches!(ask, Ask::Read)) else { return false };
+    /// Whether contents that are written to an extent cannot belong to its known owner. Then the block has a new owner,
+    /// whose pointer is not on the device yet.
+    fn contradicts(&self, detail: RequestDetail, extent: &Extent, block: &RangeData<'_>) -> bool {
+        let Some(data) = block.data.filter(|_| !matches!(detail, RequestDetail::Read)) else {
+            return false;
+        };
         let whole_start = block.offset == self.sb.byte_of(extent.start);
         let looks = || contents::looks_like(data, self.endian, &self.sb);
         match self.files.class_of(extent) {
@@ -201,9 +214,14 @@ impl View {
         }
     }
 
-    fn name_owned(&self, ask: Ask, extent: &Extent, block: &Piece<'_>) -> ClassifiedRange {
+    fn name_owned(
+        &self,
+        detail: RequestDetail,
+        extent: &Extent,
+        block: &RangeData<'_>,
+    ) -> ClassifiedRange {
         let class = self.files.class_of(extent);
-        let written = block.data.filter(|_| matches!(ask, Ask::Changes));
+        let written = block.data.filter(|_| matches!(detail, RequestDetail::Changes));
         let ino = u64::from(extent.ino);
         let what = match extent.role {
             Role::Attributes => BlockMeaning::Attributes { ino },
@@ -211,17 +229,17 @@ impl View {
                 let known = self.files.indirect(extent.start).and_then(|(_, known)| known);
                 let new = written.and_then(|d| contents::addresses(d, self.endian, &self.sb));
                 let changed = known.zip(new).map(|(old, new)| {
-                    let gone = |a: &[_], b: &[(u32, u64)]| {
+                    let only_in_first = |a: &[_], b: &[(u32, u64)]| {
                         a.iter()
                             .filter(|p| b.binary_search(p).is_err())
                             .map(|p: &(u32, _)| p.0)
                             .collect::<Vec<_>>()
                     };
-                    let mut places = gone(old, &new);
-                    places.extend(gone(&new, old));
-                    places.sort_unstable();
-                    places.dedup();
-                    places.len()
+                    let mut indexes = only_in_first(old, &new);
+                    indexes.extend(only_in_first(&new, old));
+                    indexes.sort_unstable();
+                    indexes.dedup();
+                    indexes.len()
                 });
                 BlockMeaning::Indirect { ino, level, changed }
             }
@@ -237,8 +255,8 @@ impl View {
         ClassifiedRange { class, offset: block.offset, len: block.len, what }
     }
 
-    /// Names unclaimed fragments by what they look like. Adjacent ones that look alike become one part.
-    fn name_unclaimed(&self, block: &Piece<'_>, named: &mut Named) {
+    /// Classifies unclaimed fragments by their contents. Adjacent ones of one class become one part.
+    fn name_unclaimed(&self, block: &RangeData<'_>, named: &mut ClassifiedParts) {
         let part = |class, offset, len| ClassifiedRange {
             class,
             offset,
@@ -270,7 +288,7 @@ impl View {
             let next = self.sb.byte_of((at >> self.sb.fshift) + 1);
             let to = next.min(block.offset + block.len);
             let class =
-                block.cut(at, to).data.map_or(class, |data| contents::class_of(looks_of(data)));
+                block.slice(at, to).data.map_or(class, |data| contents::class_of(looks_of(data)));
             match named.parts[first..].last_mut().filter(|p| p.class == class) {
                 Some(last) => last.len += to - at,
                 None => named.parts.push(part(class, at, to - at)),
@@ -278,14 +296,14 @@ impl View {
             at = to;
         }
         for part in &named.parts[first..] {
-            let alone =
-                || block.cut(part.offset, part.offset + part.len).data.map_or(looks, looks_of);
-            let looks = if part.len == block.len { looks } else { alone() };
+            let of_part =
+                || block.slice(part.offset, part.offset + part.len).data.map_or(looks, looks_of);
+            let looks = if part.len == block.len { looks } else { of_part() };
             named.looks.push((part.offset, looks));
         }
     }
 
-    /// Learns from a write that was named so.
+    /// Learns from a part of a write that was classified.
     pub(super) fn absorb_write(
         &mut self,
         part: &ClassifiedRange,
@@ -348,7 +366,7 @@ impl View {
         }
     }
 
-    /// Learns from a read, as far as nothing was known of its blocks.
+    /// Learns from a part of a read, as far as its blocks were not known.
     pub(super) fn absorb_read(
         &mut self,
         part: &ClassifiedRange,
@@ -361,8 +379,8 @@ impl View {
                 self.absorb_inodes(part, *first, *count, data, state);
             }
             BlockMeaning::Indirect { .. } => {
-                let unseen = self.files.indirect(start).is_some_and(|(_, known)| known.is_none());
-                if unseen && data.len() == self.sb.block_size() {
+                let unread = self.files.indirect(start).is_some_and(|(_, known)| known.is_none());
+                if unread && data.len() == self.sb.block_size() {
                     let found = contents::addresses(data, self.endian, &self.sb);
                     self.files.learn_indirect(start, found.unwrap_or_default(), state);
                 }
@@ -377,7 +395,7 @@ impl View {
         }
     }
 
-    /// The ranges that hold a file's contents.
+    /// The ranges of the device with a file's contents, in the order of the device.
     pub(super) fn contents(&self, ino: u64) -> Vec<Contents> {
         let sb = &self.sb;
         let extents = self.files.owners.iter().filter(|e| u64::from(e.ino) == ino);
