@@ -3,8 +3,9 @@
 //! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
 //! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than single
 //! times. Virtual time is exact; the model and the seed are named. With arguments, only the named sections are
-//! measured. The results of a section are kept in `target/figures`, with the commit at which they were measured; a
-//! page is written as soon as all its sections have been measured, now or earlier.
+//! measured. The results of a section are kept in `target/figures`, with the commit at which they were measured. A
+//! section that is not there stays as the page has it; a page is written as soon as all its sections have been
+//! measured, now or earlier.
 
 mod aged;
 mod crash;
@@ -210,6 +211,14 @@ impl Section {
         Some(Section { text, plots })
     }
 
+    /// Reads a section from its page, in `docs/results`. Its plots lie beside the page and stay as they are.
+    fn on_page(page: &str, title: &str) -> Option<Section> {
+        let text = std::fs::read_to_string(root().join("docs/results").join(page)).ok()?;
+        let (_, from) = text.split_once(&format!("\n## {title}\n"))?;
+        let body = from.split("\n## ").next().unwrap_or(from).trim_end();
+        Some(Section { text: format!("## {title}\n{body}\n\n"), plots: Vec::new() })
+    }
+
     fn keep(&self, name: &str) {
         let _ = std::fs::remove_dir_all(kept(name));
         let mut files = self.plots.clone();
@@ -244,7 +253,7 @@ fn main() {
                 print!("{}", section.text);
                 section.keep(name);
             }
-            match Section::kept(name) {
+            match Section::kept(name).or_else(|| Section::on_page(page, title)) {
                 Some(mut section) => {
                     text.push_str(&section.text);
                     files.append(&mut section.plots);
