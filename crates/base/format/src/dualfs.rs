@@ -376,7 +376,7 @@ pub enum PairError {
         role: &'static str,
         /// The generation.
         have: u64,
-        /// The other's.
+        /// The number of blocks by the other one.
         want: u64,
     },
     /// The devices disagree about blocks or groups.
@@ -418,7 +418,7 @@ pub fn check_pair(metadata: &Identity, data: &Identity) -> Result<(), PairError>
     }
 }
 
-/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and is no file's.
+/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and belongs to no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataShape {
     /// Bytes of a block.

@@ -24,7 +24,7 @@ pub struct Tuning {
     pub gap: u32,
 }
 
-/// Why an option of the tuning cannot be set.
+/// The reason why an option of the tuning cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TuningError {
     /// There is no such option.

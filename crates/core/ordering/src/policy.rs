@@ -165,7 +165,7 @@ pub trait OrderingPolicy: WriteGate + Sized {
         let _ = step;
     }
 
-    /// The number of deferred frees, including those that are ready. Frees that wait until somebody closes a
+    /// The number of deferred frees, including those that are ready. Frees that wait until a program closes a
     /// removed directory do not count.
     fn deferred(&self) -> usize {
         0
@@ -223,7 +223,7 @@ pub enum Recovery {
         records: u64,
         /// Operations that the recovery completed.
         operations: u64,
-        /// Changes that the recovery undid.
+        /// The number of changes that the recovery rolled back.
         rolled_back: u64,
         /// Changes that the recovery made again.
         redone: u64,

@@ -298,7 +298,7 @@ fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
 pub(crate) struct Pair {
     pub here: Cursor,
     ahead: Cursor,
-    /// The layout of the frontier ahead, if it was derived already.
+    /// The frontier of `ahead` and its layout, if that was computed already.
     next: Option<(usize, Layout)>,
 }
 

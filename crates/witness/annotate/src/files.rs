@@ -81,7 +81,7 @@ type Key<'a> = (Option<u64>, Option<&'a str>);
 
 #[derive(Default)]
 struct Sums<'a> {
-    /// By file, the sums and the request that was counted last, for each part.
+    /// For each file, the sums and the request that was counted last, for each part.
     all: FxHashMap<Key<'a>, [(Amount, Option<u64>); 4]>,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct DirInfo {
     pub ino: u32,
     pub size: u64,
     pub blocks: Vec<DirBlock>,
-    /// Whether the check cut off some of its blocks.
+    /// Whether the check removed some of its blocks.
     pub cut: bool,
     /// The directory's parent.
     pub parent: Option<u32>,
@@ -110,7 +110,7 @@ pub(crate) struct Run<'d> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
-    /// By group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
+    /// For each group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
     pub pinned: Vec<Vec<u8>>,
     /// Indirect blocks, with their levels, that were pinned with everything below them.
     pub pinned_trees: FxHashSet<(u64, u32)>,

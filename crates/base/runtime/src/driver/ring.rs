@@ -55,7 +55,7 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: a system call without pointers; the descriptor it returns is nobody else's.
+        // SAFETY: a system call without pointers; no other code has the descriptor that it returns.
         #[allow(unsafe_code)]
         let event = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);

@@ -206,7 +206,7 @@ pub struct SoftStats {
     pub steps: usize,
     /// Deferred frees that were done.
     pub taken: u64,
-    /// Times that an operation was held back for want of memory.
+    /// The number of times that an operation waited for memory.
     pub held_back: u64,
 }
 

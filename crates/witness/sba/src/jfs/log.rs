@@ -13,7 +13,7 @@ const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct JfsLog {
-    /// By page number, the bytes of the page that are records.
+    /// For each page number, the bytes of the page that are records.
     pages: BTreeMap<u64, Box<[u8]>>,
     /// The end of the records that have been read, in bytes of records from page 0 on.
     read: Option<u64>,

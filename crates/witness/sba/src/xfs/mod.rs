@@ -32,9 +32,9 @@ pub(crate) struct Xfs {
     g: Geometry,
     graph: Graph<XfsTrees>,
     log: XfsLog,
-    /// By group, the first and count of the free list's active entries, and the list (AGFL).
+    /// For each group, the first and count of the free list's active entries, and the list (AGFL).
     lists: Vec<(u32, u32, Vec<u32>)>,
-    /// By block, the inodes that were logged since the block was last written at its place.
+    /// For each block, the inodes that were logged since the block was last written at its place.
     logged: FxHashMap<u64, Vec<u64>>,
     /// Directory blocks as they are known, from their place and from changes in the log.
     dirs: FxHashMap<u64, Box<[u8]>>,

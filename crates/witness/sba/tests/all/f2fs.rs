@@ -29,9 +29,9 @@ struct Judged {
     valid: BTreeSet<u64>,
     /// The number of these that fsck.f2fs counts.
     count: u64,
-    /// By node block: number and inode.
+    /// For each node block, number and inode.
     nodes: BTreeMap<u64, (u64, u64)>,
-    /// By data block, the node that points to it.
+    /// For each data block, the node that points to it.
     parents: BTreeMap<u64, u64>,
     version: u64,
 }
