@@ -223,11 +223,11 @@ pub mod kind {
 /// The geometry that follows from the boot sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a sector, as a shift.
+    /// The number of bytes in a sector, as a shift.
     pub sector_shift: u32,
-    /// Bytes in a cluster, as a shift.
+    /// The number of bytes in a cluster, as a shift.
     pub cluster_shift: u32,
-    /// Bytes in a file record, as a shift.
+    /// The number of bytes in a file record, as a shift.
     pub record_shift: u32,
     /// The volume's size in bytes, the copy of the boot sector included.
     pub bytes: u64,
@@ -412,13 +412,13 @@ impl FileName {
 /// The layout of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogShape {
-    /// Bytes in a page.
+    /// The size of a page in bytes.
     pub page_size: usize,
     /// The number of low bits of an LSN that are the record's place, in units of 8 bytes.
     pub place_bits: u32,
     /// The byte of a page at which its records begin.
     pub records_at: usize,
-    /// Bytes in the log.
+    /// The number of bytes in the log.
     pub size: u64,
     /// The number of pages for tail copies of the last page.
     pub copies: u64,

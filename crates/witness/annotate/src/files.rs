@@ -21,9 +21,9 @@ pub(crate) const FILES: &str = "files.parquet";
 /// Bytes, and the requests that have any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct DirInfo {
     /// The inode in the directory's `..`. The next field is the place of that entry, as a byte of the device.
     pub dotdot: u32,
     pub dotdot_at: u64,
-    /// Entries besides `.` and `..`.
+    /// The number of entries besides `.` and `..`.
     pub entries: u64,
     /// Whether the check moved the directory, so that its `..` must change.
     pub moved: bool,
@@ -263,7 +263,7 @@ impl<'d> Run<'d> {
         None
     }
 
-    /// Sectors of 512 bytes in a run of fragments.
+    /// The number of sectors of 512 bytes in a run of fragments.
     pub fn sectors(&self, frags: u32) -> u64 {
         u64::from(frags) * u64::from(self.sb.fsize as u32 / 512)
     }

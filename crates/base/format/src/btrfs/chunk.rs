@@ -49,7 +49,7 @@ pub enum Layout {
     Copies,
     /// Striped: pieces go to the columns in turn, and each column has so many identical stripes.
     Striped {
-        /// Bytes that go to one column before the next.
+        /// The number of bytes that go to one column before the next.
         piece: u64,
         /// Identical stripes of a column.
         alike: u64,

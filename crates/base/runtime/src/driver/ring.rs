@@ -17,7 +17,7 @@ use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// Entries of the submission queue; when it is full, more requests wait in the backlog.
+/// The number of entries of the submission queue; when it is full, more requests wait in the backlog.
 const ENTRIES: u32 = 256;
 
 /// The identity of the completion with which another thread wakes the executor.

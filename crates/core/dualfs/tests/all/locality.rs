@@ -22,7 +22,7 @@ use ordo_ufs::{AccessTimes, UfsConfig};
 use ordo_vfs::{Cookie, Errno, FileSystem, Ino, NewNode};
 
 const BLOCK: u64 = 4096;
-/// Blocks of a file that needs an indirect block.
+/// The number of blocks of a file that needs an indirect block.
 const LONG: u64 = 14;
 const DIRECTORIES: u64 = 24;
 const FILES: u64 = 12;

@@ -50,9 +50,9 @@ pub(super) struct Graph {
     pub never_written: FxHashSet<u64>,
     /// Deferred frees that are ready.
     pub ready: VecDeque<DeferredFree>,
-    /// Deferred frees that are not done yet, including those that a task is doing.
+    /// The number of deferred frees that are not done yet, including those that a task is doing.
     pub steps: usize,
-    /// Deferred frees that a task is doing.
+    /// The number of deferred frees that a task is doing.
     pub given_out: usize,
     /// Fragments and inodes that the deferred frees will free.
     pub promised: (u64, u64),

@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(index.len(), 2);
     }
 
-    /// The tightest chunk is chosen, a stale size is not believed, and a full directory has none.
+    /// The tightest chunk is chosen, a stale size is not trusted, and a full directory has none.
     #[test]
     fn free_space_is_found_by_size() {
         let mut index = DirIndex::default();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ordo_format::Endian;
 use ordo_format::jfs::{LogPage, LogRecord, PAGE};
 
-/// Bytes for records in a page.
+/// The number of bytes for records in a page.
 const PAGE_RECORDS: u64 = (PAGE - 16) as u64;
 /// The number of kept pages; a record may end in a later page.
 const KEPT: u64 = 256;

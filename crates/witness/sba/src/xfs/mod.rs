@@ -3,7 +3,7 @@
 //! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
 //! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
 //! In version 5 every block of metadata names its kind, its file system and its place; a block in which all three
-//! agree is believed. The log holds records of changes, not copies of blocks.
+//! agree is trusted. The log holds records of changes, not copies of blocks.
 
 mod buffers;
 mod log;

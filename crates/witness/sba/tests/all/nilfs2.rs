@@ -434,7 +434,7 @@ fn wrong_checksums_are_seen() {
     }
 }
 
-/// Summaries with impossible values, each with a right checksum: none is believed.
+/// Summaries with impossible values, each with a right checksum: none is trusted.
 #[test]
 fn absurd_summaries_are_not_believed() {
     let Some((recorded, ..)) = played() else { return };
