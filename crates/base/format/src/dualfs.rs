@@ -376,7 +376,7 @@ pub enum PairError {
         role: &'static str,
         /// The generation of the older device.
         have: u64,
-        /// The number of blocks by the other one.
+        /// The generation of the other device.
         want: u64,
     },
     /// The devices disagree about blocks or groups.

@@ -397,7 +397,7 @@ pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
 }
 
 impl FileName {
-    /// Decodes a name, with its characters as UTF-8. `None` if it makes no sense.
+    /// Decodes a name, with its characters as UTF-8. `None` if a value in it is impossible.
     pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
         if bytes.len() < FileName::SIZE {
             return None;
@@ -456,7 +456,7 @@ impl LogShape {
 }
 
 impl Action {
-    /// Decodes the action in a record's data, with its clusters. `None` if it makes no sense.
+    /// Decodes the action in a record's data, with its clusters. `None` if a value in it is impossible.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;

@@ -75,7 +75,7 @@ pub enum ImportError {
     },
 }
 
-/// The place at which a log is cut short.
+/// The place at which a log is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The first entry that is missing or incomplete, from 0.

@@ -52,7 +52,7 @@ pub enum ModelKind {
 pub struct Model {
     /// The name a user gives it.
     pub name: &'static str,
-    /// One line for a list of models.
+    /// A description in one line, for a list of models.
     pub description: &'static str,
     /// The kind of disk, with its parameters.
     pub kind: ModelKind,
