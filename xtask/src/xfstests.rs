@@ -16,13 +16,13 @@ use std::process::{Command, Stdio};
 const EXPLAINED: [(&str, &str); 3] = [
     (
         "generic/003",
-        "with strictatime a read that the kernel answers from its own cache is not recorded, because FUSE sends no request",
+        "with strictatime a read that the kernel answers from its own cache is not recorded: FUSE sends no request",
     ),
     (
         "generic/285",
         "UFS always maps the last block of a file, so a file that was extended ends with data, not with a hole",
     ),
-    ("generic/394", "it sets limits that the test machine does not allow to be set"),
+    ("generic/394", "it sets limits that the machine does not allow to be set"),
 ];
 
 /// The generic tests that are run: those of names, attributes, contents, times, locks, `mmap`, direct and

@@ -2,7 +2,7 @@
 //!
 //! [`SnapshotDevice`] lies under the writer; [`SnapshotDevice::snapshot`] shows the contents at the moment of the snapshot. Before the
 //! first write to a piece of 4 KiB, its old contents are copied to memory, so that no space on the device is needed.
-//! This costs the writer a read for each such piece, unless nobody will read the piece through the snapshot
+//! This costs the writer a read for each such piece, unless no task will read the piece through the snapshot
 //! ([`SnapshotDevice::spare`]).
 //!
 //! Memory is bounded, and a writer never waits for a reader of the snapshot. When the bound is reached, the snapshot
@@ -152,7 +152,7 @@ impl State {
         self.end();
     }
 
-    /// Whether nobody will read the written part of a piece through the snapshot.
+    /// Whether no task will read the written part of a piece through the snapshot.
     fn is_spare(&self, piece: u64, written: &Range<u64>) -> bool {
         let start = written.start.max(piece * PIECE);
         let end = written.end.min((piece + 1) * PIECE);

@@ -24,7 +24,7 @@ pub const IDENTITY_MAGIC: u64 = u64::from_le_bytes(*b"OrdoDual");
 pub const SUPERBLOCK_MAGIC: u32 = u32::from_le_bytes(*b"DuFS");
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// Bytes of an identity: a sector, which is written wholly or not at all.
+/// The number of bytes of an identity: a sector, which is written wholly or not at all.
 pub const IDENTITY_SIZE: usize = 512;
 /// The role of the metadata device.
 pub const ROLE_METADATA: u32 = 1;
@@ -113,14 +113,14 @@ impl CopyHead {
     }
 }
 
-/// The place of the copy of the metadata: two heads, two indexes, slots of a block each.
+/// The part of a data device with the copy of the metadata: two heads, two indexes, and slots of one block each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyArea {
-    /// Its first block.
+    /// The first block of the copy.
     pub at: u64,
-    /// Its slots.
+    /// The number of slots.
     pub slots: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub bsize: u32,
 }
 
@@ -151,12 +151,12 @@ impl CopyArea {
         self.byte_of(which as u64 % 2)
     }
 
-    /// Blocks of an index.
+    /// The number of blocks of an index.
     pub fn index_blocks(&self) -> u64 {
         CopyArea::index_blocks_of(self.slots, self.bsize)
     }
 
-    /// The byte of the index that goes with a head.
+    /// The first byte of the index that belongs to a head.
     pub fn index_at(&self, which: usize) -> u64 {
         self.byte_of(2 + (which as u64 % 2) * self.index_blocks())
     }
@@ -314,7 +314,7 @@ impl Identity {
         (at > 0).then(|| CopyArea { at, slots: CopyArea::slots_in(self.copy_blocks, bsize), bsize })
     }
 
-    /// Bytes that the data device has at least.
+    /// The number of bytes that the data device has at least.
     pub fn data_bytes(&self) -> u64 {
         let blocks = self.blocks.max(self.copy_at.saturating_add(self.copy_blocks));
         blocks.saturating_mul(self.bsize.into())
@@ -374,17 +374,17 @@ pub enum PairError {
     Older {
         /// The older device's role.
         role: &'static str,
-        /// The generation.
+        /// The generation of the older device.
         have: u64,
-        /// The other's.
+        /// The generation of the other device.
         want: u64,
     },
     /// The devices disagree about blocks or groups.
     #[error("the devices disagree about the data device's blocks: {metadata} and {data}")]
     Shape {
-        /// The number of blocks by the metadata device.
+        /// The number of blocks according to the metadata device.
         metadata: u64,
-        /// By the data device.
+        /// The number of blocks according to the data device.
         data: u64,
     },
 }
@@ -418,14 +418,14 @@ pub fn check_pair(metadata: &Identity, data: &Identity) -> Result<(), PairError>
     }
 }
 
-/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and is no file's.
+/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and belongs to no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataShape {
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub bsize: u32,
-    /// Blocks of a group; the last group may have fewer.
+    /// The number of blocks of a group; the last group may have fewer.
     pub group_blocks: u32,
-    /// Blocks of the device.
+    /// The number of blocks of the device.
     pub blocks: u64,
 }
 
@@ -455,17 +455,17 @@ impl DataShape {
         u64::try_from(addr).is_ok_and(|block| block > 0 && block < self.blocks)
     }
 
-    /// Blocks of the group descriptor table.
+    /// The number of blocks of the group descriptor table.
     pub fn descriptor_blocks(&self) -> u64 {
         (u64::from(self.groups()) * GroupDescriptor::SIZE as u64).div_ceil(self.bsize.into())
     }
 
-    /// Blocks of the group bitmap table.
+    /// The number of blocks of the group bitmap table.
     pub fn bitmap_blocks(&self) -> u64 {
         self.blocks.div_ceil(8).div_ceil(self.bsize.into())
     }
 
-    /// Blocks of both tables.
+    /// The number of blocks of both tables.
     pub fn table_blocks(&self) -> u64 {
         self.descriptor_blocks() + self.bitmap_blocks()
     }

@@ -106,7 +106,7 @@ pub mod feature {
 /// The facts from a journal's superblock that are needed to read its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub block_size: usize,
     /// The first block of the log.
     pub first: u32,

@@ -5,7 +5,7 @@ use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// Bytes in a block, in a page, and in a log page.
+/// The number of bytes in a block, in a page, and in a log page.
 pub const PAGE: usize = 4096;
 /// The superblock's place in bytes.
 pub const SUPERBLOCK_AT: u64 = 0x8000;
@@ -202,7 +202,7 @@ impl Pxd {
     }
 }
 
-/// Bytes in a slot of a page of names.
+/// The number of bytes in a slot of a page of names.
 const SLOT: usize = 32;
 
 /// The value of [`LogSuper::magic`] (`LOGMAGIC`).
@@ -211,7 +211,7 @@ pub const LOG_MAGIC: u32 = 0x8765_4321;
 /// The geometry that follows from a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Blocks of the aggregate.
+    /// The number of blocks of the aggregate.
     pub blocks: u64,
     /// The log's first block and number of blocks; zeros if it is on another device.
     pub log: (u64, u64),

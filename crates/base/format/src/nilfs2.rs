@@ -211,15 +211,15 @@ pub struct Geometry {
     pub second: u64,
     /// The number of segments.
     pub segments: u64,
-    /// Blocks in a segment.
+    /// The number of blocks in a segment.
     pub segment_blocks: u64,
     /// The first block of segment 0.
     pub first_data_block: u64,
     /// The start value of every checksum.
     pub crc_seed: u32,
-    /// Bytes in an inode.
+    /// The size of an inode in bytes.
     pub inode_size: usize,
-    /// Bytes in an entry of the DAT.
+    /// The number of bytes in an entry of the DAT.
     pub dat_entry_size: usize,
 }
 
@@ -276,7 +276,7 @@ pub enum Grouped {
 }
 
 impl Geometry {
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub fn block_size(&self) -> usize {
         1 << self.block_shift
     }

@@ -223,11 +223,11 @@ pub mod kind {
 /// The geometry that follows from the boot sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a sector, as a shift.
+    /// The number of bytes in a sector, as a shift.
     pub sector_shift: u32,
-    /// Bytes in a cluster, as a shift.
+    /// The number of bytes in a cluster, as a shift.
     pub cluster_shift: u32,
-    /// Bytes in a file record, as a shift.
+    /// The number of bytes in a file record, as a shift.
     pub record_shift: u32,
     /// The volume's size in bytes, the copy of the boot sector included.
     pub bytes: u64,
@@ -397,7 +397,7 @@ pub fn attributes(record: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
 }
 
 impl FileName {
-    /// Decodes a name, with its characters as UTF-8. `None` if it makes no sense.
+    /// Decodes a name, with its characters as UTF-8. `None` if a value in it is impossible.
     pub fn read(bytes: &[u8]) -> Option<(FileName, String)> {
         if bytes.len() < FileName::SIZE {
             return None;
@@ -412,13 +412,13 @@ impl FileName {
 /// The layout of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogShape {
-    /// Bytes in a page.
+    /// The size of a page in bytes.
     pub page_size: usize,
     /// The number of low bits of an LSN that are the record's place, in units of 8 bytes.
     pub place_bits: u32,
     /// The byte of a page at which its records begin.
     pub records_at: usize,
-    /// Bytes in the log.
+    /// The number of bytes in the log.
     pub size: u64,
     /// The number of pages for tail copies of the last page.
     pub copies: u64,
@@ -456,7 +456,7 @@ impl LogShape {
 }
 
 impl Action {
-    /// Decodes the action in a record's data, with its clusters. `None` if it makes no sense.
+    /// Decodes the action in a record's data, with its clusters. `None` if a value in it is impossible.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;

@@ -159,7 +159,7 @@ impl Superblock {
 }
 
 impl Geometry {
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub fn block_size(&self) -> usize {
         1 << self.block_shift
     }

@@ -142,7 +142,7 @@ impl WafsSuper {
         LE.put_u32(bytes, 12, check);
     }
 
-    /// Bytes of payload in a sector.
+    /// The number of bytes of payload in a sector.
     pub fn payload(&self) -> usize {
         self.sector as usize - SectorHead::SIZE
     }

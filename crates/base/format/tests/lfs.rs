@@ -1,7 +1,7 @@
 //! The LFS codecs on images that NetBSD wrote, and on damaged ones.
 //!
 //! Catches a wrong offset, a wrong checksum rule, a field that is missing from a structure, and a block that is taken
-//! for another's. Of damage, it catches whatever would be believed or cause a panic.
+//! for another's. Of damage, it catches whatever would be trusted or cause a panic.
 
 use ordo_format::lfs::summary::{SEALED, Seal, flag};
 use ordo_format::lfs::superblock::{CKSUM_OFFSET, Dlfs32, Dlfs64};

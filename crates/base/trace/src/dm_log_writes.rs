@@ -75,7 +75,7 @@ pub enum ImportError {
     },
 }
 
-/// The place at which a log is cut short.
+/// The place at which a log is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The first entry that is missing or incomplete, from 0.
@@ -232,11 +232,11 @@ pub enum ExportError {
 /// The number of entries written, and of requests for which the format has no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Entries written.
+    /// The number of entries written.
     pub entries: u64,
-    /// Reads left out.
+    /// The number of reads left out.
     pub reads: u64,
-    /// Requests left out because they were interrupted or failed.
+    /// The number of requests left out because they were interrupted or failed.
     pub unfinished: u64,
 }
 

@@ -13,7 +13,7 @@
 //! - Contents are as long as their request, or absent.
 //! - Epochs count flushes as [`ordo_block::tap`] does: a flush carries its own number, and requests issued after it
 //!   the next one. A write with a preflush belongs to the epoch after that flush.
-//! - A number in a file's header is believed only if the file is long enough for it.
+//! - A number in a file's header is trusted only if the file is long enough for it.
 //!
 //! ```
 //! use ordo_trace::{RequestOp, dm_log_writes};

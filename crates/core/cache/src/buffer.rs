@@ -144,7 +144,7 @@ pub struct Buffer {
     pub(crate) volatile_since: Cell<u64>,
     /// The time since which the syncer has skipped the buffer although it was due.
     pub(crate) due_since: Cell<Option<ordo_runtime::Time>>,
-    /// Drop-behind: nobody is expected to use the buffer again, so it leaves memory when it is clean.
+    /// Drop-behind: no task is expected to use the buffer again, so it leaves memory when it is clean.
     pub(crate) drop_behind: Cell<bool>,
     /// The buffer's place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,

@@ -72,18 +72,18 @@ pub struct CacheStats {
     pub reads: u64,
     /// Write requests. Each has one or more buffers.
     pub writes: u64,
-    /// Buffers that were written.
+    /// The number of buffers that were written.
     pub buffers_written: u64,
-    /// Buffers that were written in part, because the gate rolled back some of their changes.
+    /// The number of buffers that were written in part, because the gate rolled back some of their changes.
     pub rolled_back: u64,
     /// Times that a task waited for a write.
     pub waits: u64,
     /// Device flushes.
     pub flushes: u64,
-    /// Buffers that were evicted.
+    /// The number of buffers that were evicted.
     pub evicted: u64,
-    /// Bytes of all buffers now.
+    /// The number of bytes of all buffers now.
     pub bytes: usize,
-    /// Bytes of dirty buffers now.
+    /// The number of bytes of dirty buffers now.
     pub dirty_bytes: usize,
 }

@@ -349,7 +349,7 @@ impl DataAllocator for Groups {
     }
 }
 
-/// The first group of the highest rank.
+/// Finds the first of the groups that have the highest rank.
 trait Best<'g>: Iterator<Item = (u32, &'g Group)> + Sized {
     fn rev_by_rank<R: Ord>(self, rank: impl Fn(&Group) -> R) -> Option<u32> {
         let best =

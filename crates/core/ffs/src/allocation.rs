@@ -16,10 +16,10 @@ pub(crate) struct AllocationSummary {
     pub groups: Vec<Csum>,
     /// The sum of `groups`.
     pub total: CsTotal,
-    /// By group, the directories that were created there without files in between (FreeBSD's `fs_contigdirs`).
+    /// For each group, the directories that were created there without files in between (FreeBSD's `fs_contigdirs`).
     /// The count keeps trees from crowding one group.
     pub directories_in_a_row: Vec<u8>,
-    /// By group, the number of inodes in blocks that are filled, whether the group counts them yet or not.
+    /// For each group, the number of inodes in blocks that are filled, whether the group counts them yet or not.
     pub inodes_prepared: Vec<u32>,
     /// Whether blocks are placed for time or, as free space gets fragmented, for space (`fs_optim`).
     pub optim: i32,

@@ -3,10 +3,10 @@
 //! A superblock takes three sectors, and its check-hash covers them all. A power cut in the middle of a write
 //! leaves fields that are each old or new, under a hash that does not match. Every mount and unmount writes the
 //! superblock. Such a write changes the clean flag, the time and the counts, but never the geometry. So a
-//! superblock that is right except for its hash is believed if the first group's copy, which no mount writes,
+//! superblock that is right except for its hash is trusted if the first group's copy, which no mount writes,
 //! has the same geometry.
 //!
-//! The clean flag of a torn superblock is not believed, with one exception: if the hash matches once the clean
+//! The clean flag of a torn superblock is not trusted, with one exception: if the hash matches once the clean
 //! flag is set, then only the flag belongs to the interrupted write. A mount makes that write first and waits
 //! for it; an unmount makes it last. In both cases the image is clean.
 

@@ -20,11 +20,11 @@ pub struct Tuning {
     /// Blocks that follow each other and are read and written together, at most. The default is the superblock's
     /// `maxcontig`, as far as the cache gathers so many.
     pub max_contig: Option<u32>,
-    /// Blocks that are left free behind each run of so many.
+    /// The number of blocks that are left free behind each run.
     pub gap: u32,
 }
 
-/// Why an option of the tuning cannot be set.
+/// The reason why an option of the tuning cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TuningError {
     /// There is no such option.
@@ -61,13 +61,13 @@ impl Tuning {
         Ok(())
     }
 
-    /// Blocks of a run on an image.
+    /// The number of blocks of a run on an image.
     fn run(&self, sb: &Superblock) -> u64 {
         let stored = sb.maxcontig.max(1).cast_unsigned();
         self.max_contig.unwrap_or(stored).max(1).into()
     }
 
-    /// Bytes of the longest request, where the cache would gather `usual` bytes.
+    /// The number of bytes of the longest request, where the cache would gather `usual` bytes.
     pub(crate) fn cluster(&self, sb: &Superblock, usual: usize) -> usize {
         let bsize = u64::from(sb.bsize.max(1).cast_unsigned());
         let run = self.run(sb).saturating_mul(bsize);
@@ -75,7 +75,7 @@ impl Tuning {
         run.min(most).max(bsize) as usize
     }
 
-    /// Blocks that are left free before block `lbn` of a file, which is not its first.
+    /// The number of blocks that are left free before block `lbn` of a file, which is not its first.
     pub(crate) fn gap_before(&self, sb: &Superblock, lbn: u64) -> u64 {
         if lbn.is_multiple_of(self.run(sb)) { self.gap.into() } else { 0 }
     }

@@ -241,7 +241,7 @@ pub enum DeferredFree {
         /// Whether the inode was a directory.
         directory: bool,
     },
-    /// An inode that has lost its last name, and that nobody has open, will be freed with all its blocks.
+    /// An inode that has lost its last name, and that no program has open, will be freed with all its blocks.
     Release {
         /// The inode.
         ino: u64,

@@ -14,11 +14,11 @@ use crate::{Change, DeferredFree, OpKind, What};
 /// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// Rollbacks in images.
+    /// The number of rollbacks in images.
     pub rolled_back: u64,
     /// The most memory that dependencies have taken at any time, in bytes.
     pub memory_peak: usize,
-    /// Deferred frees that were done.
+    /// The number of deferred frees that were done.
     pub deferred_frees: u64,
 }
 
@@ -144,7 +144,7 @@ pub trait OrderingPolicy: WriteGate {
         let _ = step;
     }
 
-    /// The number of deferred frees, including those that are ready. Frees that wait until somebody closes a
+    /// The number of deferred frees, including those that are ready. Frees that wait until a program closes a
     /// removed directory do not count.
     fn deferred(&self) -> usize {
         0
@@ -284,9 +284,9 @@ pub trait Image {
     fn stamp(&self) -> i64;
     /// The time that the mount which begins now will write instead.
     fn next_stamp(&self) -> i64;
-    /// Bytes in a fragment.
+    /// The size of a fragment in bytes.
     fn fragment(&self) -> u64;
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     fn block(&self) -> u64;
     /// The block that holds a byte of the device: the unit over which [`seal`](Self::seal) works.
     fn unit(&self, byte: u64) -> Range<u64>;
@@ -302,15 +302,15 @@ pub enum Recovery {
     None,
     /// A log was replayed. Everything that follows from the groups has to be rebuilt.
     Replayed {
-        /// Records read.
+        /// The number of records read.
         records: u64,
-        /// Operations that the recovery completed.
+        /// The number of operations that the recovery completed.
         operations: u64,
-        /// Changes that the recovery undid.
+        /// The number of changes that the recovery rolled back.
         rolled_back: u64,
-        /// Changes that the recovery made again.
+        /// The number of changes that the recovery redid.
         redone: u64,
-        /// Bytes of log read.
+        /// The number of bytes of log read.
         log_bytes: u64,
         /// Blocks that the log described and that were not in their places yet. Each is read at most once, and
         /// written at most once.

@@ -61,7 +61,7 @@ impl PinnedInode {
         &self.0
     }
 
-    /// The buffer, as a value that pins it too.
+    /// Returns the buffer. The returned reference pins the buffer too.
     pub fn into_buffer(self) -> BufRef {
         self.0
     }
@@ -85,7 +85,7 @@ pub enum Fill<'a> {
     Keep,
     /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,
-    /// These bytes, then zeros. Only for a new block.
+    /// The block gets these bytes, followed by zeros. Only a new block can be filled so.
     With(&'a [u8]),
 }
 

@@ -243,7 +243,7 @@ impl<L: Layout> Ufs<L> {
         // On a read-only mount orphans stay; the next check frees them.
         let orphans = if read_only { Vec::new() } else { self.table().orphans() };
         for ip in orphans {
-            // A file that is still open is freed too: nobody can use it after the unmount.
+            // A file that is still open is freed too: no program can use it after the unmount.
             ip.opens.set(0);
             if let Err(error) = self.release(&ip).await {
                 // A deferred free failed, so the file system is not marked clean, but everything that can be

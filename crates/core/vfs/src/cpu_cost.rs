@@ -48,7 +48,7 @@ impl<F> WithCpuCost<F> {
 }
 
 impl<F: FileSystem> FileSystem for WithCpuCost<F> {
-    // These copy no bytes worth charging.
+    // These operations copy too few bytes to be charged.
     crate::delegate! { this => this.inner, result => this.pay(result, |_| 0).await; root, lookup, open, close, getattr, setattr,
     create, tmpfile, link, unlink, rmdir, rename, readlink, allocate, punch_hole, seek, extents, statfs, fsync, sync,
     listxattr, removexattr }

@@ -9,7 +9,7 @@ macro_rules! errnos {
         pub enum Errno { $($(#[$doc])* $name,)* }
 
         impl Errno {
-            /// The number on Linux.
+            /// The error number on Linux.
             pub fn raw(self) -> i32 {
                 match self { $(Errno::$name => libc::$c,)* }
             }

@@ -320,13 +320,13 @@ pub struct StatFs {
     pub fragment_size: u32,
     /// The preferred unit of I/O, in bytes.
     pub block_size: u32,
-    /// Fragments in all.
+    /// The number of fragments in all.
     pub blocks: u64,
     /// Free fragments, the reserve included.
     pub blocks_free: u64,
-    /// Fragments that are free for callers who may not use the reserve; 0 if only the reserve is left.
+    /// The number of fragments that are free for callers who may not use the reserve; 0 if only the reserve is left.
     pub blocks_available: u64,
-    /// Inodes in all.
+    /// The number of inodes in all.
     pub inodes: u64,
     /// Free inodes.
     pub inodes_free: u64,

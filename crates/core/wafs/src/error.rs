@@ -41,9 +41,9 @@ pub enum LogError {
         "the log is full: {need} bytes are needed, {free_space} are free; remove old records (truncate)"
     )]
     Full {
-        /// Bytes needed.
+        /// The number of bytes needed.
         need: u64,
-        /// Bytes free.
+        /// The number of bytes free.
         free_space: u64,
     },
     /// The device is too small for any log.

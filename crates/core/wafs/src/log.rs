@@ -167,17 +167,17 @@ pub struct Appended {
 /// Statistics of a log since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Records appended.
+    /// The number of records appended.
     pub records: u64,
-    /// Bytes appended, their lengths included.
+    /// The number of bytes appended, their lengths included.
     pub bytes: u64,
-    /// Writes of the ring.
+    /// The number of writes of the ring.
     pub writes: u64,
-    /// Sectors written; a sector that is written again counts again.
+    /// The number of sectors written; a sector that is written again counts again.
     pub sectors: u64,
-    /// Writes of the superblock.
+    /// The number of writes of the superblock.
     pub checkpoints: u64,
-    /// Callers that waited for a force.
+    /// The number of callers that waited for a force.
     pub forces: u64,
 }
 

@@ -13,7 +13,7 @@ const SECTORS_MIN: u64 = 8;
 /// Options for making a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MkfsOptions {
-    /// A name, 32 bytes at most.
+    /// The name of the log, at most 32 bytes.
     pub label: String,
     /// The sector size in bytes: the unit that the device writes wholly or not at all. The default is the device's
     /// own.

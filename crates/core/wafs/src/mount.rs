@@ -25,9 +25,9 @@ pub struct MountedLog {
     pub records: u64,
     /// Bytes from the start to the end.
     pub bytes: u64,
-    /// Sectors in which a flipped bit was repaired.
+    /// The number of sectors in which a flipped bit was repaired.
     pub repaired: u64,
-    /// Bytes behind the last whole record: the beginning of a record that was never complete.
+    /// The number of bytes behind the last whole record: the beginning of a record that was never complete.
     pub incomplete: u64,
 }
 

@@ -222,7 +222,7 @@ impl<'d> Reader<'d> {
         self.at
     }
 
-    /// Looks behind the end again, because another process may have written there.
+    /// Continues behind the end that was reached, because another process may have written there since.
     pub fn again(&mut self) {
         let old = &self.sectors;
         let log = (old.ring, old.id, old.rules);

@@ -8,11 +8,11 @@ use crate::{LogRules, Lsn};
 /// The geometry of a log's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Bytes in a sector.
+    /// The size of a sector in bytes.
     pub sector: u64,
-    /// Sectors in the ring.
+    /// The number of sectors in the ring.
     pub sectors: u64,
-    /// Bytes of payload in a sector.
+    /// The number of bytes of payload in a sector.
     pub payload: u64,
 }
 
@@ -47,7 +47,7 @@ impl Ring {
         lsn - lsn % self.payload
     }
 
-    /// Bytes that can be appended at `end` while everything from `start` on is kept.
+    /// The number of bytes that can be appended at `end` while everything from `start` on is kept.
     pub fn free_space(&self, start: Lsn, end: Lsn) -> u64 {
         (self.floor(start) + self.capacity()).saturating_sub(end)
     }

@@ -2,7 +2,7 @@
 //!
 //! Layers: [`image`] makes an image from the fuzzer's bytes. [`check`] and [`mount`] (through [`walk_image`]) assert
 //! the properties of any image, [`lfs()`] those of any LFS image ([`lfs_image`]), and [`dualfs()`] those of any pair of a DualFS ([`dualfs_images`]). `fuzz/` holds the targets, one
-//! line each. `fuzz/regressions/` holds inputs that once failed, or that reach far, which a normal test runs.
+//! line each. `fuzz/regressions/` holds inputs that once failed, or that reach much of the code; a normal test runs them.
 //!
 //! Input: with a first byte of 0, the rest is the image. Otherwise the rest changes a valid file system by records of
 //! an offset (three bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the bytes

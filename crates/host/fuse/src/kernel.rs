@@ -234,7 +234,7 @@ impl Attached {
     }
 }
 
-/// The number of the device mounted on a directory, from the mount table; of several, the last one's.
+/// The number of the device mounted on a directory, from the mount table; if there are several, that of the last one.
 fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
     let mut wanted = Vec::new();
     for byte in dir.as_os_str().as_bytes() {

@@ -160,11 +160,11 @@ fn apply(image: &mut [u8], recorded: &Recorded, request: usize) {
 /// The facts in the output of `btrfs inspect-internal dump-tree`.
 #[derive(Default)]
 struct Dump {
-    /// By address of a tree block: level, generation, owner.
+    /// For each address of a tree block: its level, generation and owner.
     nodes: BTreeMap<u64, (u8, u64, u64)>,
-    /// By address of a data block: the files and logical blocks to which it belongs.
+    /// For each address of a data block, the files and logical blocks to which it belongs.
     data: BTreeMap<u64, BTreeSet<(u64, u64)>>,
-    /// By address of a compressed extent: the files to which it belongs.
+    /// For each address of a compressed extent, the files to which it belongs.
     packed: BTreeMap<u64, BTreeSet<u64>>,
     /// Addresses of blocks in use.
     used: BTreeSet<u64>,

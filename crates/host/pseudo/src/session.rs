@@ -57,7 +57,7 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
 }
 
 impl Session {
-    /// A device of `bytes` bytes in memory, all zero, with everything kept.
+    /// A device of `bytes` bytes in memory, which are zero. All requests are recorded with their contents.
     ///
     /// # Errors
     /// The caller is not root, or there is no FUSE or no loop device.

@@ -109,11 +109,11 @@ pub struct CheckOutcome {
 /// The numbers of things that were freed or corrected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reclaimed {
-    /// Fragments to which no pointer led.
+    /// The number of fragments to which no pointer led.
     pub fragments: u64,
-    /// Inodes that were used according to their bitmap only.
+    /// The number of inodes that were used according to their bitmap only.
     pub inodes: u64,
-    /// Files and directories without a name.
+    /// The number of files and directories without a name.
     #[serde(rename = "unnamed")]
     pub orphans: u64,
     /// The excess of link counts.

@@ -306,7 +306,7 @@ fn damage_is_left_alone_and_remembered() {
     support::assert_clean(&s.disk, "after its repair");
 }
 
-/// More is written than the memory of the snapshot allows: work goes on, and the check ends and says so.
+/// More is written than the memory of the snapshot allows: the work continues, and the check ends and reports it.
 #[test]
 fn without_memory_it_gives_up() {
     let s = crash(&made());

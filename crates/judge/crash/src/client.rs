@@ -1,4 +1,4 @@
-//! One client of a script: it takes one step after another, and goes on where a step is refused.
+//! One client of a script: it takes one step after another, and continues if a step is refused.
 
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{

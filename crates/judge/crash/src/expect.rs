@@ -22,7 +22,7 @@ pub(crate) struct DirExpected {
     live: BTreeMap<Vec<u8>, NameExpected>,
     /// Names that certainly do not exist. Their number only grows.
     gone: FxHashMap<Vec<u8>, NameExpected>,
-    /// By client, the numbers of calls that must at least be there because of these names, and how many names
+    /// For each client, the numbers of calls that must at least be there because of these names, and how many names
     /// demand each number.
     least: BTreeMap<usize, BTreeMap<usize, u32>>,
 }

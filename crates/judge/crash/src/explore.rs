@@ -86,33 +86,33 @@ pub struct Failure {
 /// The numbers of states with each kind of finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateCounts {
-    /// States judged.
+    /// The number of states judged.
     pub states: u64,
-    /// States in which a check finds damage that could lose or mix up data.
+    /// The number of states in which a check finds damage that could lose or mix up data.
     pub unsound: u64,
-    /// States in which a check finds anything other than wrong counts.
+    /// The number of states in which a check finds anything other than wrong counts.
     pub needs_check: u64,
-    /// States in which a repair leaves damage.
+    /// The number of states in which a repair leaves damage.
     pub beyond_repair: u64,
-    /// States with damage whose repair must guess: a block of two files, no root.
+    /// The number of states with damage whose repair must guess: a block of two files, no root.
     pub unresolvable: u64,
-    /// States whose names and contents were judged.
+    /// The number of states whose names and contents were judged.
     pub trees: u64,
     /// Changes of names that had returned and are not there, durable or not.
     pub lost_returned: u64,
     /// The most such changes in one state.
     pub lost_returned_most: u64,
-    /// States that lack something durable.
+    /// The number of states that lack something durable.
     pub lost_durable: u64,
-    /// States with something that is neither as before nor as after an operation.
+    /// The number of states with something that is neither as before nor as after an operation.
     pub not_atomic: u64,
-    /// States with contents that were never written there.
+    /// The number of states with contents that were never written there.
     pub stale: u64,
-    /// States in which use after the crash was judged.
+    /// The number of states in which use after the crash was judged.
     pub used: u64,
-    /// States that could not be used.
+    /// The number of states that could not be used.
     pub unusable: u64,
-    /// States that break a promise of the scheme, including states after an interrupted recovery.
+    /// The number of states that break a promise of the scheme, including states after an interrupted recovery.
     pub promise_broken: u64,
     /// States after interrupted recoveries that were judged. They count nowhere else, except in
     /// `promise_broken`.
@@ -298,7 +298,7 @@ fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
 pub(crate) struct Pair {
     pub here: Cursor,
     ahead: Cursor,
-    /// The layout of the frontier ahead, if it was derived already.
+    /// The frontier of `ahead` and its layout, if that was computed already.
     next: Option<(usize, Layout)>,
 }
 

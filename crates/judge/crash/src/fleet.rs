@@ -107,7 +107,7 @@ impl Sweep {
     }
 }
 
-/// Some runs of one system in one shape on one disk, as a complete line.
+/// A task: some runs of one system in one geometry on one disk, as a complete line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The format.

@@ -38,7 +38,7 @@ pub trait DiskFormat: Sync {
 
 /// The fixed places of a format's inodes. They tell which parts of a tree depend on which sectors.
 pub trait InodePlaces {
-    /// A key made of all fields of the disk that are believed. When the key changes, nothing that was read
+    /// A key made of all fields of the disk that are trusted. When the key changes, nothing that was read
     /// before is kept.
     fn key(&self) -> &[u64];
 

@@ -38,7 +38,7 @@ pub struct Object {
     pub name: Vec<u8>,
     /// Calls that set the size, each with the size.
     pub sizes: Vec<(usize, u64)>,
-    /// By sector of 512 bytes, the calls that changed its contents, each with the new contents.
+    /// For each sector of 512 bytes, the calls that changed its contents, each with the new contents.
     pub sectors: BTreeMap<u64, Versions>,
     /// Calls that set permissions or attributes, each with all of them.
     #[serde(alias = "natures")]

@@ -41,12 +41,12 @@ pub(crate) struct Places<'a> {
 pub(crate) struct Memory {
     nodes: FxHashMap<Ino, Rc<Node>>,
     listings: FxHashMap<Ino, Rc<Listing>>,
-    /// By sector, the parts that depend on it.
+    /// For each sector, the parts that depend on it.
     parts: FxHashMap<u64, Vec<ReadUnit>>,
     places: Option<Box<dyn InodePlaces>>,
     /// Whether the kept parts agree with the disk's present contents.
     is_current: bool,
-    /// By group, the highest inode number that the group is known to have in use.
+    /// For each group, the highest inode number that the group is known to have in use.
     holds: FxHashMap<u32, Ino>,
     versions: u64,
 }

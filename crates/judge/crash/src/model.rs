@@ -178,7 +178,7 @@ pub(crate) struct Cursor {
     /// The writes that were issued and have not completed, as disk and write.
     under_way: Vec<(usize, usize)>,
     order: usize,
-    /// By disk and request of a flush, the number of completed writes that it covers.
+    /// For each disk and request of a flush, the number of completed writes that it covers.
     flushes: BTreeMap<(usize, u64), usize>,
     hardened: bool,
 }

@@ -16,7 +16,7 @@ use crate::model::{CrashModel, Sectors};
 use crate::run::{DiskRun, Event, Run, Write};
 use crate::sample;
 
-/// Sectors of each disk.
+/// The number of sectors of each disk.
 const SIZE: usize = 3;
 
 /// The first byte of each sector of both disks.

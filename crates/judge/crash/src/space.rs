@@ -60,7 +60,7 @@ pub struct Choosing<'a> {
     pub groups: &'a [u64],
 }
 
-/// How much a state tells. The smaller values come first.
+/// The value of a state for finding faults. Smaller values come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manner {

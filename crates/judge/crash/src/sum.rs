@@ -1,5 +1,5 @@
 //! Sums that identify contents. Equal contents have equal sums. Unequal contents have equal sums with a
-//! chance of at most one in 2^100, provided that nobody has chosen them to collide.
+//! chance of at most one in 2^100, provided that they were not chosen to collide.
 
 /// Odd numbers with about as many ones as zeros.
 const KEYS: [u64; 8] = [

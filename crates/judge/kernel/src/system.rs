@@ -37,7 +37,7 @@ pub struct KernelSystem {
     /// Whether making anything durable also makes all earlier changes of names durable, even if only one of them is
     /// visible.
     ordered: bool,
-    /// A promise to hold it to, instead of the usual one.
+    /// The promise by which the system is judged, if it is not its usual one.
     held_to: Option<Promise>,
 }
 

@@ -76,9 +76,9 @@ pub fn parse(text: &str, dir: &str) -> Vec<Syscall> {
 
 struct Reader<'a> {
     dir: &'a str,
-    /// By process, the beginning of a call that had not ended when it was printed: its time and text.
+    /// For each process, the beginning of a call that had not ended when it was printed: its time and text.
     unfinished: BTreeMap<u32, (i64, String)>,
-    /// By process, the time of its last line.
+    /// For each process, the time of its last line.
     at: BTreeMap<u32, i64>,
     cwd: BTreeMap<u32, String>,
 }

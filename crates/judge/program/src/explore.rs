@@ -86,7 +86,7 @@ pub struct JobFinding {
 /// The numbers of states, and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobCounts {
-    /// States judged.
+    /// The number of states judged.
     pub states: u64,
     /// The number of possible states.
     pub possible: f64,
@@ -96,19 +96,19 @@ pub struct JobCounts {
     pub trees: u64,
     /// Runs of the check.
     pub checks: u64,
-    /// States that could not be mounted.
+    /// The number of states that could not be mounted.
     pub unsound: u64,
     /// The number of these with a torn superblock.
     pub torn_superblock: u64,
-    /// States in which a promised change is missing.
+    /// The number of states in which a promised change is missing.
     pub lost_durable: u64,
-    /// States that are inconsistent even if nothing was promised.
+    /// The number of states that are inconsistent even if nothing was promised.
     pub not_atomic: u64,
-    /// States in which the check reports a broken promise.
+    /// The number of states in which the check reports a broken promise.
     pub promise_broken: u64,
-    /// States in which the check itself failed.
+    /// The number of states in which the check itself failed.
     pub check_failed: u64,
-    /// States in which the check did not end in time.
+    /// The number of states in which the check did not end in time.
     pub timed_out: u64,
     /// The duration in seconds.
     pub seconds: f64,

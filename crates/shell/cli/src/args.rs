@@ -235,7 +235,7 @@ pub struct Bench {
     #[arg(long, value_name = "DIR", conflicts_with = "fs")]
     pub dir: Option<PathBuf>,
     /// With --dir: empty the kernel's caches where the workload wants cold ones, by /proc/sys/vm/drop_caches. Needs root.
-    #[arg(long, requires = "dir")]
+    #[arg(long = "drop-caches", requires = "dir")]
     pub drop_caches: bool,
     /// The machine.
     #[command(flatten)]
@@ -303,7 +303,7 @@ pub struct Mkfs {
     pub meta: Option<MetadataSize>,
     /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint, by which --salvage reads
     /// files where the metadata device is lost: bytes, or a share of the metadata device as in 90% [default: no copy].
-    #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
+    #[arg(long = "meta-copy", value_name = "SIZE", value_parser = metadata_size)]
     pub meta_copy: Option<MetadataSize>,
     /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
     /// first path is the data device.

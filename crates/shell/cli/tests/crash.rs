@@ -298,5 +298,5 @@ fn a_failure_of_the_kernels_is_saved_and_repeated() {
     let cut = format!("{}{}", &text[..at], &text[at + 4..]);
     std::fs::write(dir.path().join("cut.json"), cut).unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", "cut.json"]);
-    assert!(code == 1 && err.contains("its sum is wrong"), "{err}");
+    assert!(code == 1 && err.contains("its checksum is wrong"), "{err}");
 }

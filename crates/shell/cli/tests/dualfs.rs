@@ -54,8 +54,8 @@ fn sizes_that_cannot_be_are_refused_in_words() {
             ordo(&[&["mkfs", image, "--size", "64m", "--force"], args].concat());
         assert!(code != 0 && errors.contains(why), "{args:?}: {errors}");
     };
-    refused(&["--fs", "dualfs", "--meta", "100%"], "no share of a disk");
-    refused(&["--fs", "dualfs", "--meta", "64m"], "have no room for");
+    refused(&["--fs", "dualfs", "--meta", "100%"], "is not a share of a disk");
+    refused(&["--fs", "dualfs", "--meta", "64m"], "have no space for");
     refused(&["--fs", "dualfs", "--block-size", "16k"], "512 to 8192 are possible");
     refused(&["--fs", "dualfs", "--frag-size", "1k"], "--frag-size does not go with a DualFS");
     refused(&["--fs", "lfs", "--meta", "10%"], "--meta does not go with an LFS");

@@ -55,7 +55,7 @@ all = [threading.Thread(target=run, args=(n,)) for n in range(clients)]
 mark('end')
 ";
 
-/// How a file system is made and used.
+/// A file system, and the commands that make and use it.
 #[derive(Clone, Copy, PartialEq)]
 struct Made {
     fs: &'static str,

@@ -20,7 +20,7 @@ pub struct Mounted {
 /// Counters of an ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Blocks that were written with changes rolled back.
+    /// The number of blocks that were written with changes rolled back.
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyStats>,
@@ -42,7 +42,7 @@ pub struct CleanerStatistics {
 /// Counters of dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DependencyStats {
-    /// Rollbacks in written images.
+    /// The number of rollbacks in written images.
     pub rolled_back: u64,
     /// The most memory that dependencies have taken, in bytes.
     pub memory_peak: u64,
@@ -53,13 +53,13 @@ pub struct DependencyStats {
 /// Counters of a log since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
-    /// Operations that changed metadata.
+    /// The number of operations that changed metadata.
     pub operations: u64,
-    /// Bytes of records.
+    /// The number of bytes of records.
     pub bytes: u64,
-    /// Writes of the log.
+    /// The number of writes of the log.
     pub writes: u64,
-    /// Writes of the log's superblock.
+    /// The number of writes of the log's superblock.
     pub checkpoints: u64,
     /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,

@@ -58,7 +58,7 @@ pub struct MakeOptions {
 }
 
 impl MakeOptions {
-    /// Bytes in a block of an FFS made with these options; a size that mkfs will refuse counts as the default.
+    /// The number of bytes in a block of an FFS made with these options; a size that mkfs will refuse counts as the default.
     pub fn ffs_block(&self) -> u32 {
         let given = self.block_size.and_then(|bytes| u32::try_from(bytes).ok());
         given.unwrap_or_else(|| ordo_ffs::mkfs::MkfsOptions::default().block_size)

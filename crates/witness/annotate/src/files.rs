@@ -21,9 +21,9 @@ pub(crate) const FILES: &str = "files.parquet";
 /// Bytes, and the requests that have any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
 }
 
@@ -81,7 +81,7 @@ type Key<'a> = (Option<u64>, Option<&'a str>);
 
 #[derive(Default)]
 struct Sums<'a> {
-    /// By file, the sums and the request that was counted last, for each part.
+    /// For each file, the sums and the request that was counted last, for each part.
     all: FxHashMap<Key<'a>, [(Amount, Option<u64>); 4]>,
 }
 

@@ -21,7 +21,7 @@
 //! - Counts from the tables are equal to those of the watcher that named the blocks. If they cannot be, there are
 //!   none.
 //! - The same trace gives the same bytes.
-//! - A number in a file's header is believed only if the file is long enough for it.
+//! - A number in a file's header is trusted only if the file is long enough for it.
 //!
 //! ```
 //! use ordo_annotate::{rows, store};

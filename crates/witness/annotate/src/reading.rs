@@ -14,7 +14,7 @@ use crate::table::{Fault, Table};
 /// The version of the schema. Readers refuse a newer one; columns are added without a new version.
 pub const VERSION: u32 = 1;
 
-/// The greatest device size that is believed, in bytes.
+/// The largest device size that is accepted, in bytes.
 pub(crate) const DEVICE_MAX: u64 = 1 << 60;
 
 pub(crate) const REQUESTS: &str = "requests.parquet";

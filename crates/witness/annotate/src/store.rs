@@ -52,17 +52,17 @@ pub struct Parts<'a> {
 /// Totals of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Rows of requests.
+    /// The number of rows of requests.
     pub requests: u64,
-    /// Rows of blocks.
+    /// The number of rows of blocks.
     pub blocks: u64,
     /// Distinct contents.
     pub contents: u64,
-    /// Transactions.
+    /// The number of transactions.
     pub transactions: u64,
-    /// Bytes of all files.
+    /// The number of bytes of all files.
     pub bytes: u64,
-    /// Bytes of the files of requests and blocks among these.
+    /// The number of bytes of the files of requests and blocks among these.
     pub rows_bytes: u64,
 }
 
@@ -189,7 +189,7 @@ fn says(parts: &Parts<'_>) -> Vec<(&'static str, String)> {
 struct Files<'a> {
     dir: &'a Path,
     says: Vec<(&'static str, String)>,
-    /// Rows of a row group.
+    /// The number of rows of a row group.
     most: usize,
     sizes: BTreeMap<&'static str, u64>,
     seals: BTreeMap<String, Seal>,

@@ -31,7 +31,7 @@ const RECORDED: [(&str, &str); 6] = [
 ];
 const FILES: [&str; 4] = ["requests", "blocks", "transactions", "recounted"];
 
-/// The trace repeated so often.
+/// Repeats a trace `rounds` times.
 fn repeated(trace: &Trace, rounds: u64) -> Trace {
     let mut all = trace.clone();
     let epochs = trace.requests().last().map_or(0, |r| r.epoch) + 1;

@@ -128,7 +128,7 @@ impl DualChecker {
     /// return.
     ///
     /// # Errors
-    /// The devices are no pair, the IFILE cannot be read, or a device failed.
+    /// The devices are not a pair, the IFILE cannot be read, or a device failed.
     pub async fn run(&self) -> Result<LfsReport, DualCheckError> {
         Ok(self.log().await?.run().await?)
     }

@@ -77,19 +77,19 @@ pub type CheckProgress = Rc<dyn Fn(CheckPhase, u64, u64)>;
 /// The work of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckWork {
-    /// Reads sent to the device.
+    /// The number of reads sent to the device.
     pub reads: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes_read: u64,
-    /// Writes sent to the device.
+    /// The number of writes sent to the device.
     pub writes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes_written: u64,
-    /// Inodes examined, in use or not.
+    /// The number of inodes examined, in use or not.
     pub inodes: u64,
-    /// Inodes in use.
+    /// The number of inodes in use.
     pub inodes_used: u64,
-    /// Directories read.
+    /// The number of directories read.
     pub directories: u64,
     /// Directory entries read.
     pub entries: u64,
@@ -150,9 +150,9 @@ pub struct Report {
     pub work: CheckWork,
     /// Files, directories and others in use after the check.
     pub files: u64,
-    /// Fragments in use after the check, the file system's own included.
+    /// The number of fragments in use after the check, the file system's own included.
     pub used_fragments: u64,
-    /// Fragments in the file system.
+    /// The number of fragments in the file system.
     pub fragments: u64,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct DirInfo {
     pub ino: u32,
     pub size: u64,
     pub blocks: Vec<DirBlock>,
-    /// Whether the check cut off some of its blocks.
+    /// Whether the check removed some of its blocks.
     pub cut: bool,
     /// The directory's parent.
     pub parent: Option<u32>,
@@ -74,7 +74,7 @@ pub(crate) struct DirInfo {
     /// The inode in the directory's `..`. The next field is the place of that entry, as a byte of the device.
     pub dotdot: u32,
     pub dotdot_at: u64,
-    /// Entries besides `.` and `..`.
+    /// The number of entries besides `.` and `..`.
     pub entries: u64,
     /// Whether the check moved the directory, so that its `..` must change.
     pub moved: bool,
@@ -110,7 +110,7 @@ pub(crate) struct Run<'d> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
-    /// By group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
+    /// For each group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
     pub pinned: Vec<Vec<u8>>,
     /// Indirect blocks, with their levels, that were pinned with everything below them.
     pub pinned_trees: FxHashSet<(u64, u32)>,
@@ -263,7 +263,7 @@ impl<'d> Run<'d> {
         None
     }
 
-    /// Sectors of 512 bytes in a run of fragments.
+    /// The number of sectors of 512 bytes in a run of fragments.
     pub fn sectors(&self, frags: u32) -> u64 {
         u64::from(frags) * u64::from(self.sb.fsize as u32 / 512)
     }

@@ -266,8 +266,8 @@ impl Held {
 }
 
 impl Run<'_> {
-    /// All blocks that a file holds, extended attributes included. It may be called only after every address was
-    /// granted or cleared, so that they form a tree.
+    /// All blocks of a file, including those of extended attributes. Before the call, every address must have been
+    /// granted to the file or cleared, so that the addresses form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
         let mut all = Vec::new();
         if !has_blocks(node, self.sb.maxsymlinklen as u64) {

@@ -29,9 +29,9 @@ impl Spread {
 /// Totals over transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transactions {
-    /// Transactions of which any write was seen.
+    /// The number of transactions of which any write was seen.
     pub seen: u64,
-    /// Transactions whose commit was seen.
+    /// The number of transactions whose commit was seen.
     pub committed: u64,
     /// Copies of blocks, for each committed transaction.
     pub copies: Spread,
@@ -39,17 +39,17 @@ pub struct Transactions {
     pub records: Spread,
     /// Bytes written to the journal, for each committed transaction.
     pub bytes: Spread,
-    /// Copies of file data.
+    /// The number of copies of file data.
     pub data_copies: u64,
-    /// Blocks revoked.
+    /// The number of blocks revoked.
     pub revoked: u64,
     /// Wrong checksums.
     pub bad_checksums: u64,
-    /// Commits that no flush separates from the last copy before them: the disk may write the two in either order.
+    /// The number of commits that no flush separates from the last copy before them: the disk may write the two in either order.
     pub unordered_commits: u64,
     /// Requests from a transaction's first request to its commit.
     pub requests_to_commit: Spread,
-    /// Transactions of which a block was later written at its fixed location.
+    /// The number of transactions of which a block was later written at its fixed location.
     pub checkpointed: u64,
     /// The copies and records that ended with such a checkpoint write. The others were superseded by a newer copy,
     /// revoked, or not checkpointed by the end of the trace.
@@ -155,7 +155,7 @@ pub struct WatchFindings {
     pub system: String,
     /// Traffic by kind.
     pub stats: Stats,
-    /// Copies in the journal whose transaction is not known.
+    /// The number of copies in the journal whose transaction is not known.
     pub orphan_blocks: u64,
     /// Transactions, in the order in which they were first seen.
     pub transactions: Vec<Transaction>,
@@ -189,7 +189,7 @@ pub struct Analysis {
     pub fixed_metadata: TrafficCounts,
     /// Write amplification: bytes written for each byte of file data at its fixed location; `None` without any.
     pub bytes_per_data_byte: Option<f64>,
-    /// Copies in the journal whose transaction is not known.
+    /// The number of copies in the journal whose transaction is not known.
     pub orphan_blocks: u64,
     /// Totals over transactions; all zeros without a journal.
     pub transactions: Transactions,

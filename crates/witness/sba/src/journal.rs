@@ -43,19 +43,19 @@ pub struct Transaction {
     pub commit: Option<Moment>,
     /// Journal descriptors: blocks that name the fixed locations of copies.
     pub descriptors: u64,
-    /// Copies of blocks.
+    /// The number of copies of blocks.
     pub copies: u64,
     /// The copies of file data among them.
     pub data_copies: u64,
-    /// Records of changes.
+    /// The number of records of changes.
     pub records: u64,
-    /// Blocks revoked.
+    /// The number of blocks revoked.
     pub revoked: u64,
-    /// Bytes written to the journal for the transaction.
+    /// The number of bytes written to the journal for the transaction.
     pub bytes: u64,
     /// Wrong checksums.
     pub bad_checksums: u64,
-    /// Blocks that were later written at their fixed location.
+    /// The number of blocks that were later written at their fixed location.
     pub checkpointed: u64,
     /// The last such checkpoint write.
     pub checkpoint: Option<Moment>,
@@ -71,9 +71,9 @@ pub struct Journal {
     homes: FxHashMap<u64, usize>,
     /// The present request.
     now: Moment,
-    /// Transactions beyond the number that are kept.
+    /// The number of transactions beyond the number that are kept.
     left_out: u64,
-    /// Copies whose transaction is not known.
+    /// The number of copies whose transaction is not known.
     orphan_blocks: u64,
 }
 
@@ -83,12 +83,12 @@ impl Journal {
         &self.list
     }
 
-    /// Transactions that are missing from the list, because there were too many.
+    /// The number of transactions that are missing from the list, because there were too many.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Copies whose transaction is not known.
+    /// The number of copies whose transaction is not known.
     pub fn orphan_blocks(&self) -> u64 {
         self.orphan_blocks
     }

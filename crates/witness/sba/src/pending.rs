@@ -39,7 +39,7 @@ pub(crate) struct Pending {
     len: usize,
     /// Guesses that were dropped, and stay as they were counted.
     given_up: u64,
-    /// Units in a block, as a shift.
+    /// The number of units in a block, as a shift.
     shift: u32,
 }
 

@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashMap;
 
-/// Unannounced copies kept at most.
+/// The most unannounced copies that are kept.
 const ORPHANS_MAX: usize = 4096;
 
-/// The blocks of a ring by their place in it; `T` describes an announced block.
+/// The announced blocks and the unannounced copies of a ring log, by their positions. `T` describes an announced block.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     expected: FxHashMap<u64, T>,

@@ -10,11 +10,11 @@ use crate::kind::{Class, Reason};
 /// Traffic of one kind in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TrafficCounts {
-    /// Requests that begin with this kind.
+    /// The number of requests that begin with this kind.
     pub requests: u64,
     /// File-system blocks of this kind, whole or in part.
     pub blocks: u64,
-    /// Bytes of this kind.
+    /// The number of bytes of this kind.
     pub bytes: u64,
     /// The requests among them for which a task waits (writes with the sync flag).
     pub sync: u64,
@@ -99,17 +99,17 @@ pub struct Stats {
     pub reads: ByClass,
     /// Writes by kind.
     pub writes: ByClass,
-    /// Flushes.
+    /// The number of flushes.
     pub flushes: u64,
-    /// Discards.
+    /// The number of discards.
     pub discards: u64,
     /// The number of requests, read or written, without a name, by reason.
     pub unknown: BTreeMap<Reason, u64>,
-    /// Blocks that were first counted by a guess, and later under their true kind.
+    /// The number of blocks that were first counted by a guess, and later under their true kind.
     pub settled: u64,
-    /// Blocks without a pointer to them at the end, counted by their most likely kind.
+    /// The number of blocks without a pointer to them at the end, counted by their most likely kind.
     pub unclaimed: u64,
-    /// Writes whose contents were not recorded, named by their place alone.
+    /// The number of writes whose contents were not recorded, named by their place alone.
     pub without_contents: u64,
     /// Writes that were counted as the first kind and are now counted as the second.
     #[serde(skip)]

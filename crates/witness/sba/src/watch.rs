@@ -223,7 +223,7 @@ impl Watch {
         self.state.borrow_mut().decoder_state.names.end();
     }
 
-    /// Copies in the journal whose transaction is not known.
+    /// The number of copies in the journal whose transaction is not known.
     pub fn orphan_blocks(&self) -> u64 {
         self.state.borrow().decoder_state.journal.orphan_blocks()
     }

@@ -55,7 +55,7 @@ pub fn plan(traffic: &[SeenTraffic]) -> Plan {
 struct Lane<'a> {
     /// The requests in order of completion.
     order: &'a [usize],
-    /// The first in `order` that nobody waited for yet.
+    /// The first in `order` for which no request has waited yet.
     next: usize,
     /// The requests that the last one waited for.
     waits: Vec<usize>,

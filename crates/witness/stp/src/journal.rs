@@ -15,7 +15,7 @@ pub struct JournalSpan {
     pub first: u64,
     /// The byte behind its last one.
     pub end: u64,
-    /// Bytes in a block of the journal.
+    /// The number of bytes in a block of the journal.
     pub block: u64,
     /// Whether the size is the journal's own, from its superblock; otherwise it is the part that the trace writes to.
     pub whole: bool,

@@ -13,7 +13,7 @@
 //! - [`change`]: the changes.
 //! - [`mod@play`]: a plan carried out, in virtual time or on a [`real`] device; [`path`]: the time on the critical
 //!   path, by cause.
-//! - [`predict`]: the unchanged playback, which shows how far predictions may be believed, and each change's.
+//! - [`predict`]: the unchanged playback, which shows how far predictions may be trusted, and each change's.
 //!
 //! Invariants:
 //! - An unchanged plan on a disk that takes the recorded times gives the recorded times.

@@ -124,7 +124,7 @@ pub(super) struct Hdd {
     free_at: u64,
     ahead: Option<Ahead>,
     segments: VecDeque<Segment>,
-    /// By first sector, the writes in the cache, with their length and time of arrival.
+    /// The writes in the cache, by first sector, each with its length and time of arrival.
     dirty: BTreeMap<u64, (u64, u64)>,
     dirty_bytes: u64,
     /// The sector at which the elevator stands.

@@ -52,7 +52,7 @@ pub enum ModelKind {
 pub struct Model {
     /// The name a user gives it.
     pub name: &'static str,
-    /// One line for a list of models.
+    /// A description in one line, for a list of models.
     pub description: &'static str,
     /// The kind of disk, with its parameters.
     pub kind: ModelKind,
@@ -89,23 +89,23 @@ pub use catalog::ALL;
 /// Statistics of a disk. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DiskStats {
-    /// Requests of every kind that were completed.
+    /// The number of requests of every kind that were completed.
     pub requests: u64,
-    /// Reads among them.
+    /// The number of reads among these requests.
     pub reads: u64,
-    /// Writes among them.
+    /// The number of writes among these requests.
     pub writes: u64,
-    /// Flushes among them.
+    /// The number of flushes among these requests.
     pub flushes: u64,
-    /// Discards among them.
+    /// The number of discards among these requests.
     pub discards: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes_written: u64,
-    /// Writes with [`WriteFlags::SYNC`].
+    /// The number of writes with [`WriteFlags::SYNC`].
     pub sync_writes: u64,
-    /// Requests served from, or absorbed by, the disk's cache.
+    /// The number of requests served from, or absorbed by, the disk's cache.
     pub cache_hits: u64,
     /// Seeks: movements of the arm.
     pub seeks: u64,

@@ -30,11 +30,11 @@ pub struct HddSpec {
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,
-    /// Segments of the read cache.
+    /// The number of segments of the read cache.
     pub segments: usize,
-    /// Bytes of one segment, which is also the distance of read-ahead.
+    /// The number of bytes of one segment, which is also the distance of read-ahead.
     pub segment_bytes: u64,
-    /// Bytes of the write cache; 0 if it is off.
+    /// The number of bytes of the write cache; 0 if it is off.
     pub write_cache_bytes: u64,
     /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later ones wait, first
     /// come, first served.
@@ -76,7 +76,7 @@ pub struct SsdSpec {
     pub write_mb_s: f64,
     /// The rate at which the cache is emptied, in 10^6 bytes a second.
     pub drain_mb_s: f64,
-    /// Bytes of the volatile write cache.
+    /// The number of bytes of the volatile write cache.
     pub cache_bytes: u64,
 }
 

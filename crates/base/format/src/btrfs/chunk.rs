@@ -6,7 +6,7 @@ use super::LE;
 const DATA: u64 = 1;
 const SYSTEM: u64 = 1 << 1;
 const METADATA: u64 = 1 << 2;
-/// Bits of a chunk's type: its profile. Without any, the chunk lies in one piece.
+/// Bits of a chunk's type: its profile. Without any of these bits, the chunk is one range of one device.
 const RAID0: u64 = 1 << 3;
 const RAID1: u64 = 1 << 4;
 const DUP: u64 = 1 << 5;
@@ -49,7 +49,7 @@ pub enum Layout {
     Copies,
     /// Striped: pieces go to the columns in turn, and each column has so many identical stripes.
     Striped {
-        /// Bytes that go to one column before the next.
+        /// The number of bytes that go to one column before the next.
         piece: u64,
         /// Identical stripes of a column.
         alike: u64,

@@ -36,7 +36,7 @@ pub fn entries(block: &[u8], mut each: impl FnMut(Entry<'_>)) -> bool {
     at == block.len()
 }
 
-/// Whether a block can be a directory's.
+/// Whether a block can belong to a directory.
 pub fn looks_like(block: &[u8]) -> bool {
     let mut used = 0;
     let mut sound = true;

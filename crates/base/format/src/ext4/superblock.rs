@@ -223,17 +223,17 @@ pub struct Geometry {
     pub blocks: u64,
     /// The first block of group 0.
     pub first_block: u64,
-    /// Blocks in a group.
+    /// The number of blocks in a group.
     pub blocks_per_group: u64,
-    /// Inodes in a group.
+    /// The number of inodes in a group.
     pub inodes_per_group: u32,
-    /// Bytes in an inode.
+    /// The size of an inode in bytes.
     pub inode_size: usize,
-    /// Bytes in a group descriptor.
+    /// The size of a group descriptor in bytes.
     pub desc_size: usize,
-    /// Groups.
+    /// The number of groups.
     pub groups: u32,
-    /// Blocks reserved for more descriptors.
+    /// The number of blocks reserved for more descriptors.
     pub reserved_gdt: u64,
     /// Features that may be ignored.
     pub compat: u32,
@@ -364,22 +364,22 @@ impl GroupDesc {
 }
 
 impl Geometry {
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub fn block_size(&self) -> usize {
         1 << self.block_shift
     }
 
-    /// Descriptors in a block.
+    /// The number of descriptors in a block.
     pub fn descs_per_block(&self) -> u64 {
         (self.block_size() / self.desc_size) as u64
     }
 
-    /// Blocks of descriptors in all.
+    /// The number of blocks of descriptors in all.
     pub fn desc_blocks(&self) -> u64 {
         u64::from(self.groups).div_ceil(self.descs_per_block())
     }
 
-    /// Blocks of a group's inode table.
+    /// The number of blocks of a group's inode table.
     pub fn inode_blocks(&self) -> u64 {
         (u64::from(self.inodes_per_group) * self.inode_size as u64).div_ceil(1 << self.block_shift)
     }

@@ -2,13 +2,13 @@
 
 use super::LE;
 
-/// Entries in a block of the SIT (`SIT_ENTRY_PER_BLOCK`).
+/// The number of entries in a block of the SIT (`SIT_ENTRY_PER_BLOCK`).
 pub const SIT_ENTRIES: usize = 55;
-/// Entries in a block of the NAT (`NAT_ENTRY_PER_BLOCK`).
+/// The number of entries in a block of the NAT (`NAT_ENTRY_PER_BLOCK`).
 pub const NAT_ENTRIES: usize = 455;
 /// The byte of a summary at which its entries end and its journal begins.
 pub(super) const ENTRIES_END: usize = 3584;
-/// Bytes of the journal in a summary.
+/// The number of bytes of the journal in a summary.
 pub(super) const JOURNAL: usize = 507;
 
 crate::on_disk! {

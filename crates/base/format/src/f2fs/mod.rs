@@ -16,9 +16,9 @@ pub const SUPERBLOCK_AT: u64 = 1024;
 const MAGIC: u32 = 0xf2f5_2010;
 /// The block size as a shift; no other size is read here.
 pub const BLOCK_SHIFT: u32 = 12;
-/// Bytes in a block.
+/// The size of a block in bytes.
 pub const BLOCK: usize = 1 << BLOCK_SHIFT;
-/// Blocks in a segment, which is fixed.
+/// The number of blocks in a segment, which is fixed.
 pub const SEGMENT: u64 = 512;
 
 /// Feature bits of the superblock.

@@ -101,7 +101,7 @@ pub enum Role {
 }
 
 impl Footer {
-    /// Decodes the footer of a block; `None` if it cannot be a node's.
+    /// Decodes the footer of a block; `None` if the block cannot be a node.
     pub fn read(g: &Geometry, block: &[u8]) -> Option<Footer> {
         let footer = Footer::decode(block.get(BLOCK - Footer::SIZE..BLOCK)?, LE);
         let most = g.nat_blocks() * maps::NAT_ENTRIES as u64;

@@ -123,7 +123,7 @@ pub struct DirError {
 /// Reads the entry at byte `at` of a directory's contents, of which `bytes` are whole chunks.
 ///
 /// # Errors
-/// The entry is damaged; nothing after it in its chunk can be believed.
+/// The entry is damaged; nothing after it in its chunk can be trusted.
 pub fn entry(width: Width, bytes: &[u8], at: usize) -> Result<LfsDirEntry<'_>, DirError> {
     let err = |fault| DirError { at, fault };
     let chunk_end = (at - at % CHUNK) + CHUNK;

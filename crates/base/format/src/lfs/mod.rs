@@ -47,9 +47,9 @@ pub const MAGIC32: u32 = 0x0007_0162;
 pub const VERSION: u32 = 2;
 /// Bytes at the start of the device that belong to its label; the first superblock follows.
 pub const LABEL_BYTES: u64 = 8192;
-/// Bytes reserved for each superblock.
+/// The number of bytes reserved for each superblock.
 pub const SUPERBLOCK_PAD: u64 = 8192;
-/// Bytes of a superblock that have a meaning.
+/// The number of bytes of a superblock that have a meaning.
 pub const SUPERBLOCK_SIZE: usize = 512;
 /// The greatest number of superblocks.
 pub const MAX_SUPERBLOCKS: usize = 10;
@@ -99,37 +99,37 @@ impl Width {
         }
     }
 
-    /// Bytes of an inode.
+    /// The size of an inode in bytes.
     pub const fn inode_size(self) -> usize {
         self.pick(128, 256)
     }
 
-    /// Bytes of a block address: in an indirect block, and in a summary.
+    /// The number of bytes of a block address: in an indirect block, and in a summary.
     pub const fn pointer_size(self) -> usize {
         self.pick(4, 8)
     }
 
-    /// Bytes of the head of a summary.
+    /// The number of bytes of the head of a summary.
     pub const fn segsum_size(self) -> usize {
         self.pick(48, 56)
     }
 
-    /// Bytes of a FINFO without its block numbers.
+    /// The number of bytes of a FINFO without its block numbers.
     pub const fn finfo_size(self) -> usize {
         self.pick(16, 24)
     }
 
-    /// Bytes of the IFILE's entry for an inode.
+    /// The number of bytes of the IFILE's entry for an inode.
     pub const fn ifile_entry_size(self) -> usize {
         self.pick(20, 32)
     }
 
-    /// Bytes of the cleaner info.
+    /// The number of bytes of the cleaner info.
     pub const fn cleaner_info_size(self) -> usize {
         self.pick(28, 48)
     }
 
-    /// Bytes of a directory entry before its name.
+    /// The number of bytes of a directory entry before its name.
     pub const fn dir_header(self) -> usize {
         self.pick(8, 12)
     }

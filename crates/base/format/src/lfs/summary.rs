@@ -156,7 +156,7 @@ pub struct FileInfo {
     pub ino: u64,
     /// The inode's version.
     pub version: u32,
-    /// Bytes of the last block; the others are whole.
+    /// The number of bytes of the last block; the others are whole.
     pub lastlength: u32,
     /// Logical numbers of the blocks; negative ones are of indirect blocks.
     pub blocks: Vec<i64>,

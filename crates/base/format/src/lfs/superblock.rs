@@ -388,7 +388,7 @@ impl Superblock {
         self.magic == SUPERBLOCK_MAGIC
     }
 
-    /// Blocks of the group tables in the IFILE, behind the segment usage; LFS has none.
+    /// The number of blocks of the group tables in the IFILE, behind the segment usage; LFS has none.
     pub fn group_table_blocks(&self) -> u64 {
         if self.is_dual() { self.grouptabsz.into() } else { 0 }
     }

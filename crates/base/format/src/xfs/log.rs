@@ -67,9 +67,9 @@ crate::on_disk! {
 
 /// The value of [`RecordHead::magic`] (`XLOG_HEADER_MAGIC_NUM`).
 pub const MAGIC: u32 = 0xfeed_babe;
-/// Bytes in a block of the log (`BBSIZE`).
+/// The number of bytes in a block of the log (`BBSIZE`).
 pub const BLOCK: usize = 512;
-/// Bytes of a record that one header covers (`XLOG_HEADER_CYCLE_SIZE`).
+/// The number of bytes of a record that one header covers (`XLOG_HEADER_CYCLE_SIZE`).
 const PER_HEAD: usize = 32 << 10;
 
 /// Flags of operations (`XLOG_*_TRANS`).

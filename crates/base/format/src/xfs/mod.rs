@@ -175,7 +175,7 @@ pub struct Geometry {
     pub ag_bits: u32,
     /// The number of blocks.
     pub blocks: u64,
-    /// Blocks in a group.
+    /// The number of blocks in a group.
     pub ag_blocks: u64,
     /// The number of allocation groups.
     pub ag_count: u32,
@@ -259,7 +259,7 @@ impl Superblock {
 }
 
 impl Geometry {
-    /// Bytes in a block.
+    /// The size of a block in bytes.
     pub fn block_size(&self) -> usize {
         1 << self.block_shift
     }
@@ -278,7 +278,7 @@ impl Geometry {
         (u64::from(block) < self.ag_blocks && linear < self.blocks).then_some(linear)
     }
 
-    /// Inodes in a block, as a shift.
+    /// The number of inodes in a block, as a shift.
     pub fn inodes_shift(&self) -> u32 {
         self.block_shift - self.inode_shift
     }
@@ -289,17 +289,17 @@ impl Geometry {
         (group << self.ag_bits | within) << self.inodes_shift()
     }
 
-    /// Bytes in an inode.
+    /// The size of an inode in bytes.
     pub fn inode_size(&self) -> usize {
         1 << self.inode_shift
     }
 
-    /// Bytes before the records of a block of a group's tree.
+    /// The number of bytes before the records of a block of a group's tree.
     pub fn short_head(&self) -> usize {
         if self.self_describing { 56 } else { 16 }
     }
 
-    /// Bytes before the records of a block of a file's tree.
+    /// The number of bytes before the records of a block of a file's tree.
     pub fn long_head(&self) -> usize {
         if self.self_describing { 72 } else { 24 }
     }

@@ -17,7 +17,7 @@ use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// Entries of the submission queue; when it is full, more requests wait in the backlog.
+/// The number of entries of the submission queue; when it is full, more requests wait in the backlog.
 const ENTRIES: u32 = 256;
 
 /// The identity of the completion with which another thread wakes the executor.
@@ -55,7 +55,7 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: a system call without pointers; the descriptor it returns is nobody else's.
+        // SAFETY: a system call without pointers; no other code has the descriptor that it returns.
         #[allow(unsafe_code)]
         let event = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);

@@ -78,7 +78,7 @@ impl RwLock {
         WriteGuard(self.semaphore.acquire(ALL).await)
     }
 
-    /// Takes the lock to read, if no writer holds it or waits.
+    /// Takes the lock for reading, if no writer holds it or waits for it.
     pub fn try_read(&self) -> Option<ReadGuard<'_>> {
         self.semaphore.try_acquire(1).map(ReadGuard)
     }

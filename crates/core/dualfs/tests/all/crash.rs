@@ -241,7 +241,7 @@ pub async fn work(
             rt.sleep(Duration::from_secs(61)).await;
         }
     }
-    // What nobody waits for is written too, in part.
+    // A part of the writes for which no task waits is made too.
     if !seed.is_multiple_of(3) {
         rt.sleep(Duration::from_secs(6)).await;
     }

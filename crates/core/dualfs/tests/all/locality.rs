@@ -22,7 +22,7 @@ use ordo_ufs::{AccessTimes, UfsConfig};
 use ordo_vfs::{Cookie, Errno, FileSystem, Ino, NewNode};
 
 const BLOCK: u64 = 4096;
-/// Blocks of a file that needs an indirect block.
+/// The number of blocks of a file that needs an indirect block.
 const LONG: u64 = 14;
 const DIRECTORIES: u64 = 24;
 const FILES: u64 = 12;
@@ -193,7 +193,7 @@ fn written(sb: &Superblock, writes: &[Record]) -> Vec<(u64, i64)> {
         let bytes = write.data.as_ref().expect("contents are kept");
         let mut at = 0;
         while at < bytes.len() {
-            // What lies between two summaries is no summary.
+            // The blocks between two summaries are not summaries.
             if let Ok(summary) = Summary::read(sb, &bytes[at..]) {
                 for file in summary.files {
                     all.extend(file.blocks.iter().map(|block| (file.ino, *block)));

@@ -8,7 +8,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::{MkfsError, MkfsOptions, MkfsPlan, SUPERBLOCK_AT, usable};
 
-/// Bytes that stay unused in the block of a group header.
+/// The number of bytes that stay unused in the block of a group header.
 const HEADER_SLACK: u64 = 8;
 /// The default number of fragments per inode.
 const FRAGS_PER_INODE: u64 = 2;

@@ -52,7 +52,7 @@ fn runs_have_their_length_and_gaps_between_them() {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let run = async {
-        // What mkfs stored counts where a mount says nothing else.
+        // A mount without options uses the values that mkfs has stored.
         for (stored, tuning, length, gap) in [
             (None, Tuning { max_contig: Some(8), gap: 2 }, 8, 2),
             (Some(4), Tuning { max_contig: None, gap: 3 }, 4, 3),

@@ -2,7 +2,7 @@
 //!
 //! Fault model: writes of cylinder groups are torn at 512 bytes, each sector old or new; bitmaps are right, or
 //! have bits that call something used that is free; a summary or totals are wrong. Would catch a count, a map
-//! or a hash that is believed although it belongs to another state of the bitmaps; an image that is taken for
+//! or a hash that is trusted although it belongs to another state of the bitmaps; an image that is taken for
 //! clean although leaked space is still lost; and one that is used at once although no ordering kept its
 //! bitmaps right.
 
@@ -264,7 +264,7 @@ fn torn_groups_can_be_read() {
 }
 
 /// Random bytes of a group's header and bitmaps are changed. The image is mounted or refused, used or found
-/// damaged, and nothing panics. Would catch a count, an offset or a map that is believed before it is checked.
+/// damaged, and nothing panics. Would catch a count, an offset or a map that is trusted before it is checked.
 #[test]
 fn changed_bytes_of_a_group_are_refused_or_never_panic() {
     let executor = Executor::simulated(1);

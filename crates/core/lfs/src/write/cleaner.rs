@@ -68,7 +68,7 @@ pub(super) struct Fruitless {
 /// The cleaner's work since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanerCounts {
-    /// Segments that were cleaned.
+    /// The number of segments that were cleaned.
     pub segments: u64,
     /// Live bytes that were moved out of these segments.
     pub moved_bytes: u64,
@@ -76,7 +76,7 @@ pub struct CleanerCounts {
     pub passes: u64,
     /// Segments that were cleaned while the file system was idle. `segments` counts them too.
     pub idle_segments: u64,
-    /// Bytes that the cleaner read.
+    /// The number of bytes that the cleaner read.
     pub read_bytes: u64,
     /// The time for which operations waited for cleaning, in nanoseconds.
     pub waited_nanos: u64,

@@ -159,7 +159,7 @@ impl LogLayout {
         self.store.relocated()
     }
 
-    /// Inodes that were rewritten because their files were read, since the mount.
+    /// The number of inodes that were rewritten because their files were read, since the mount.
     pub fn relocated_inodes(&self) -> u64 {
         self.store.relocated_inodes()
     }

@@ -208,7 +208,7 @@ impl Store {
         self.relocated.all.get()
     }
 
-    /// Inodes that were rewritten because their files were read.
+    /// The number of inodes that were rewritten because their files were read.
     pub fn relocated_inodes(&self) -> u64 {
         self.relocated.all_inodes.get()
     }

@@ -157,7 +157,7 @@ fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), Str
                 rt.sleep(Duration::from_secs(31)).await;
             }
         }
-        // What nobody waits for is written too, in part.
+        // A part of the writes for which no task waits is made too.
         rt.sleep(Duration::from_secs(29)).await;
         models
     });

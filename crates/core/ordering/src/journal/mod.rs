@@ -58,7 +58,7 @@ bitflags::bitflags! {
         const UNDO = 2;
         /// Recovery redoes no record about a block that was freed after it.
         const REVOKE = 4;
-        /// A freed block is not written by its new owner before the free is certain. The write is held back until
+        /// A freed block is not written by its new owner before the free is certain. The write is deferred until
         /// then.
         const HOLD = 8;
         /// Log space is reused only when no block, and no rollback, needs the records in it.

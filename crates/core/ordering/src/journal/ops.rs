@@ -12,7 +12,7 @@
 //! do not wait for each other, and a new operation waits for no other one.
 //!
 //! The log is at a *quiescent point* when no operation that has changed anything is under way: all records before
-//! that point are certain. Operations are numbered anew from there.
+//! that point are certain. Operations are numbered from 0 again from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -237,7 +237,7 @@ mod tests {
         assert!(ops.is_certain(&later));
     }
 
-    /// Two operations that each changed the other's bytes become certain together. Numbers begin anew at a
+    /// Two operations that each changed the other's bytes become certain together. Numbers begin again at a
     /// quiescent point.
     #[test]
     fn circles_end() {

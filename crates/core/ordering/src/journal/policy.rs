@@ -25,9 +25,9 @@ struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
     ticket: Ticket,
-    /// Bytes of log that are reserved for the operation.
+    /// The number of bytes of log that are reserved for the operation.
     reserved: u64,
-    /// Bytes of log that the operation has taken.
+    /// The number of bytes of log that the operation has taken.
     taken: u64,
     wrote: bool,
     ended: bool,

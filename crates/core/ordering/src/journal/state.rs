@@ -23,7 +23,7 @@ const PLACED_MAX: usize = 256;
 /// Counters of a journal since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalStats {
-    /// Operations that changed something.
+    /// The number of operations that changed something.
     pub operations: u64,
     /// Times a block had to wait for the log.
     pub write_ahead: u64,

@@ -27,9 +27,9 @@ struct Removed {
 /// The pending ends of `..` entries.
 #[derive(Default)]
 pub(super) struct DotDots {
-    /// By directory, the nodes with whose end a `..` no longer leads to the directory.
+    /// For each directory, the nodes with whose end a `..` no longer leads to the directory.
     ends: FxHashMap<u64, SmallVec<[Id; 1]>>,
-    /// By directory, the parents to which its `..` led, each with the pending change that ends this.
+    /// For each directory, the parents to which its `..` led, each with the pending change that ends this.
     moved: FxHashMap<u64, SmallVec<[(u64, Id); 1]>>,
     /// The directories that were removed and are not cleared yet.
     removed: FxHashMap<u64, Removed>,
@@ -99,7 +99,7 @@ impl Graph {
         self.dotdots.ends.get(&ino).map(|ends| self.live(ends)).unwrap_or_default()
     }
 
-    /// The number of deferred frees that wait for a directory which somebody still has open.
+    /// The number of deferred frees that wait for a directory that a program still has open.
     pub(super) fn frees_held_by_open(&self) -> usize {
         let not_begun = self.dotdots.not_begun();
         if not_begun.is_empty() {

@@ -31,9 +31,9 @@ pub(super) struct Graph {
     pub(super) placed: Lists<u64>,
     pub blocks: FxHashMap<BufKey, BlockDeps>,
     pub inodes: Inodes,
-    /// By parent link, the inodes with a name that is found through it.
+    /// For each parent link, the inodes with a name that is found through it.
     pub(super) names_by_parent: FxHashMap<Id, Vec<u64>>,
-    /// By parent link, the blocks that are found through it.
+    /// For each parent link, the blocks that are found through it.
     pub(super) blocks_by_parent: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
     /// New names, not on disk yet, of directories that had others. The paths to everything below these
     /// directories change.
@@ -41,7 +41,7 @@ pub(super) struct Graph {
     /// Removed entries that may still be on disk: by a hash of directory and name, the node whose end removes
     /// the entry from the disk, and the entry's chunk.
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
-    /// By node, the removed names that end with it.
+    /// For each node, the removed names that end with it.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
     /// Blocks of inodes that were initialised and are not counted yet, each with its block-written node.
     pub(super) filled: FxHashMap<BufKey, Id>,
@@ -50,9 +50,9 @@ pub(super) struct Graph {
     pub never_written: FxHashSet<u64>,
     /// Deferred frees that are ready.
     pub ready: VecDeque<DeferredFree>,
-    /// Deferred frees that are not done yet, including those that a task is doing.
+    /// The number of deferred frees that are not done yet, including those that a task is doing.
     pub steps: usize,
-    /// Deferred frees that a task is doing.
+    /// The number of deferred frees that a task is doing.
     pub given_out: usize,
     /// Fragments and inodes that the deferred frees will free.
     pub promised: (u64, u64),

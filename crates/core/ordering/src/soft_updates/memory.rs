@@ -59,7 +59,7 @@ impl Graph {
 
     /// Frees memory when the graph has no nodes.
     pub(super) fn release_memory(&mut self) {
-        /// Entries of a map that stay allocated.
+        /// The number of entries of a map that stay allocated.
         const KEPT: usize = 1024;
         /// The least number of nodes made since the last release. After fewer, a release is not worth the
         /// work.

@@ -200,17 +200,17 @@ impl Default for SoftOptions {
 /// Counters of soft updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftStats {
-    /// Rollbacks in images.
+    /// The number of rollbacks in images.
     pub rolled_back: u64,
     /// The memory of dependencies now, in bytes.
     pub memory: usize,
     /// The most memory at any time, in bytes.
     pub memory_peak: usize,
-    /// Deferred frees that are not done yet.
+    /// The number of deferred frees that are not done yet.
     pub steps: usize,
-    /// Deferred frees that were done.
+    /// The number of deferred frees that were done.
     pub taken: u64,
-    /// Times that an operation was held back for want of memory.
+    /// The number of times that an operation waited for memory.
     pub held_back: u64,
 }
 

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use smallvec::SmallVec;
 
-/// Values in a chunk.
+/// The number of values in a chunk.
 const CHUNK: usize = 256;
 
 /// Values in chunks of one size.

@@ -24,7 +24,7 @@ pub(crate) fn hash(name: &[u8]) -> u64 {
 /// The places of names and of free space.
 #[derive(Default)]
 pub struct DirIndex {
-    /// By the hash of a name, the entry's first byte in the directory.
+    /// For each hash of a name, the entry's first byte in the directory.
     places: FxHashMap<u64, u64>,
     /// Names whose hash is in `places` already.
     twins: Vec<(u64, u64)>,
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(index.len(), 2);
     }
 
-    /// The tightest chunk is chosen, a stale size is not believed, and a full directory has none.
+    /// The tightest chunk is chosen, a stale size is not trusted, and a full directory has none.
     #[test]
     fn free_space_is_found_by_size() {
         let mut index = DirIndex::default();

@@ -25,7 +25,7 @@ impl LogOrder {
         LogOrder(Rc::new(Quiet { under_way: Cell::new(0), closed: Cell::new(false), changed }))
     }
 
-    /// Whether no operation is under way, and none is held back.
+    /// Whether no operation is under way, and none waits to begin.
     pub fn is_quiescent(&self) -> bool {
         self.0.under_way.get() == 0 && !self.0.closed.get()
     }

@@ -19,7 +19,7 @@ use crate::order::LogOrder;
 pub const BLOCK: usize = 4096;
 pub const IFILE: u64 = 1;
 pub const ROOT: u64 = 2;
-/// Blocks of the IFILE, each with 512 inodes' addresses.
+/// The number of blocks of the IFILE, each with 512 inodes' addresses.
 pub const IFILE_BLOCKS: u64 = 4;
 pub const INODES_MAX: u64 = IFILE_BLOCKS * PER_BLOCK;
 pub const DIRECT: u64 = 12;

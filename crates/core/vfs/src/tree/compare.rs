@@ -60,9 +60,9 @@ impl fmt::Display for Difference {
 /// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Entries of the first tree that were compared.
+    /// The number of entries of the first tree that were compared.
     pub entries: u64,
-    /// Bytes of contents that were compared.
+    /// The number of bytes of contents that were compared.
     pub bytes: u64,
     /// The first differences, in the order of the walk.
     pub differences: Vec<Difference>,

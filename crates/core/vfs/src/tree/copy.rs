@@ -35,15 +35,15 @@ impl Default for CopyOptions {
 /// The counts of a copy so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Names that were created, including further names of a file.
+    /// The number of names that were created, including further names of a file.
     pub entries: u64,
-    /// Directories among them.
+    /// The number of directories among these.
     pub directories: u64,
     /// Further names of files already copied among them.
     pub hard_links: u64,
-    /// Bytes of contents, holes included.
+    /// The number of bytes of contents, holes included.
     pub bytes: u64,
-    /// Bytes of contents that were written, without holes.
+    /// The number of bytes of contents that were written, without holes.
     pub bytes_written: u64,
     /// Entries that could not be copied, with the reasons; at most 1,000.
     pub skipped: Vec<(Vec<u8>, FsError)>,

@@ -20,11 +20,11 @@ use crate::{FileSystem, FileType, FsResult, Ino, path};
 pub struct Totals {
     /// All entries except the root.
     pub entries: u64,
-    /// Directories among them.
+    /// The number of directories among these.
     pub directories: u64,
     /// Bytes in regular files, holes included. A file with several names counts once for each.
     pub bytes: u64,
-    /// Entries whose attributes, and directories whose names, could not be read.
+    /// The number of entries whose attributes, and directories whose names, could not be read.
     pub unreadable: u64,
 }
 

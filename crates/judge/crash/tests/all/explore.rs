@@ -167,7 +167,7 @@ fn every_promise_is_missed_where_it_is_not_kept() {
 }
 
 /// A write fails with EIO, for each kind of block, and then the power fails: the effects of calls that returned
-/// without an error are there. Would catch an ordering that goes on after a failed write, and an oracle that
+/// without an error are there. Would catch an ordering that continues after a failed write, and an oracle that
 /// takes a failed write for one that never happened.
 #[test]
 fn sync_keeps_its_promises_where_a_write_fails() {

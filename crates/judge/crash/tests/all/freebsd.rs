@@ -188,7 +188,7 @@ impl<S> Repaired<S> {
 /// The most preens in a row: the depth of a script's directories.
 const ROUNDS_MAX: u32 = 6;
 
-/// Bytes read or written at once.
+/// The number of bytes read or written at once.
 const PIECE: usize = 64 << 10;
 
 async fn read(disk: &Device) -> Result<Vec<u8>, String> {

@@ -21,9 +21,9 @@ use ordo_vfs::{FileSystem, FsError, Ino, NewNode, RenameMode};
 /// both directories are removed, fsyncs write everything for which the outer one waits, and a new file in the
 /// neighbour takes any free inode of the group.
 struct Nested {
-    /// Inodes in a cylinder group.
+    /// The number of inodes in a cylinder group.
     group: u64,
-    /// Inodes in a block.
+    /// The number of inodes in a block.
     block: u64,
     /// Whether the outer directory's inode is certain to be reused.
     reuses: bool,

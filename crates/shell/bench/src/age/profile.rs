@@ -107,7 +107,7 @@ impl Profile {
         }
     }
 
-    /// The first fault of the figures, in words.
+    /// The first fault of the profile's figures, as text.
     fn fault(&self) -> Option<&'static str> {
         let sum = |weights: &mut dyn Iterator<Item = u32>| weights.map(u64::from).sum::<u64>();
         let depths = self.depths.iter().enumerate();

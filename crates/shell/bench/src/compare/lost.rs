@@ -153,7 +153,7 @@ impl<F> Noted<F> {
 }
 
 impl<F: FileSystem> FileSystem for Noted<F> {
-    // These make no recorded change.
+    // These operations make no change that is recorded.
     ordo_vfs::delegate! { this => this.inner; root, lookup, open, close, getattr, readlink, read, seek, extents, statfs, fsync,
     sync, getxattr, setxattr, listxattr, removexattr, tmpfile, allocate, punch_hole, readdir }
 

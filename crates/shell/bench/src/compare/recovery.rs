@@ -33,11 +33,11 @@ pub struct RecoveryTime {
     pub consistent_afterwards: bool,
     /// Read requests.
     pub reads: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes_read: u64,
     /// Write requests.
     pub writes: u64,
-    /// Inodes in use after the repair.
+    /// The number of inodes in use after the repair.
     pub files: u64,
     /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
     /// if no change is lost.

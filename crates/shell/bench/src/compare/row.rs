@@ -53,28 +53,28 @@ pub struct PhaseRow {
     pub phase: Phase,
     /// Writes, by the kind of their first block.
     pub writes: Writes,
-    /// Writes that a task waited for.
+    /// The number of writes that a task waited for.
     pub sync_waits: u64,
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
     /// The busy time of the disk, in seconds.
     pub disk_seconds: f64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes_written: u64,
 }
 
 /// Counters of a system's log.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LogRow {
-    /// Operations that changed metadata.
+    /// The number of operations that changed metadata.
     pub operations: u64,
-    /// Bytes of records.
+    /// The number of bytes of records.
     pub bytes: u64,
     /// Bytes of records for each operation.
     pub bytes_per_operation: f64,
-    /// Writes of the log.
+    /// The number of writes of the log.
     pub writes: u64,
-    /// Writes of the log's superblock.
+    /// The number of writes of the log's superblock.
     pub checkpoints: u64,
     /// Checkpoints that were forced because the log was short of space.
     pub forced_checkpoints: u64,
@@ -102,13 +102,13 @@ pub struct AgedRow {
 pub struct CleanerRow {
     /// The policy by which the cleaner chose segments.
     pub policy: &'static str,
-    /// Segments that were cleaned.
+    /// The number of segments that were cleaned.
     pub segments: u64,
     /// The segments among them that were cleaned while the file system was idle.
     pub idle_segments: u64,
     /// Live bytes that were moved.
     pub moved_bytes: u64,
-    /// Bytes that the cleaner read.
+    /// The number of bytes that the cleaner read.
     pub read_bytes: u64,
     /// Passes: each cleans several segments and ends with a checkpoint.
     pub passes: u64,
@@ -121,7 +121,7 @@ pub struct CleanerRow {
 /// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DependencyRow {
-    /// Rollbacks in written images.
+    /// The number of rollbacks in written images.
     #[serde(rename = "undone")]
     pub rolled_back: u64,
     /// The most memory that dependencies have taken, in bytes.
@@ -146,19 +146,19 @@ pub struct ComparisonRow {
     pub disk_seconds: f64,
     /// The busy time of the processor, in seconds.
     pub cpu_seconds: f64,
-    /// Requests to the disk: reads, writes and flushes.
+    /// The number of requests to the disk: reads, writes and flushes.
     pub requests: u64,
     /// Writes, by the kind of their first block.
     pub writes: Writes,
-    /// Writes that a task waited for.
+    /// The number of writes that a task waited for.
     pub sync_waits: u64,
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
-    /// Flushes of the disk's cache.
+    /// The number of flushes of the disk's cache.
     pub flushes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes_written: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes_read: u64,
     /// Bytes written, by the kind of block.
     pub bytes_written_by_kind: Writes,

@@ -203,13 +203,13 @@ impl OracleConfig {
 /// The counters of a run without a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OracleReport {
-    /// Operations that were done.
+    /// The number of operations that were done.
     pub steps: usize,
-    /// Operations that succeeded.
+    /// The number of operations that succeeded.
     pub succeeded: usize,
     /// Operations that failed as they had to, by error.
     pub errors: BTreeMap<Errno, usize>,
-    /// Writes that were short for want of space.
+    /// The number of writes that were short for want of space.
     pub short_writes: usize,
     /// Listings with pauses that were followed to their end.
     pub listings: usize,

@@ -19,7 +19,7 @@ const SIZES_KB: [u64; 14] = [2, 4, 8, 16, 32, 64, 96, 104, 128, 256, 512, 1024, 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Micro {
-    /// Bytes of contents for each size of file.
+    /// The number of bytes of contents for each size of file.
     pub total: u64,
     /// The fewest files of a size, whatever their total length.
     pub files_min: u64,

@@ -59,7 +59,7 @@ pub struct Phase {
     pub name: String,
     /// The number of operations: files created, transactions done.
     pub operations: u64,
-    /// Bytes read and written by the application.
+    /// The number of bytes read and written by the application.
     pub bytes: u64,
     /// The number of files, links and directories created.
     pub files_made: u64,

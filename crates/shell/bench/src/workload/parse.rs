@@ -376,18 +376,20 @@ mod tests {
     fn parse_errors_list_the_possible_values() {
         assert!(refused("postmrk").contains("'postmrk'; there are create-delete, micro"));
         assert!(refused("micro:size=3").contains("no parameter 'size'; it has soft-updates"));
-        assert!(refused("postmark:files=many").contains("'many' is no value for files: a number"));
-        assert!(refused("postmark:files=99999999999g").contains("no value for files"));
-        assert!(refused("postmark:min=3,max=2").contains("no value for max: min or more"));
-        assert!(refused("create-delete:files=0").contains("no value for files"));
+        assert!(
+            refused("postmark:files=many").contains("'many' is not a value for files: a number")
+        );
+        assert!(refused("postmark:files=99999999999g").contains("not a value for files"));
+        assert!(refused("postmark:min=3,max=2").contains("not a value for max: min or more"));
+        assert!(refused("create-delete:files=0").contains("not a value for files"));
         assert!(refused("tree:seed=1,file=3").contains("no parameter 'file'; it has seed, files"));
-        assert!(refused("tree:seed=x").contains("'x' is no value for seed"));
+        assert!(refused("tree:seed=x").contains("'x' is not a value for seed"));
         assert!(refused("tree:seed=1,files=9m").contains("50,000 at most"));
         assert!(refused("netnews:files=3,expire=4").contains("as many as there are files"));
         assert!(refused("overwrite:full=101").contains("100 percent"));
         assert!(refused("overwrite:size=1k").contains("a block or more"));
         assert!(refused("overwrite:heat=1").contains("no parameter 'heat'; it has full"));
-        assert!(refused("tpcb:commit=0").contains("no value for commit"));
+        assert!(refused("tpcb:commit=0").contains("not a value for commit"));
         assert!(refused("sources:processes=5").contains("no more processes than copies"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("tree").contains("tree needs a directory"));

@@ -16,9 +16,9 @@ use super::{Doing, Run, WorkloadError, WorkloadStage};
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostMark {
-    /// Files in the pool at the start.
+    /// The number of files in the pool at the start.
     pub files: u64,
-    /// Transactions.
+    /// The number of transactions.
     pub transactions: u64,
     /// The number of directories over which the files are spread; 0 puts them all in the root.
     pub directories: u64,
@@ -26,7 +26,7 @@ pub struct PostMark {
     pub size_min: u64,
     /// The largest file, in bytes.
     pub size_max: u64,
-    /// Bytes that the program reads or writes at a time.
+    /// The number of bytes that the program reads or writes at a time.
     pub block: u64,
     /// Whether the C library gathers those bytes into calls of the file system's block size, which is
     /// PostMark's default.

@@ -13,30 +13,30 @@ use rand_pcg::Pcg64Mcg;
 use super::files::{self, Bytes, size};
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 const PAGE: u64 = 8192;
-/// Bytes of a record in an account's, teller's or branch's page.
+/// The number of bytes of a record in an account's, teller's or branch's page.
 const RECORD: u64 = 100;
-/// Bytes that a transaction appends to the history.
+/// The number of bytes that a transaction appends to the history.
 const HISTORY: u64 = 50;
-/// Bytes of a transaction's record in the log.
+/// The number of bytes of a transaction's record in the log.
 const LOG_RECORD: u64 = 512;
-/// Bytes of the log, which is written around.
+/// The number of bytes of the log, which is written around.
 const LOG: u64 = 4 << 20;
-/// Pages of tellers, and of branches.
+/// The number of pages of tellers, and of branches.
 const TELLERS: u64 = 16;
 const BRANCHES: u64 = 2;
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tpcb {
-    /// Bytes of accounts.
+    /// The number of bytes of accounts.
     pub accounts: u64,
     /// The number of transactions before the measured ones.
     pub warm: u64,
-    /// Transactions that are measured.
+    /// The number of transactions that are measured.
     pub transactions: u64,
-    /// Transactions that become durable together.
+    /// The number of transactions that become durable together.
     pub commit: u64,
 }
 

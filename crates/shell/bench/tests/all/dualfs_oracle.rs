@@ -25,9 +25,9 @@ use crate::log_oracle::{LogKind, compare};
 
 #[derive(Clone, Copy)]
 struct Size {
-    /// Bytes of the metadata device, or of the only one.
+    /// The number of bytes of the metadata device, or of the only one.
     metadata: u64,
-    /// Bytes of the data device; 0: there is only one.
+    /// The number of bytes of the data device; 0: there is only one.
     data: u64,
     block: u32,
     segment: u32,

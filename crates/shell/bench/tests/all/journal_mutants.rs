@@ -12,7 +12,7 @@ use ordo_systems::{System, journaled};
 
 #[test]
 fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
-    // The lack of the rules about freed blocks and about undoing shows after 8,686 states at most.
+    // Without the rules about freed blocks, or those about rollback, a broken promise is found after at most 8,686 states.
     let search = Search { states: 15_000, ..Search::default() };
     for name in ["4k-512", "8k-1k"] {
         let shape = FsGeometry::by_name(name).unwrap();

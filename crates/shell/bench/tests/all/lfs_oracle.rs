@@ -91,7 +91,7 @@ fn with_room() {
     compare(1, 20_000, ROOMY);
 }
 
-/// Steps on a full disk: enough for the cleaner to go around the log many times.
+/// The number of steps on a full disk: enough for the cleaner to go around the log many times.
 const FULL_STEPS: usize = 20_000;
 
 #[test]

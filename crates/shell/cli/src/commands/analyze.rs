@@ -106,7 +106,7 @@ pub struct Analyze {
     /// inodes of overwritten files.
     #[arg(long)]
     expect: bool,
-    /// Name every block anew from the recorded contents, even if the tables of the trace have the counts.
+    /// Classify every block again from the recorded contents, even if the tables of the trace have the counts.
     #[arg(long)]
     again: bool,
     /// Write the output to this file.

@@ -41,7 +41,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar, unless `quiet`.
+    /// A progress bar, which is not shown if `quiet` is set.
     pub fn new(quiet: bool) -> Bar {
         Bar { progress: Progress::new(quiet), total: 0 }
     }

@@ -12,7 +12,7 @@ use crate::image::{self, real_time};
 use crate::pair::NamedImage;
 use crate::text::{date, mode, put, type_name};
 
-/// Bytes read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// One line of a listing.

@@ -14,7 +14,7 @@ pub struct Lot {
     pub kills: usize,
     /// Syncs of a file or folder that returned before a kill.
     pub syncs: usize,
-    /// Files that had to be there, whole, after a recovery.
+    /// The number of files that had to be there, whole, after a recovery.
     pub firm: usize,
     pub failures: Vec<String>,
 }

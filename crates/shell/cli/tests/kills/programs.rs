@@ -143,7 +143,7 @@ impl Record {
     }
 }
 
-/// By path, the other names of its file, for files with several names.
+/// For each path, the other names of its file, for files with several names.
 fn names_of_one_file<'a>(
     root: &Path,
     paths: impl Iterator<Item = &'a PathBuf>,

@@ -37,12 +37,12 @@ struct Log {
 /// The copy of the metadata on a data device.
 #[derive(serde::Serialize)]
 struct ShownCopy {
-    /// The serial number of its checkpoint.
+    /// The serial number of the checkpoint that was copied.
     serial: u64,
-    /// Seconds since 1970.
+    /// The time of that checkpoint, in seconds since 1970.
     time: u64,
     blocks: u64,
-    /// Blocks for which it has room.
+    /// The number of blocks for which the copy has space.
     slots: u64,
 }
 

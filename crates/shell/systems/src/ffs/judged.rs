@@ -127,7 +127,7 @@ struct Places {
     key: Vec<u64>,
 }
 
-/// The superblock's fields that give places and sizes, and whether its state is believed.
+/// The superblock's fields that give places and sizes, and whether its state is trusted.
 fn key(found: &LocatedSuperblock) -> Vec<u64> {
     let sb = &found.sb;
     let sizes = [sb.bsize as u64, sb.fsize as u64, sb.size as u64, sb.ncg.into(), sb.fpg as u64];

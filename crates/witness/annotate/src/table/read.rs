@@ -16,7 +16,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::{SUMS, Seal, codes};
 
-/// Rows that are read at once.
+/// The number of rows that are read at once.
 const BATCH: usize = 1 << 16;
 /// The most rows of a group, since a reader holds one group of a column in memory.
 const GROUP_MAX: usize = 1 << 24;

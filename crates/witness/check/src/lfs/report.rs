@@ -47,7 +47,7 @@ pub struct LfsReport {
     pub work: CheckWork,
     /// Files, directories and others in use, including the IFILE.
     pub files: u64,
-    /// Fragments in use by files.
+    /// The number of fragments in use by files.
     pub used_fragments: u64,
     /// Free fragments according to the superblock.
     pub free_fragments: i64,

@@ -229,7 +229,7 @@ impl Btrfs {
 
     fn superblock_written(&mut self, bytes: &[u8], state: &mut DecoderState) {
         let sb = Superblock::read(bytes, PLACES[0]);
-        // A superblock of another geometry would be another file system's.
+        // A superblock of another geometry would belong to another file system.
         let Some(sb) = sb.filter(|sb| sb.geometry() == self.g) else { return };
         if sb.generation != self.generation {
             state.journal.commit(sb.generation, 0);

@@ -12,7 +12,7 @@ use crate::runs::Role;
 const ROOT_INODE: u64 = 2;
 /// The most bytes of an inode table that are read at once.
 const STEP: u64 = 1 << 20;
-/// Rounds in which nodes of block maps are read: the deepest tree has six levels.
+/// The number of rounds in which nodes of block maps are read: the deepest tree has six levels.
 const ROUNDS: usize = 8;
 
 /// The decoder of an image, if it holds ext2, ext3 or ext4.

@@ -36,7 +36,7 @@ pub(super) struct Whole {
     /// For each bit of a checksum, the value that it becomes after one block of zeros.
     behind: Vec<u32>,
     size: usize,
-    /// By block of the journal, the checksum of that block alone.
+    /// For each block of the journal, the checksum of that block alone.
     blocks: FxHashMap<u32, u32>,
     transaction: u32,
     /// The blocks of the transaction's descriptors and copies, in order.

@@ -37,13 +37,13 @@ struct F2fs {
     g: Geometry,
     /// The graph, in which each node is a root by its number, since a node moves each time that it is written.
     graph: Graph<NoNodes>,
-    /// By node, the inode that owns it.
+    /// For each node, the inode that owns it.
     nodes: FxHashMap<u32, u32>,
     files: FxHashMap<u32, F2fsKnown>,
-    /// By inode that was not seen yet, its nodes: they cannot be read without it.
+    /// For each inode that was not seen yet, its nodes: they cannot be read without it.
     waiting: FxHashMap<u32, Vec<Waiting>>,
     waits: usize,
-    /// By segment of the main area, its type, if any of its blocks is in use.
+    /// For each segment of the main area, its type, if any of its blocks is in use.
     types: Vec<Option<u8>>,
     /// Unclaimed blocks that could be nodes or could hold names.
     early: BTreeMap<u64, Box<[u8]>>,
@@ -262,7 +262,7 @@ fn names_in(dir: u64, bytes: &[u8], state: &mut DecoderState) {
     }
 }
 
-/// Whether a block can be a directory's.
+/// Whether a block can belong to a directory.
 fn holds_names(bytes: &[u8]) -> bool {
     let (names, sound) = node::names(bytes);
     sound && !names.is_empty()

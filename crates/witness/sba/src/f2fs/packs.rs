@@ -187,7 +187,7 @@ impl F2fs {
     pub(super) fn superblock(&mut self, bytes: &[u8]) {
         let Some(new) = bytes.try_into().ok().and_then(Superblock::read) else { return };
         let same = |g: &Geometry| Geometry { blocks: 0, segments: 0, quotas: [0; 3], ..*g };
-        // A superblock of another geometry would be another file system's.
+        // A superblock of another geometry would belong to another file system.
         if same(&new) == same(&self.g) {
             self.g = new;
             self.types.resize(new.segments as usize, None);

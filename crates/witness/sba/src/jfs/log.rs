@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use ordo_format::Endian;
 use ordo_format::jfs::{LogPage, LogRecord, PAGE};
 
-/// Bytes for records in a page.
+/// The number of bytes for records in a page.
 const PAGE_RECORDS: u64 = (PAGE - 16) as u64;
 /// The number of kept pages; a record may end in a later page.
 const KEPT: u64 = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct JfsLog {
-    /// By page number, the bytes of the page that are records.
+    /// For each page number, the bytes of the page that are records.
     pages: BTreeMap<u64, Box<[u8]>>,
     /// The end of the records that have been read, in bytes of records from page 0 on.
     read: Option<u64>,

@@ -31,7 +31,7 @@ const FILESET: u64 = 16;
 const FILES: u32 = 16;
 /// The inode of the root directory (`ROOT_I`).
 const ROOT: u64 = 2;
-/// Rounds in which nodes are read: enough for the deepest tree of inodes and then of a file.
+/// The number of rounds in which nodes are read: enough for the deepest tree of inodes and then of a file.
 const ROUNDS: usize = 24;
 
 pub(crate) struct Jfs {

@@ -55,7 +55,7 @@ fn copy_part(identity: &Identity, at: u64, end: u64) -> (Class, BlockMeaning, u6
     (Class::Checkpoint, BlockMeaning::Only(what), to.min(end) - at)
 }
 
-/// Blocks of a data device whose files are remembered at most.
+/// The most blocks of a data device whose files are remembered.
 const BLOCKS_MAX: usize = 1 << 22;
 
 /// The files of the blocks of a data device that is on the disk of its metadata device: by pointers in inodes and in indirect
@@ -65,9 +65,9 @@ pub(super) struct DataBlocks {
     shape: Option<DataShape>,
     /// The first byte of the device on the disk.
     first: u64,
-    /// By block: the file and its logical block.
+    /// For each block, the file and its logical block.
     owners: BTreeMap<u64, (u64, u64)>,
-    /// By file and logical block: the block.
+    /// For each file and logical block, the block.
     places: BTreeMap<(u64, u64), u64>,
 }
 
@@ -115,7 +115,7 @@ impl DataBlocks {
         }
     }
 
-    /// An inode is written, whose file has `end` blocks at most.
+    /// Notes an inode that is written. Its file has at most `end` blocks.
     pub(super) fn inode(&mut self, inode: &LfsInode, end: i64, state: &mut DecoderState) {
         if self.shape.is_none() || inode.inumber == IFILE_INO {
             return;

@@ -44,12 +44,12 @@ struct Lfs {
     log: LfsLog,
     /// The kind of each file's blocks.
     classes: FxHashMap<u64, Class>,
-    /// By file and logical block: the address, and the length in bytes.
+    /// For each file and logical block, the address, and the length in bytes.
     places: BTreeMap<(u64, i64), (i64, u32)>,
-    /// By address: contents of blocks that were written before they could be named; `kept` counts their bytes.
+    /// For each address, contents of blocks that were written before they could be named; `kept` counts their bytes.
     early: BTreeMap<i64, Box<[u8]>>,
     kept: usize,
-    /// By inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
+    /// For each inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<(i64, i64)>>,
     waiting: usize,
     /// The blocks of files on a DualFS's data device that is on the same disk.

@@ -41,13 +41,13 @@ struct Nilfs {
     g: Geometry,
     log: NilfsLog,
     places: Places,
-    /// By inode: a hash of it as it was last seen, and the kind of the file's blocks.
+    /// For each inode, a hash of it as it was last seen, and the kind of the file's blocks.
     inodes: FxHashMap<u64, (u64, Class)>,
     /// Contents of blocks that were written before their summary.
     early: FxHashMap<u64, Box<[u8]>>,
     /// The blocks among these that begin like a summary.
     heads: Vec<u64>,
-    /// By inode that was not seen yet, the blocks of its file; `waiting` counts them.
+    /// For each inode that was not seen yet, the blocks of its file; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<u64>>,
     waiting: usize,
 }
@@ -338,7 +338,7 @@ impl Nilfs {
     fn superblock(&mut self, bytes: &[u8]) {
         let Some(new) = bytes.try_into().ok().and_then(Superblock::read) else { return };
         let same = |g: &Geometry| Geometry { bytes: 0, second: 0, segments: 0, ..*g };
-        // A superblock of another geometry would be another file system's.
+        // A superblock of another geometry would belong to another file system.
         if same(&new) == same(&self.g) {
             self.g = new;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// By file and first logical block: the length of the run, and the place of its first block.
+/// For each file and first logical block, the length of the run, and the place of its first block.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     runs: BTreeMap<(u64, u64), (u64, u64)>,

@@ -9,9 +9,9 @@ use crate::graph::Graph;
 use crate::kind::Class;
 use crate::runs::{Role, Run};
 
-/// Bytes of file records that are read at once.
+/// The number of bytes of file records that are read at once.
 const PIECE: u64 = 1 << 18;
-/// Rounds in which `$MFT` is read: with many runs its own records continue in later ones, which must be found first.
+/// The number of rounds in which `$MFT` is read: with many runs its own records continue in later ones, which must be found first.
 const ROUNDS: usize = 16;
 
 /// The decoder of an image, where it holds NTFS.

@@ -50,7 +50,7 @@ pub(crate) struct Reiser {
     ring: Ring<Announced>,
     /// Copies of the present transaction whose fixed location the commit block will name.
     late: Vec<(usize, Box<[u8]>)>,
-    /// By object, a hash of its inode as it was last seen.
+    /// For each object, a hash of its inode as it was last seen.
     inodes: FxHashMap<u32, u64>,
 }
 
@@ -120,7 +120,7 @@ impl Reiser {
                 let skip = (SUPERBLOCK_AT - (block << self.g.block_shift)) as usize;
                 let new = bytes.get(skip..).and_then(Superblock::read);
                 let same = |g: &Geometry| Geometry { root: 0, height: 0, ..*g };
-                // A superblock of another geometry would be another file system's.
+                // A superblock of another geometry would belong to another file system.
                 if let Some(new) = new.filter(|new| same(new) == same(&self.g)) {
                     self.g = new;
                     self.set_root(&new, state);

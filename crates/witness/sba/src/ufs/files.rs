@@ -25,7 +25,7 @@ type PointerSlot = u8;
 
 const FIRST_INDIRECT: PointerSlot = NDADDR as PointerSlot;
 const FIRST_ATTRIBUTE: PointerSlot = (NDADDR + NIADDR) as PointerSlot;
-/// Pointers in an inode: to contents, to indirect blocks, to extended attributes.
+/// The number of pointers in an inode: to contents, to indirect blocks, to extended attributes.
 const POINTERS: usize = NDADDR + NIADDR + 2;
 
 /// An inode in use, as it was last written.

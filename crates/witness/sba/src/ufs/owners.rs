@@ -63,7 +63,7 @@ pub(super) struct Owners {
     contested: FxHashMap<u64, Vec<Extent>>,
     /// Blocks in which a claim was given up and contested extents remain.
     given_up: Vec<u64>,
-    /// Fragments in a block, as a shift.
+    /// The number of fragments in a block, as a shift.
     shift: u32,
 }
 

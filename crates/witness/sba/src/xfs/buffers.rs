@@ -8,7 +8,7 @@ use ordo_format::xfs::log::BufferItem;
 use super::Xfs;
 use crate::decoder::DecoderState;
 
-/// Bytes for which a bit of the map stands (`XFS_BLF_CHUNK`).
+/// The number of bytes for which a bit of the map stands (`XFS_BLF_CHUNK`).
 const CHUNK: usize = 128;
 /// [`BufferItem::flags`]: the block was freed, and older changes do not count (`XFS_BLF_CANCEL`).
 const CANCEL: u16 = 2;

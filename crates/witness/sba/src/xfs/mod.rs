@@ -3,7 +3,7 @@
 //! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
 //! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
 //! In version 5 every block of metadata names its kind, its file system and its place; a block in which all three
-//! agree is believed. The log holds records of changes, not copies of blocks.
+//! agree is trusted. The log holds records of changes, not copies of blocks.
 
 mod buffers;
 mod log;
@@ -32,9 +32,9 @@ pub(crate) struct Xfs {
     g: Geometry,
     graph: Graph<XfsTrees>,
     log: XfsLog,
-    /// By group, the first and count of the free list's active entries, and the list (AGFL).
+    /// For each group, the first and count of the free list's active entries, and the list (AGFL).
     lists: Vec<(u32, u32, Vec<u32>)>,
-    /// By block, the inodes that were logged since the block was last written at its place.
+    /// For each block, the inodes that were logged since the block was last written at its place.
     logged: FxHashMap<u64, Vec<u64>>,
     /// Directory blocks as they are known, from their place and from changes in the log.
     dirs: FxHashMap<u64, Box<[u8]>>,

@@ -9,9 +9,9 @@ use super::{Graph, Xfs};
 use crate::decoder::{Decoder, DecoderState, DiskImage};
 use crate::kind::Class;
 
-/// Groups that are looked at: more than any disk has.
+/// The number of groups that are looked at: more than any disk has.
 const GROUPS_MAX: u32 = 1 << 20;
-/// Rounds in which nodes are read: the greatest height of any tree.
+/// The number of rounds in which nodes are read: the greatest height of any tree.
 const ROUNDS: usize = 14;
 
 /// The decoder of an image, where it holds XFS.

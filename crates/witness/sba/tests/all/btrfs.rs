@@ -61,7 +61,7 @@ fn filled(args: &[&str]) -> Option<(Recorded, Vec<u8>, Files)> {
     let after = made(folder.path(), args, Some(&root))?;
     let unit = if args.contains(&"4096") { SECTOR } else { NODE };
     let pieces = start.chunks(unit).zip(after.chunks(unit)).enumerate();
-    // Remains of the first one in free space are written by nobody.
+    // Remains of the first one in free space are never written.
     let changed = pieces.filter(|(_, (old, new))| old != new && new.iter().any(|b| *b != 0));
     let trace = trace(changed.map(|(i, (_, new))| match i * unit {
         // Superblocks are smaller than tree blocks, and written by themselves.

@@ -29,9 +29,9 @@ struct Judged {
     valid: BTreeSet<u64>,
     /// The number of these that fsck.f2fs counts.
     count: u64,
-    /// By node block: number and inode.
+    /// For each node block, number and inode.
     nodes: BTreeMap<u64, (u64, u64)>,
-    /// By data block, the node that points to it.
+    /// For each data block, the node that points to it.
     parents: BTreeMap<u64, u64>,
     version: u64,
 }
@@ -396,7 +396,7 @@ fn a_copy_of_a_node_in_a_file_is_data() {
         matches!(part(&said.watch, &after, *at).what, BlockMeaning::Inodes { first: 56, .. })
     });
     let mut copy = block(&after, node.unwrap()).to_vec();
-    // The copy has another length, which would show if the copy were believed.
+    // The copy has another length, which would show if the copy were trusted.
     copy[360..].iter_mut().take(8).for_each(|byte| *byte = 0);
     write(&said.watch, 1000, place, &copy);
     assert_eq!(said.watch.contents(56), data);

@@ -11,7 +11,7 @@ use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{RequestOp, Trace, TraceRequest};
 
-/// By transaction, the number of page changes and whether it is committed, as jfs_logdump finds them in an image.
+/// For each transaction, the number of page changes and whether it is committed, as jfs_logdump finds them in an image.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), image).unwrap();

@@ -19,7 +19,7 @@ const NEXT_SEGMENT: u64 = 2048;
 
 /// The facts that nilfs-tools report about an image; the tools only read block devices.
 struct Judged {
-    /// By block, the file and its logical block; `None` for a node.
+    /// For each block, the file and its logical block; `None` for a node.
     files: BTreeMap<u64, (u64, Option<u64>)>,
     /// The first block of every partial segment, and its number of blocks.
     partials: Vec<(u64, u64)>,
@@ -434,7 +434,7 @@ fn wrong_checksums_are_seen() {
     }
 }
 
-/// Summaries with impossible values, each with a right checksum: none is believed.
+/// Summaries with impossible values, each with a right checksum: none is trusted.
 #[test]
 fn absurd_summaries_are_not_believed() {
     let Some((recorded, ..)) = played() else { return };

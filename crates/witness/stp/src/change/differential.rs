@@ -13,11 +13,11 @@ use rustc_hash::FxHashMap;
 use super::{World, journal_of};
 use crate::journal::{relay, transactions};
 
-/// Bytes for a block's number and its count of runs.
+/// The number of bytes for a block's number and its count of runs.
 const BLOCK: usize = 10;
-/// Bytes for a run's first byte and length.
+/// The number of bytes for a run's first byte and length.
 const RUN: usize = 4;
-/// Bytes of the header of a transaction.
+/// The number of bytes of the header of a transaction.
 const HEADER: u64 = 12;
 
 /// The size of the difference of two versions of a block, in bytes.

@@ -23,7 +23,7 @@ const EXPIRE: u64 = 30_000_000_000;
 const FULL: u64 = 2;
 /// Data that lies in runs of this many bytes or more counts as sequential, for the adaptive mode.
 const SEQUENTIAL: u64 = 64 << 10;
-/// Bytes of a descriptor for each copy: a tag with a checksum (`journal_block_tag3_t`).
+/// The number of bytes of a descriptor for each copy: a tag with a checksum (`journal_block_tag3_t`).
 const TAG: u64 = 16;
 
 pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
@@ -95,7 +95,7 @@ struct Pending {
 struct Later {
     /// The blocks by offset.
     pending: BTreeMap<u64, Pending>,
-    /// Bytes of the journal that were written since the last checkpoint.
+    /// The number of bytes of the journal that were written since the last checkpoint.
     used: u64,
     span: JournalSpan,
     home: Home,

@@ -1,4 +1,4 @@
-//! The place of the journal.
+//! Changes that move the journal: to another part of its disk, or to a disk of its own.
 
 use ordo_block::model::Model;
 use ordo_trace::RequestOp;

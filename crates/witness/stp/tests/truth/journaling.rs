@@ -32,7 +32,7 @@ pub struct Rules {
     /// A flush before the commit block and one behind it.
     pub barriers: bool,
     pub clients: u64,
-    /// Blocks that each client writes and syncs.
+    /// The number of blocks that each client writes and syncs.
     pub syncs: u64,
     /// Processor time of a client between two syncs, in microseconds.
     pub think: u64,

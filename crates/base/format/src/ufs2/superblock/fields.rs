@@ -121,7 +121,7 @@ pub const RECOVERY_AT: u64 = SEARCH[0] - Recovery::SIZE as u64;
 
 /// The places at which to look for the superblock, in this order, in bytes (`SBLOCKSEARCH`).
 pub const SEARCH: [u64; 4] = [65536, 8192, 262_144, 0];
-/// Bytes reserved for a superblock.
+/// The number of bytes reserved for a superblock.
 pub const SBLOCK_SIZE: usize = 8192;
 /// UFS2's magic number.
 pub const MAGIC: i32 = 0x1954_0119;

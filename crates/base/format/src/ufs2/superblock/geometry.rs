@@ -52,7 +52,7 @@ impl Superblock {
         self.cg_base(cg) + self.cg_moved(cg) + self.dblkno as u64
     }
 
-    /// Fragments in a group; the last group may be short.
+    /// The number of fragments in a group; the last group may be short.
     pub fn cg_frags(&self, cg: u32) -> u32 {
         (self.size as u64).saturating_sub(self.cg_base(cg)).min(self.fpg as u64) as u32
     }
@@ -101,7 +101,7 @@ impl Superblock {
             || (addr < summary.1 && addr + count > summary.0)
     }
 
-    /// Fragments in the summary area.
+    /// The number of fragments in the summary area.
     pub fn summary_frags(&self) -> u64 {
         self.cssize as u64 >> self.fshift
     }
@@ -121,12 +121,12 @@ impl Superblock {
         addr << self.fshift
     }
 
-    /// Blocks in fragments.
+    /// Converts a number of blocks to fragments.
     pub fn blocks_to_frags(&self, blocks: u64) -> u64 {
         blocks << self.fragshift
     }
 
-    /// Fragments in whole blocks, rounded down.
+    /// Converts a number of fragments to whole blocks, rounded down.
     pub fn frags_to_blocks(&self, frags: u64) -> u64 {
         frags >> self.fragshift
     }

@@ -86,7 +86,7 @@ pub struct Run {
     /// The contents of each file.
     pub files: BTreeMap<u64, (Ino, Vec<u8>)>,
     next: u64,
-    /// Operations that were refused for want of space.
+    /// The number of operations that were refused for want of space.
     pub refused: u64,
     /// The largest file, in bytes.
     size_max: usize,

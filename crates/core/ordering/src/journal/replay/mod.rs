@@ -9,7 +9,7 @@
 //! as often as necessary. Each block is still read and written only once.
 //!
 //! The result depends on the log alone; bytes that the log does not mention stay as they are. So a crash may
-//! interrupt recovery any number of times, and recovery begins anew. The log is given up only when everything is
+//! interrupt recovery any number of times, and recovery begins again. The log is discarded only when everything is
 //! durable in its place.
 
 mod images;
@@ -143,7 +143,7 @@ impl LogAnalysis {
 /// The operations behind the last quiescent point.
 #[derive(Default)]
 struct Tail {
-    /// By the operation's number: the operations on which it depends, if it has ended.
+    /// For each operation number, the operations on which it depends, if it has ended.
     operations: BTreeMap<u64, Option<Vec<u64>>>,
     /// Records about inodes, each with its operation.
     told: Vec<(u64, LogEvent)>,

@@ -23,7 +23,7 @@ pub(super) const BATCH: u64 = 8 << 20;
 /// The work that recovery took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Units with an image.
+    /// The number of units with an image.
     pub(super) units: u64,
     /// Read requests.
     pub(super) reads: u64,

@@ -8,7 +8,7 @@ use ordo_systems::System;
 
 use super::{Sample, Section};
 
-/// States of each round.
+/// The number of states of each round.
 const STATES: usize = 30_000;
 const ROUNDS: usize = 5;
 /// The target, in states a second on two cores.

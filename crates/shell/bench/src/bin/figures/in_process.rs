@@ -14,9 +14,9 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section};
 
-/// Files that are made, looked up and removed.
+/// The number of files that are made, looked up and removed.
 pub const FILES: usize = 20_000;
-/// Rounds of each, by turns.
+/// The number of rounds of each, by turns.
 pub const ROUNDS: usize = 7;
 
 /// Files a second: create, stat, unlink, and all three together.

@@ -15,14 +15,14 @@ use ordo_vfs::{FileSystem, NewNode, SetAttr};
 use crate::{Sample, Section};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the file.
+/// The number of bytes of the file.
 pub const FILE: u64 = 1 << 30;
 const DISK: u64 = FILE + (192 << 20);
-/// Bytes of a request.
+/// The size of a request in bytes.
 pub const REQUEST: usize = 1 << 20;
 /// The number of plain requests under way at once. The cache has at least as many.
 const DEPTH: u64 = 4;
-/// Rounds of each, by turns.
+/// The number of rounds of each, by turns.
 pub const ROUNDS: usize = 5;
 
 fn rate(start: Instant) -> f64 {

@@ -42,7 +42,7 @@ fn explained(row: &Row) -> String {
     row.findings.iter().map(|f| f.text()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Text for XML, which has no control characters at all.
+/// Escapes text for XML. Control characters are left out, because XML does not allow them.
 fn escape(text: &str) -> String {
     let allowed = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
     let text: String = text.chars().filter(allowed).collect();
