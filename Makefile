@@ -87,62 +87,56 @@ reproduce:
 whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
-# Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each workload of CRASH_WORK and each
-# geometry, CRASH_RUNS runs of up to CRASH_STATES states of each system that promises to need no check; then each rule of the
-# orderings of CRASH_MUTANTS_OF switched off; then, as root, the kernel's file systems. What was stopped goes on where it was. Writes
-# docs/results/crash.md.
+# Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each system of CRASH_LONG, each
+# workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
+# of each system that promises to need no check; then each rule of the orderings of CRASH_MUTANTS_OF switched off; then, as
+# root, the kernel's file systems. What was stopped goes on where it was. Results are in target/campaign; `make crash-page`
+# writes those of the long search into docs/results/crash.md.
 CRASH_ALL ?= 20
 # CRASH_LIVES is the old name of CRASH_CYCLES.
 CRASH_LIVES ?= 40
 CRASH_CYCLES ?= $(CRASH_LIVES)
-CRASH_RUNS ?= 6
+CRASH_RUNS ?= 5
 CRASH_STATES ?= 25000
-CRASH_LONG ?= ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-1async,lffs-wafs-2sync,lffs-wafs-2async,lffs-wafs-1sync-group,lffs-wafs-2sync-group,lfs,dualfs
+CRASH_LONG ?= ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-1async lffs-wafs-2sync lffs-wafs-2async \
+  lffs-wafs-1sync-group lffs-wafs-2sync-group lfs dualfs
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
-  random:names=40,clients=4,steps=100 random:names=2000,steps=800 database postmark:files=60,transactions=300
+  random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 database \
+  postmark:files=60,transactions=300
 CRASH_MUTANTS ?= 25000
 CRASH_MUTANTS_OF ?= ffs-sync,ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-2async,lffs-wafs-1sync-group,lfs,dualfs
 CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
 CRASH_KERNEL_RUNS ?= 4
 CRASH_WITH = target/release/ordo crash
-CRASH_COMMIT = $$(git rev-parse --short HEAD)
 CRASH = $(CRASH_WITH) --resume
 # The file of a workload's results.
-part = $$(echo "$$work" | tr -c 'a-z0-9\n' '-')
-# Adds the seconds until the shell ends to a file: `$(TIMED) FILE`.
-TIMED = timed() { trap "echo \$$((\$$(date +%s) - $$(date +%s))) >> target/campaign/$$1" EXIT; }; timed
+part = $$(echo "$$fs-$$work" | tr -c 'a-z0-9\n' '-')
+# Adds the seconds until the shell ends to a file, and notes the commit: `$(TIMED) NAME`.
+TIMED = timed() { from=$$(date +%s); trap "echo \$$((\$$(date +%s) - $$from)) >> target/campaign/$$1.seconds" EXIT; \
+  git rev-parse --short HEAD > target/campaign/$$1.commit; }; timed
 crash-campaign:
 	$(CARGO) build --release --quiet --package ordo-cli
 	mkdir -p target/campaign
-	-$(TIMED) all.seconds; $(CRASH) --model completed,volatile,prefix --runs $(CRASH_ALL) \
+	-$(TIMED) all; $(CRASH) --model completed,volatile,prefix --runs $(CRASH_ALL) \
 	  -o target/campaign/all.json >/dev/null
-	-$(TIMED) lives.seconds; $(CRASH) --cycles 10 --runs $(CRASH_CYCLES) --states $(CRASH_STATES) \
+	-$(TIMED) lives; $(CRASH) --cycles 10 --runs $(CRASH_CYCLES) --states $(CRASH_STATES) \
 	  --workload random:clients=3,steps=40 -o target/campaign/lives.json >/dev/null
-	-for work in $(CRASH_WORK); do ( $(TIMED) long-$(part).seconds; $(CRASH) --fs $(CRASH_LONG) --geometry all --workload $$work \
-	  --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \
-	  -o target/campaign/long-$(part).json >/dev/null ) ; done
+	-for fs in $(CRASH_LONG); do for work in $(CRASH_WORK); do ( $(TIMED) long-$(part); $(CRASH) --fs $$fs --geometry all \
+	  --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \
+	  -o target/campaign/long-$(part).json >/dev/null ) ; done; done
 	-$(CRASH_WITH) mutants --fs $(CRASH_MUTANTS_OF) --geometry all --states $(CRASH_MUTANTS) > target/campaign/mutants.txt
-	-test "$$(id -u)" != 0 || { $(TIMED) kernel.seconds; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
+	-test "$$(id -u)" != 0 || { $(TIMED) kernel; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
 	  --recovery-every 20 --no-shrink --save target/campaign/kernel-failure.json \
 	  -o target/campaign/kernel.json >/dev/null; }
 	$(MAKE) --no-print-directory crash-page
-	for part in all lives $$(for work in $(CRASH_WORK); do echo long-$(part); done); do \
-	  target/release/ordo crash merge target/campaign/$$part.json >/dev/null || exit 1; done
+	-cat target/campaign/mutants.txt && $(CRASH_WITH) merge target/campaign/kernel.json
+	for file in target/campaign/all.json target/campaign/lives.json target/campaign/long-*.json; do \
+	  $(CRASH_WITH) merge $$file || exit 1; done
 
-# The page of what the campaign has found so far.
+# The page of what the long search has found so far.
 .PHONY: crash-page
 crash-page:
-	{ echo '# Crash states explored'; echo; \
-	  echo "Written by \`make crash-campaign\` on $$(nproc) cores of" \
-	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r), commit $(CRASH_COMMIT);" \
-	    "the seeds are in the headings."; \
-	  for part in all lives $$(for work in $(CRASH_WORK); do echo long-$(part); done) kernel; do \
-	    test -f target/campaign/$$part.json || continue; \
-	    echo; awk '{ s += $$1 } END { print "It took", s, "seconds:" }' target/campaign/$$part.seconds 2>/dev/null; \
-	    echo; echo '```'; target/release/ordo crash merge target/campaign/$$part.json; echo '```'; done; \
-	  test ! -f target/campaign/mutants.txt || { echo; echo 'Each rule of an ordering switched off: states until a' \
-	    'promise was broken.'; echo; echo '```'; cat target/campaign/mutants.txt; echo '```'; }; \
-	} > docs/results/crash.md
+	$(CARGO) xtask campaign
 
 # As root. Programs with one mistake each and their twins on every file system; then real programs, from packages, as far as
 # they are installed. Writes docs/results/programs.md.

@@ -1,8 +1,9 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
-//! builds; `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
+//! builds; `cargo xtask campaign` writes the page of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
 //! watches file systems of a kernel in QEMU.
 
 mod building;
+mod campaign;
 mod layers;
 mod mounts;
 mod names;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             let base = std::env::args().nth(2).unwrap_or("1eb1395".into());
             status(building::run(&base))
         }
+        Some("campaign") => status(campaign::run()),
         Some("mounts") => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             status(mounts::run(ordo.as_ref()))
@@ -45,7 +47,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | mounts ORDO | xfstests ORDO | qemu ORDO"
+                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO"
             );
             ExitCode::from(2)
         }
