@@ -9,6 +9,7 @@ use ordo_format::ufs2::inode::IFDIR;
 use super::blocks::Target;
 use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
+use crate::names::printable;
 
 /// A chunk of a directory: the directory, the chunk's place in it in bytes, its block, and its place in the block in
 /// bytes.
@@ -18,10 +19,6 @@ struct Chunk {
     start: u64,
     addr: i64,
     within: usize,
-}
-
-fn printable(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
 }
 
 impl LfsRun<'_> {
@@ -89,7 +86,7 @@ impl LfsRun<'_> {
                 let frags = self.sb.block_bytes(lbn, size) / u64::from(self.sb.fsize);
                 let mut bytes = self.io.read(addr as u64, frags).await?.to_vec();
                 bytes.truncate(size.saturating_sub(start).min(bytes.len() as u64) as usize);
-                for (i, chunk) in bytes.chunks_exact(CHUNK).enumerate() {
+                for (i, chunk) in bytes.chunks_exact_mut(CHUNK).enumerate() {
                     let within = i * CHUNK;
                     let at = Chunk { ino, start: start + within as u64, addr, within };
                     self.check_chunk(at, chunk).await?;
@@ -99,9 +96,8 @@ impl LfsRun<'_> {
         Ok(())
     }
 
-    async fn check_chunk(&mut self, at: Chunk, bytes: &[u8]) -> Result<(), LfsCheckError> {
-        let mut bytes = bytes.to_vec();
-        let broken = dir::entries(self.sb.width, &bytes).find_map(|e| e.err());
+    async fn check_chunk(&mut self, at: Chunk, bytes: &mut [u8]) -> Result<(), LfsCheckError> {
+        let broken = dir::entries(self.sb.width, bytes).find_map(|e| e.err());
         if let Some(found) = broken {
             let (ino, offset) = (at.ino, at.start + found.at as u64);
             self.report.add(LfsFinding::DirectoryEntry {
@@ -109,13 +105,13 @@ impl LfsRun<'_> {
                 offset,
                 error: found.fault.to_string(),
             });
-            self.empty_rest(at, &mut bytes, found.at).await?;
+            self.empty_rest(at, bytes, found.at).await?;
         }
         if at.start == 0 {
-            self.check_dots(at, &mut bytes).await?;
+            self.check_dots(at, bytes).await?;
         }
         let entries: Vec<LfsDirEntry<'_>> =
-            dir::entries(self.sb.width, &bytes).flatten().filter(|e| e.ino != 0).collect();
+            dir::entries(self.sb.width, bytes).flatten().filter(|e| e.ino != 0).collect();
         for (index, entry) in entries.into_iter().enumerate() {
             self.io.work.entries += 1;
             let is_dot = at.start == 0 && index < 2;
@@ -190,19 +186,20 @@ impl LfsRun<'_> {
         if is_dot {
             return self.check_dot(at, &entry, place).await;
         }
-        let name = printable(entry.name);
+        let name = || printable(entry.name);
         let Some(target) = self.inodes.get(&entry.ino) else {
-            self.report.add(LfsFinding::EntryUnused { ino, name, target: entry.ino });
+            self.report.add(LfsFinding::EntryUnused { ino, name: name(), target: entry.ino });
             return self.remove_entry(at.addr, place).await;
         };
         let (right, is_dir) = (type_of_mode(target.inode.mode), target.inode.kind() == IFDIR);
         if is_dir && (target.parent.is_some() || entry.ino == ROOT_INO || entry.ino == ino) {
-            self.report.add(LfsFinding::DirectoryLinkedTwice { ino, name, target: entry.ino });
+            let finding = LfsFinding::DirectoryLinkedTwice { ino, name: name(), target: entry.ino };
+            self.report.add(finding);
             return self.remove_entry(at.addr, place).await;
         }
         if entry.kind != right {
             let stored = entry.kind;
-            self.report.add(LfsFinding::EntryType { ino, name, stored, right });
+            self.report.add(LfsFinding::EntryType { ino, name: name(), stored, right });
             let byte = place + self.sb.width.dir_header() - 2;
             self.io.change(at.addr as u64, byte, &[right]).await?;
         }
