@@ -16,9 +16,14 @@ fn class(is_directory: bool) -> BufferClass {
 }
 
 impl Store {
-    /// Marks an inode of a group as free. If the inode may still be a file on the device, the log must record its
-    /// removal.
-    pub fn free_inode(&self, ino: u64, next_version: u32, group: u32) -> bool {
+    /// Whether the device may have an inode of this number as a file, so that the log must record its removal.
+    pub fn is_known(&self, ino: u64) -> bool {
+        let state = self.state.borrow();
+        state.ifile.entry(&state.sb, ino).daddr > 0 || state.tombstones.contains(&ino)
+    }
+
+    /// Marks an inode of a group as free. If the inode may still be a file on the device, the log records its removal.
+    pub fn free_inode(&self, ino: u64, next_version: u32, group: u32) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let addr = state.ifile.entry(&state.sb, ino).daddr;
@@ -31,7 +36,6 @@ impl Store {
         }
         state.ifile.free_inode(&state.sb, ino, next_version);
         state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
-        state.tombstones.contains(&ino)
     }
 
     /// Removes an inode's buffer from memory.

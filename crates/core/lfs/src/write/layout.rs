@@ -322,11 +322,13 @@ impl Layout for LogLayout {
         let pin = self.store.pin(ino).await?;
         let inode = decode(&pin);
         let next = inode.generation.saturating_add(1);
-        let is_known = self.store.free_inode(ino, next, inode.blksize);
         drop(pin);
-        if !is_known {
+        // The buffer may be part of a write under way, and forgetting it waits for that. As soon as the number is free,
+        // it may be another file's, and so may the buffer.
+        if !self.store.is_known(ino) {
             self.store.forget_inode(ino).await;
         }
+        self.store.free_inode(ino, next, inode.blksize);
         Ok(())
     }
 

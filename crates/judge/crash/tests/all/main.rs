@@ -12,4 +12,5 @@ mod journal;
 mod mutants;
 mod open_files;
 mod removed;
+mod reused_inodes;
 mod soft_updates;
