@@ -19,6 +19,8 @@ use crate::pair::{split, write_identity};
 const SEGMENTS_LEAST: u64 = 100;
 /// The default least number of blocks in a segment.
 const SEGMENT_BLOCKS_LEAST: u64 = 8;
+/// The default least size of a segment, in bytes: the first one has 16 KiB of label and superblock.
+const SEGMENT_BYTES_LEAST: u64 = 32 << 10;
 /// The segment size with which the search for a default begins, in bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// The default least number of groups of a data device, if it has enough blocks.
@@ -168,7 +170,7 @@ pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Opt
 /// The size of the metadata device on a disk of `bytes` bytes with both devices.
 fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     let bsize = u64::from(options.block_size);
-    let segment = options.segment_size.map_or(SEGMENT_BLOCKS_LEAST * bsize, u64::from);
+    let segment = options.segment_size.map_or(segment_least(bsize), u64::from);
     match options.metadata {
         MetadataSize::Bytes(bytes) => bytes,
         MetadataSize::Percent(percent) => {
@@ -196,11 +198,15 @@ fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Resul
     }
 }
 
+fn segment_least(bsize: u64) -> u64 {
+    (SEGMENT_BLOCKS_LEAST * bsize).max(SEGMENT_BYTES_LEAST)
+}
+
 /// The largest segment size with which the log has enough segments.
 fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
     let bytes_max = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
     let mut bytes = SEGMENT_BYTES;
-    while bytes > bytes_max && bytes > SEGMENT_BLOCKS_LEAST * bsize {
+    while bytes > bytes_max && bytes > segment_least(bsize) {
         bytes /= 2;
     }
     bytes as u32

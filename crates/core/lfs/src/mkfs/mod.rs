@@ -61,6 +61,17 @@ pub enum MkfsError {
         /// The least number of segments.
         least: u64,
     },
+    /// The first segment has no room for the label and the superblock.
+    #[error(
+        "segments of {segment} bytes: the first one has the label and the superblock, which take {least} bytes; make segments \
+         of {least} bytes or more (--segment-size)"
+    )]
+    SegmentTooSmall {
+        /// The segment size in bytes.
+        segment: u32,
+        /// The bytes of label and superblock.
+        least: u64,
+    },
     /// Segments are too small for the IFILE's tables.
     #[error("the IFILE's {blocks} blocks do not fit: make segments larger")]
     IfileTooLarge {
