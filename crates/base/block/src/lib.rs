@@ -2,7 +2,8 @@
 //!
 //! Layers: a store ([`ram`], or [`file`](mod@file)) is at the bottom. Wrappers compose around it: a disk model gives
 //! it time, a volatile cache makes un-flushed writes losable, faults make it fail, a tap shows every request to its
-//! sinks. Code above this crate takes a [`Device`], which is any of them: see [`device`].
+//! sinks. Code above this crate takes a [`Device`], which is any of them: see [`device`]. [`pieces`] reads and writes ranges of
+//! any length in requests that a device takes.
 //!
 //! Invariants:
 //! - No order holds between requests that are under way at once, nor between completed writes and the platter, until
@@ -29,6 +30,7 @@ pub mod file;
 pub mod model;
 pub mod overlay;
 pub mod partition;
+pub mod pieces;
 pub mod ram;
 pub mod read_around;
 pub mod snapshot;

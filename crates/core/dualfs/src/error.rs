@@ -2,6 +2,7 @@
 
 use ordo_block::BlockError;
 use ordo_format::dualfs::{IdentityError, PairError, PairName};
+use ordo_format::mirror::MirrorError;
 use ordo_lfs::LfsError;
 use ordo_lfs::mkfs::MkfsError;
 
@@ -28,6 +29,9 @@ pub enum DualError {
     /// The devices do not belong together.
     #[error(transparent)]
     Pair(#[from] PairError),
+    /// The halves of the metadata device do not belong together, or lack writes.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     /// The metadata device is lost, and the data device keeps no copy of it.
     #[error("the data device of the pair {0} keeps no copy of the metadata (mkfs --meta-copy)")]
     NoCopy(PairName),

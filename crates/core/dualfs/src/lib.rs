@@ -4,6 +4,7 @@
 //! Approach" (2007), section 2. The format is Ordo's own: `docs/formats/dualfs.md`.
 //!
 //! Layers, lowest first:
+//! - [`mirror`]: two halves as one metadata device. All other layers see that device.
 //! - [`pair`]: finding the two devices, and checking that they belong together.
 //! - [`groups`]: which blocks of the data device are free, and which of them a file gets.
 //! - [`mkfs`]: making an empty pair.
@@ -45,6 +46,7 @@
 
 mod error;
 pub mod groups;
+pub mod mirror;
 pub mod mkfs;
 pub mod mount;
 pub mod pair;

@@ -12,12 +12,15 @@ use ordo_lfs::mkfs::{MkfsOptions as LogOptions, mkfs_dual};
 use ordo_runtime::Runtime;
 
 use crate::DualError;
+use crate::mirror::Mirror;
 use crate::pair::{split, write_identity};
 
 /// The default least number of segments of a metadata log.
 const SEGMENTS_LEAST: u64 = 100;
 /// The default least number of blocks in a segment.
 const SEGMENT_BLOCKS_LEAST: u64 = 8;
+/// The default least size of a segment, in bytes: the first one has 16 KiB of label and superblock.
+const SEGMENT_BYTES_LEAST: u64 = 32 << 10;
 /// The segment size with which the search for a default begins, in bytes.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// The default least number of groups of a data device, if it has enough blocks.
@@ -81,7 +84,8 @@ pub struct Made {
     pub superblock: Superblock,
 }
 
-/// Makes an empty file system on one disk, or on two: the first gets the metadata.
+/// Makes an empty file system on one disk, or on two: the first gets the metadata; or on three: the first two are halves of
+/// the metadata device, which is as large as the smaller one.
 ///
 /// # Errors
 /// The sizes do not fit, or a device failed.
@@ -100,12 +104,13 @@ pub async fn mkfs(
         return Err(DualError::TooSmall { device: "last", want: size, have });
     }
     let unit = bsize.max(4096).max(disks[0].geometry().sector.into());
-    let (metadata, data, metadata_bytes, data_at) = match disks.get(1) {
-        Some(second) => {
-            let bytes = disks[0].geometry().bytes / unit * unit;
-            (disks[0].clone(), second.clone(), bytes, 0)
+    let (metadata, data, metadata_bytes, data_at) = match disks {
+        [.., _, last] => {
+            let halves = disks[..disks.len() - 1].iter().map(|half| half.geometry().bytes);
+            let bytes = halves.min().expect("a metadata device") / unit * unit;
+            (disks[0].clone(), last.clone(), bytes, 0)
         }
-        None => {
+        _ => {
             let bytes = metadata_bytes(options, size).next_multiple_of(unit);
             if size < bytes + 2 * unit {
                 return Err(DualError::Sizes(format!(
@@ -123,6 +128,15 @@ pub async fn mkfs(
     if copy_blocks > 0 {
         (identity.copy_at, identity.copy_blocks) = (shape.blocks, copy_blocks);
     }
+    let mirror = match disks {
+        [one, other, _] => {
+            identity.halves = 2;
+            let halves = [one.clone(), other.clone()];
+            Some(Mirror::create(&halves, &data, identity.uuid, metadata_bytes).await?)
+        }
+        _ => None,
+    };
+    let metadata = mirror.clone().map_or(metadata, BlockDevice::erase);
     let log = LogOptions {
         block_size: options.block_size,
         frag_size: options.block_size,
@@ -138,6 +152,9 @@ pub async fn mkfs(
     (data_identity.role, data_identity.data_at) = (ROLE_DATA, 0);
     write_identity(&data, &data_identity).await?;
     write_identity(&metadata, &identity).await?;
+    if let Some(mirror) = mirror {
+        mirror.close().await?;
+    }
     Ok(Made { identity, superblock })
 }
 
@@ -153,7 +170,7 @@ pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Opt
 /// The size of the metadata device on a disk of `bytes` bytes with both devices.
 fn metadata_bytes(options: &MkfsOptions, bytes: u64) -> u64 {
     let bsize = u64::from(options.block_size);
-    let segment = options.segment_size.map_or(SEGMENT_BLOCKS_LEAST * bsize, u64::from);
+    let segment = options.segment_size.map_or(segment_least(bsize), u64::from);
     match options.metadata {
         MetadataSize::Bytes(bytes) => bytes,
         MetadataSize::Percent(percent) => {
@@ -181,11 +198,15 @@ fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Resul
     }
 }
 
+fn segment_least(bsize: u64) -> u64 {
+    (SEGMENT_BLOCKS_LEAST * bsize).max(SEGMENT_BYTES_LEAST)
+}
+
 /// The largest segment size with which the log has enough segments.
 fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
     let bytes_max = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
     let mut bytes = SEGMENT_BYTES;
-    while bytes > bytes_max && bytes > SEGMENT_BLOCKS_LEAST * bsize {
+    while bytes > bytes_max && bytes > segment_least(bsize) {
         bytes /= 2;
     }
     bytes as u32

@@ -1,7 +1,8 @@
 //! The two devices of a file system: finding them, comparing them, and marking them as mounted.
 
 use ordo_block::partition::Partition;
-use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
+use ordo_block::pieces::{read_all, write_all};
+use ordo_block::{BlockDevice, Device, WriteFlags};
 use ordo_format::dualfs::{
     IDENTITY_SIZE, Identity, IdentityError, ROLE_DATA, ROLE_METADATA, check_pair,
 };
@@ -28,11 +29,10 @@ pub struct Pair {
 pub async fn read_identity(
     device: &Device,
 ) -> Result<Result<Identity, IdentityError>, ordo_block::BlockError> {
-    let geometry = device.geometry();
-    let len = IDENTITY_SIZE.max(geometry.sector as usize);
-    match geometry.bytes < len as u64 {
-        true => Ok(Err(IdentityError::TooShort { have: geometry.bytes as usize })),
-        false => Ok(Identity::read(&device.read(0, len).await?)),
+    let have = device.geometry().bytes;
+    match have < IDENTITY_SIZE as u64 {
+        true => Ok(Err(IdentityError::TooShort { have: have as usize })),
+        false => Ok(Identity::read(&read_all(device, 0, IDENTITY_SIZE).await?)),
     }
 }
 
@@ -50,9 +50,9 @@ pub(crate) async fn write_identity(
     device: &Device,
     identity: &Identity,
 ) -> Result<(), ordo_block::BlockError> {
-    let mut bytes = IoBuf::zeroed(IDENTITY_SIZE.max(device.geometry().sector as usize));
+    let mut bytes = [0; IDENTITY_SIZE];
     identity.seal(&mut bytes);
-    device.write(0, bytes, WriteFlags::FUA | WriteFlags::SYNC | WriteFlags::META).await
+    write_all(device, 0, &bytes, WriteFlags::FUA | WriteFlags::SYNC | WriteFlags::META).await
 }
 
 /// The two parts of a disk with both devices. The second begins at byte `data_at`.
@@ -133,6 +133,10 @@ impl Pair {
         }
         self.identity.next = generation;
         write_identity(&self.metadata, &self.identity).await?;
+        // A half of the metadata device that failed just now has told the data device.
+        if let Ok(now) = read_identity(&self.data).await? {
+            self.data_identity.mirror_epoch = now.mirror_epoch;
+        }
         self.data_identity.generation = generation;
         write_identity(&self.data, &self.data_identity).await?;
         (self.identity.generation, self.identity.next) = (generation, 0);

@@ -138,7 +138,7 @@ async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
 async fn search(disk: &Device) -> Result<Option<(Device, Identity)>, DualError> {
     let geometry = disk.geometry();
     let sector = geometry.sector as usize;
-    let piece = (PIECE.min(geometry.max_request) / sector).max(1) * sector;
+    let piece = geometry.request(PIECE);
     for start in (0..geometry.bytes).step_by(piece) {
         let len = piece.min((geometry.bytes - start) as usize) / sector * sector;
         // A part of the disk that cannot be read is skipped.

@@ -11,6 +11,7 @@
 //! loss, [`frees_durable`](DataAllocator::frees_durable) when that write-out is durable, and
 //! [`frees_copied`](DataAllocator::frees_copied) when the copy of the metadata records the loss too.
 
+use ordo_block::pieces::read_all;
 use ordo_block::{BlockDevice, Device};
 use ordo_format::dualfs::{CopyArea, DataShape};
 use ordo_format::lfs::{LfsInode, Superblock};
@@ -159,16 +160,8 @@ impl DataDevice {
         if !self.shape.holds(addr) {
             return Err(LfsError::Contents { what, addr, blocks: self.shape.blocks });
         }
-        let (bsize, start) = (self.shape.bsize as usize, self.byte_of(addr));
-        let geometry = self.device.geometry();
-        let sector = geometry.sector as usize;
-        let step = (geometry.max_request / sector).max(1) * sector;
-        let mut out = Vec::with_capacity(bsize);
-        while out.len() < bsize {
-            let len = step.min(bsize - out.len());
-            out.extend_from_slice(&self.device.read(start + out.len() as u64, len).await?);
-        }
-        Ok(out)
+        let bsize = self.shape.bsize as usize;
+        Ok(read_all(&self.device, self.byte_of(addr), bsize).await?.to_vec())
     }
 
     /// The first byte of a block on the data device.

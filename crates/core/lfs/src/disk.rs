@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, Device};
+use ordo_block::Device;
+use ordo_block::pieces::read_all;
 use ordo_format::lfs::{IFILE_INO, LfsInode, Superblock};
 use rustc_hash::FxHashMap;
 
@@ -45,15 +46,7 @@ impl LogDisk {
 
     /// Reads `bytes` bytes from fragment `addr` on, in requests that the device accepts.
     pub async fn read_raw(&self, addr: i64, bytes: u64) -> Result<Vec<u8>, LfsError> {
-        let geometry = self.device.geometry();
-        let step =
-            (geometry.max_request / geometry.sector as usize).max(1) * geometry.sector as usize;
-        let (start, mut out) = (self.sb.byte_of(addr), Vec::with_capacity(bytes as usize));
-        while (out.len() as u64) < bytes {
-            let len = step.min(bytes as usize - out.len());
-            out.extend_from_slice(&self.device.read(start + out.len() as u64, len).await?);
-        }
-        Ok(out)
+        Ok(read_all(&self.device, self.sb.byte_of(addr), bytes as usize).await?.to_vec())
     }
 
     /// Reads metadata as [`read`](Self::read) does, and keeps them in a cache.

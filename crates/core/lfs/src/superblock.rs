@@ -130,7 +130,7 @@ async fn search(
 ) -> Result<FoundSuperblock, LfsError> {
     let geometry = device.geometry();
     let (end, sector) = (geometry.bytes.min(FAR), geometry.sector as usize);
-    let piece = (PIECE.min(geometry.max_request) / sector).max(1) * sector;
+    let piece = geometry.request(PIECE);
     for start in (0..end).step_by(piece) {
         let len = piece.min((end - start) as usize) / sector * sector;
         let bytes = device.read(start, len).await?;

@@ -23,9 +23,14 @@ pub struct Search {
     pub models: Vec<CrashModel>,
     /// The operations of each of three clients.
     pub steps: usize,
+    /// Whether all scripts write over files, for so long that a log goes round.
+    pub churn: bool,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
 }
+
+/// The rounds of a script that makes a log go round.
+const CHURN: usize = 250;
 
 impl Default for Search {
     fn default() -> Search {
@@ -35,6 +40,7 @@ impl Default for Search {
             states_of_run: 1000,
             models: vec![CrashModel::Completed, CrashModel::Volatile],
             steps: 120,
+            churn: false,
             threads: 0,
         }
     }
@@ -66,6 +72,7 @@ impl Search {
     /// a log's cleaner works.
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
         match seed % 6 {
+            _ if self.churn => return Script::overwrites(seed, 2, CHURN, geometry.block_size),
             4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
             5 => return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size),
             _ => {}

@@ -12,6 +12,7 @@ use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_runtime::{Duration, Executor, Runtime, Schedule};
+use ordo_sba::decoder::DiskImage;
 use ordo_sba::{Class, Watch};
 use ordo_vfs::FileSystem;
 
@@ -209,7 +210,10 @@ fn watch(
 ) -> (Rc<RefCell<Line>>, Vec<Device>) {
     let line = Rc::new(RefCell::new(Line::default()));
     let mut disks = Vec::new();
-    for (disk, (inner, base)) in inner.into_iter().zip(bases).enumerate() {
+    let images: Vec<&[u8]> = bases.iter().map(|base| &base[..]).collect();
+    let images: Vec<&dyn DiskImage> = images.iter().map(|image| image as &dyn DiskImage).collect();
+    let watches = Watch::over_each(&images);
+    for (disk, inner) in inner.into_iter().enumerate() {
         let (volatile, micros_max) = (config.model.is_volatile(), config.micros_max);
         let faults = Faults::new();
         let faulty = Faulty::new(inner, &faults);
@@ -217,7 +221,7 @@ fn watch(
         let tap = Rc::new(Tap::new(rt, slow));
         line.borrow_mut().disks.push(Vec::new());
         tap.attach(Rc::new(Sink { line: line.clone(), disk }));
-        name_writes(&tap, base, &line, disk);
+        name_writes(&tap, &watches[disk], &line, disk);
         for (kind, number) in config.faults.iter().cloned() {
             let line = line.clone();
             let is_meant = move |attempt: &FaultAttempt<'_>| {
@@ -291,14 +295,13 @@ fn used(bytes: u64) -> Rc<RamDisk> {
 /// The errno of a failed request.
 const EIO: i32 = 5;
 
-/// Names every write to a device that holds `base`. A disk may have only a log, which is recognised by its writes.
+/// Names every write to a device by its watcher. A disk may have only a log, which is recognised by its writes.
 fn name_writes(
     tap: &Rc<Tap<Slow<Faulty<Device>>>>,
-    base: &[u8],
+    watch: &Rc<Watch>,
     line: &Rc<RefCell<Line>>,
     disk: usize,
 ) {
-    let watch = Watch::over_any(&base);
     let line = line.clone();
     watch.listen(move |told| {
         let mut line = line.borrow_mut();
@@ -310,5 +313,5 @@ fn name_writes(
             write.class = told.named.class();
         }
     });
-    tap.attach(watch);
+    tap.attach(watch.clone());
 }

@@ -290,7 +290,8 @@ Examples:
   ordo mkfs /dev/sdx1 --soft-updates
   ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
   ordo mkfs dual.img --fs dualfs --size 4g --meta 10%
-  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3")]
+  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3
+  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3 --meta-mirror /dev/nvme1n1p3")]
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
@@ -309,6 +310,9 @@ pub struct Mkfs {
     /// first path is the data device.
     #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
+    /// Make the metadata device a mirror: this image or device is its other half, and either has all of the metadata.
+    #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
+    pub meta_mirror: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long = "segment-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
@@ -361,6 +365,18 @@ pub struct Mkfs {
     pub json: bool,
 }
 
+/// The metadata device of a DualFS, for a command that takes the data device as its image.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MetadataPaths {
+    /// The metadata device, if the image is the data device of a DualFS [default: searched beside the image].
+    #[arg(long = "meta-device", value_name = "PATH")]
+    pub meta_device: Option<PathBuf>,
+    /// The other half of the metadata device, if that is a mirror [default: searched beside the first half and the image];
+    /// `none`: use the first half alone.
+    #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
+    pub meta_mirror: Option<PathBuf>,
+}
+
 /// `ordo info`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
@@ -372,10 +388,8 @@ Examples:
 pub struct Info {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
     /// listed.
     #[arg(long, short, value_name = "PART")]
@@ -411,10 +425,8 @@ Examples:
 pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
     pub no: bool,
@@ -454,10 +466,8 @@ pub struct Ls {
     /// The file or directory to list.
     #[arg(default_value = "/")]
     pub path: String,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
     /// (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
@@ -485,10 +495,8 @@ pub struct Cat {
     /// The paths of the files.
     #[arg(required = true)]
     pub paths: Vec<String>,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
     /// (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
@@ -498,7 +506,8 @@ pub struct Cat {
 /// `ordo cp`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A path in an image is written IMAGE:/path.
+A path in an image is written IMAGE:/path. --meta-device and --meta-mirror are about the
+destination if it is in an image, otherwise about the source.
 
 Examples:
   ordo cp notes.txt disk.img:/home/          into an image
@@ -511,10 +520,8 @@ pub struct Cp {
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
-    /// The metadata device, if an image is the data device of a DualFS on two devices: that of the destination if it is
-    /// an image, otherwise that of the source [default: searched beside the image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -540,10 +547,8 @@ pub struct Import {
     /// The destination in the image, created if it does not exist.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
@@ -571,10 +576,8 @@ pub struct Export {
     /// The directory or file to copy.
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
-    /// The metadata device, if the image is the data device of a DualFS on two devices [default: searched beside the
-    /// image].
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
     /// (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]

@@ -10,6 +10,7 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::SystemError;
 use crate::ffs::Ufs2;
+use crate::forms::CrashForm;
 use crate::journaled::LogPlace;
 use crate::options::{LogOptions, MakeOptions, MountOptions};
 use crate::system::System;
@@ -39,6 +40,7 @@ pub struct Crashed {
     promise: Promise,
     geometry: FsGeometry,
     without: Option<&'static str>,
+    form: CrashForm,
 }
 
 impl System {
@@ -56,15 +58,42 @@ impl System {
             return Err(self.format().cannot("crashed"));
         }
         let promise = held_to.unwrap_or(*self).promise();
-        Ok(Crashed { system: *self, promise, geometry: geometry.clone(), without: None })
+        let (geometry, without) = (geometry.clone(), None);
+        Ok(Crashed { system: *self, promise, geometry, without, form: CrashForm::Usual })
     }
 }
 
 impl Crashed {
-    /// The same system with one rule of its ordering switched off: one of [`System::rules`].
+    /// The same system with one rule of its ordering switched off: one of [`System::rules`]; in the form in which the rule matters.
     #[must_use]
     pub fn without(self, rule: &'static str) -> Crashed {
-        Crashed { without: Some(rule), ..self }
+        Crashed { without: Some(rule), ..self.in_form_for(rule) }
+    }
+
+    /// The same system in the form in which a rule matters: for example a log without seals, or a checkpoint that cannot be read.
+    #[must_use]
+    pub fn in_form_for(self, rule: &str) -> Crashed {
+        let form = CrashForm::of(rule);
+        Crashed { promise: form.promise(self.promise), form, ..self }
+    }
+
+    /// The sizes of the devices in the usual form.
+    fn usual_devices(&self) -> Vec<u64> {
+        let bytes = self.geometry.bytes;
+        if let Some(disks) = self.system.disks_apart() {
+            return crate::dualfs::crash_sizes(disks, &self.geometry);
+        }
+        if let Some(bytes) = self.system.format().crash_bytes(&self.geometry) {
+            return vec![bytes];
+        }
+        let Some(journal) = self.system.journal() else { return vec![bytes] };
+        let log = journal.sizes(bytes, self.geometry.block_size).1;
+        match journal.place {
+            LogPlace::Other => vec![bytes, log],
+            // A small shape has no space for a log, so the log's bytes come in addition.
+            LogPlace::File | LogPlace::Same if self.geometry.min_free == 0 => vec![bytes + log],
+            LogPlace::File | LogPlace::Same => vec![bytes],
+        }
     }
 }
 
@@ -101,30 +130,34 @@ impl Scheme for Crashed {
     }
 
     fn format(&self) -> Option<&dyn DiskFormat> {
-        self.system.format().judged()
+        match self.form {
+            CrashForm::Salvaged => Some(&crate::dualfs::Salvaged),
+            _ => self.system.format().judged(),
+        }
     }
 
     fn devices(&self) -> Vec<u64> {
-        let bytes = self.geometry.bytes;
-        if self.system.is_apart() {
-            return crate::dualfs::crash_sizes(&self.geometry);
+        let mut sizes = self.usual_devices();
+        if self.form == CrashForm::Salvaged {
+            let made = self.system.format().crash_options(&self.geometry);
+            let copy = self.form.made(made).metadata_copy;
+            *sizes.last_mut().expect("a device") += copy.map_or(0, crate::dualfs::bytes_of);
         }
-        if let Some(bytes) = self.system.format().crash_bytes(&self.geometry) {
-            return vec![bytes];
-        }
-        let Some(journal) = self.system.journal() else { return vec![bytes] };
-        let log = journal.sizes(bytes, self.geometry.block_size).1;
-        match journal.place {
-            LogPlace::Other => vec![bytes, log],
-            // A small shape has no space for a log, so the log's bytes come in addition.
-            LogPlace::File | LogPlace::Same if self.geometry.min_free == 0 => vec![bytes + log],
-            LogPlace::File | LogPlace::Same => vec![bytes],
-        }
+        sizes
     }
 
     async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        let made = self.system.format().crash_options(&self.geometry);
+        let made = self.form.made(self.system.format().crash_options(&self.geometry));
         self.system.make(rt, disks, &made).await.map_err(said)?;
+        if self.form == CrashForm::Salvaged {
+            // The first checkpoint is copied when a mount makes one.
+            let first = self.system.mount(rt, disks, &MountOptions::default()).await;
+            let first = first.map_err(said)?;
+            let (fs, node) = (first.fs(), NewNode::file(0o600));
+            let file = fs.create(fs.root(), b"lost+found.first", &node).await.map_err(said)?;
+            fs.fsync(file.ino).await.map_err(said)?;
+            first.unmount().await.map_err(said)?;
+        }
         match self.system.format().crash_free(&self.geometry) {
             Some(left) => fill(self.system, rt, disks, left).await,
             None => Ok(()),
@@ -140,7 +173,8 @@ impl Scheme for Crashed {
         let log = LogOptions { device: None, tick: Some(TICK) };
         let (cache, without) = (cache.clone(), self.without);
         let options = MountOptions { cache, log, without, ..MountOptions::default() };
-        let mounted = self.system.mount(rt, disks, &options).await.map_err(said)?;
+        let disks = self.form.mounted_on(disks).await.map_err(said)?;
+        let mounted = self.system.mount(rt, &disks, &options).await.map_err(said)?;
         let fs = mounted.fs().clone();
         Ok(Volume::new(fs, move |_| {
             let mounted = mounted.clone();
@@ -149,9 +183,10 @@ impl Scheme for Crashed {
     }
 
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        if !self.recovers() {
+        if !self.recovers() || self.form == CrashForm::Salvaged {
             return Ok(());
         }
+        self.form.strike(disks).await.map_err(said)?;
         let volume = self.mount(rt, disks, &CacheConfig::default()).await?;
         volume.unmount().await.map_err(said)
     }

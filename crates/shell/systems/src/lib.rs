@@ -50,6 +50,7 @@ mod error;
 mod external;
 pub mod ffs;
 mod format;
+mod forms;
 pub mod journaled;
 pub mod lfs;
 mod mounted;
@@ -74,6 +75,7 @@ pub use external::AnySystem;
 pub use format::{
     Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, Half, MadeReport, format_of, probe,
 };
+pub use forms::needs_churn;
 pub use mounted::{CleanerStatistics, DependencyStats, LogStatistics, Mounted, Statistics};
 pub use options::{
     CheckOptions, Choice, LogOptions, MakeOptions, MessageSink, MountMessage, MountOptions,

@@ -1,6 +1,7 @@
 //! The registry: every system of this process, one line each.
 
 use std::fmt;
+use std::ops::Range;
 
 use ordo_block::Device;
 use ordo_crash::Promise;
@@ -15,7 +16,7 @@ use crate::{SystemError, dualfs, ffs, lfs};
 /// A function that mounts a device under an ordering. The device holds only the file system.
 pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a, Mounted>;
 
-/// A function that mounts one or two devices.
+/// A function that mounts one to three devices.
 pub type PairFn = for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> Done<'a, Mounted>;
 
 /// The way in which a system is mounted.
@@ -25,11 +26,10 @@ pub enum Mounting {
     Ordering(MountFn),
     /// The same, except that a mount after a crash rolls the log forward.
     Rolling(MountFn),
-    /// With metadata and data on two devices. A mount after a crash rolls the log forward. `apart`: the devices are
-    /// two disks, not parts of one.
+    /// With metadata and data on two devices. A mount after a crash rolls the log forward.
     Pair {
-        /// Whether each has a disk of its own.
-        apart: bool,
+        /// The disks: one with both devices, two, or three with all of the metadata on the first two each.
+        disks: usize,
         /// The function that mounts them.
         mount: PairFn,
     },
@@ -64,7 +64,7 @@ pub struct ListedEntry {
 pub struct System(pub(crate) &'static ListedEntry);
 
 /// Every system, in the order of tables. A new system gets a line here.
-static REGISTRY: [System; 13] = [
+static REGISTRY: [System; 14] = [
     ffs::SYNC,
     ffs::SOFT_UPDATES,
     ffs::NONE,
@@ -78,6 +78,7 @@ static REGISTRY: [System; 13] = [
     lfs::LFS,
     dualfs::DUALFS,
     dualfs::DUALFS_2,
+    dualfs::DUALFS_MIRROR,
 ];
 
 impl PartialEq for System {
@@ -166,25 +167,34 @@ impl System {
         )
     }
 
-    /// Whether metadata and data have a disk each.
+    /// Whether metadata and data have a disk each, or more.
     pub fn is_apart(&self) -> bool {
-        matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
+        self.disks_apart().is_some()
     }
 
-    /// The number of the device that has only a log, if there is one: DualFS's metadata device, or a journal's log
-    /// device.
-    pub fn log_device(&self) -> Option<usize> {
-        match self.journal() {
-            _ if self.is_apart() => Some(0),
-            Some(journal) if journal.place == LogPlace::Other => Some(1),
+    /// The number of disks if metadata and data are apart: two, or three with the metadata on two of them.
+    pub fn disks_apart(&self) -> Option<usize> {
+        match self.0.mounting {
+            Mounting::Pair { disks, .. } if disks > 1 => Some(disks),
             _ => None,
+        }
+    }
+
+    /// The numbers of the devices that have only a log: DualFS's metadata device or its halves, or a journal's log device.
+    pub fn log_devices(&self) -> Range<usize> {
+        match (self.disks_apart(), self.journal()) {
+            (Some(disks), _) => 0..disks - 1,
+            (None, Some(journal)) if journal.place == LogPlace::Other => 1..2,
+            _ => 0..0,
         }
     }
 
     /// The sizes of the system's devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
+        if let Some(disks) = self.disks_apart() {
+            return dualfs::sizes(disks, bytes, block);
+        }
         match self.journal() {
-            _ if self.is_apart() => dualfs::sizes(bytes, block),
             Some(journal) if journal.place == LogPlace::Other => {
                 vec![bytes, journal.sizes(bytes, block).1]
             }

@@ -7,8 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ordo_block::Device;
 use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
+use ordo_check::Repair;
 use ordo_runtime::{Executor, Runtime};
 use ordo_systems::journaled::LogPlace;
 use ordo_systems::{
@@ -165,6 +166,55 @@ fn a_pair_is_found_and_shown_by_either_half() {
         let format = format_of(&one[0]).await.unwrap();
         let shown = format.show(&one, &options).await.unwrap();
         assert!(shown.contains("\"free_blocks\"") && shown.contains("\"data_at\""), "{shown}");
+    });
+}
+
+/// A check reads both halves of a metadata device: halves that differ, a half that lacks writes and a device that is none are findings,
+/// which a repair removes; a half that is missing is none. `info` names the halves with their states. Would catch a check that looks
+/// at one half only.
+#[test]
+fn a_check_compares_the_halves_of_a_metadata_device() {
+    run(async |rt| {
+        let (system, disks) = (dualfs::DUALFS_MIRROR, rams(dualfs::DUALFS_MIRROR));
+        system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
+        let format = system.format();
+        let check = async |disks: &[Device], repair, kinds: &[&str], code| {
+            let options = CheckOptions { repair, ..CheckOptions::default() };
+            let report = format.check(disks, &options).await.unwrap();
+            let found: Vec<_> = report.kinds().into_iter().map(|(kind, _)| kind).collect();
+            assert_eq!((&found[..], report.exit_code()), (kinds, code), "{report}");
+        };
+        let names = ["one", "other", "data"].map(str::to_owned);
+        let [metadata, mirror, image] = names;
+        let mut options = ShowOptions { image, ..ShowOptions::default() };
+        (options.metadata, options.mirror) = (Some(metadata), Some(mirror));
+        let shows = async |disks: &[Device], part: &str| {
+            let shown = format.show(disks, &options).await.unwrap();
+            assert!(shown.contains(part), "{shown}");
+        };
+        let all = &disks[..];
+        check(all, Repair::No, &[], 0).await;
+        shows(all, "metadata device, second half: other (epoch 1, clean; current)").await;
+        let odd = IoBuf::from_slice(&[7; 512]);
+        disks[1].write(1 << 20, odd, WriteFlags::empty()).await.unwrap();
+        check(all, Repair::No, &["HalvesDiffer"], 4).await;
+        check(all, Repair::Yes, &["HalvesDiffer"], 1).await;
+        check(all, Repair::No, &[], 0).await;
+        // The second half is missing.
+        let alone = [disks[0].clone(), disks[2].clone()];
+        check(&alone, Repair::Yes, &[], 0).await;
+        shows(&alone, "metadata device, second half: missing").await;
+        check(all, Repair::No, &["HalfStale"], 4).await;
+        shows(all, "metadata device, second half: other (epoch 1, clean; stale: it lacks writes)")
+            .await;
+        check(all, Repair::Preen, &["HalfStale"], 1).await;
+        check(all, Repair::No, &[], 0).await;
+        let blank = [disks[0].clone(), rams(system)[1].clone(), disks[2].clone()];
+        check(&blank, Repair::No, &["NotHalf"], 4).await;
+        let refused = format.read(&rt, &blank, &MountOptions::default()).await.err().unwrap();
+        assert!(refused.to_string().contains("fsck -y makes it one"), "{refused}");
+        check(&blank, Repair::Yes, &["NotHalf"], 1).await;
+        check(&blank, Repair::No, &[], 0).await;
     });
 }
 

@@ -1,14 +1,17 @@
 //! The contract between the watcher and the decoder of one on-disk format.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, WriteFlags};
 
 use crate::journal::Journal;
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Looks, Reason};
+use crate::lfs::DataBlocks;
 use crate::names::Names;
 use crate::pending::Pending;
 
@@ -161,6 +164,19 @@ pub struct Contents {
     pub len: u64,
 }
 
+/// A device of a file system whose metadata and contents are on two devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairMember {
+    /// The identifier of the pair.
+    pub uuid: [u8; 16],
+    /// Whether this is the device with the metadata.
+    pub has_metadata: bool,
+}
+
+/// The files of the blocks of a device, as the decoder of another device learns them: that of the metadata.
+#[derive(Clone)]
+pub struct FilesOfBlocks(pub(crate) Rc<RefCell<DataBlocks>>);
+
 /// The decoder of one on-disk format. Writes must be shown in order; a decoder learns from each.
 ///
 /// Data on disk are hostile: nothing in them makes a decoder panic, loop, or take memory out of proportion.
@@ -220,6 +236,32 @@ pub trait Decoder {
     /// only if pointers were written after it. This is so for a file system whose journal is on another device.
     fn pointers_come_late(&self) -> bool {
         false
+    }
+
+    /// The pair of devices of which this is one; `None` if the file system has one device.
+    fn pair(&self) -> Option<PairMember> {
+        None
+    }
+
+    /// On the device with the metadata: the files of the other device's blocks, from now on. They are learned from `image` first,
+    /// the present contents of this device.
+    fn give_blocks(
+        &mut self,
+        image: &dyn DiskImage,
+        state: &mut DecoderState,
+    ) -> Option<FilesOfBlocks> {
+        let _ = (image, state);
+        None
+    }
+
+    /// On the device with the contents of files: takes the files of its blocks.
+    fn take_blocks(&mut self, blocks: FilesOfBlocks) {
+        let _ = blocks;
+    }
+
+    /// Blocks whose owner was shown on another device since the last request to this one.
+    fn late_claims(&mut self) -> Vec<Claim> {
+        Vec::new()
     }
 }
 

@@ -9,7 +9,9 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
-use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
+use crate::decoder::{
+    Claim, Contents, Decoder, DecoderState, DiskImage, PairMember, Share, unknown,
+};
 use crate::journal::Transaction;
 use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
 use crate::names::{NameEvent, Names};
@@ -44,17 +46,19 @@ pub struct ClassifiedEvent<'a> {
     /// [`Decoder::pointers_come_late`].
     pub pointers_come_late: bool,
     names: &'a Names,
+    /// The names by which paths are made: of this device, or of the one with the metadata.
+    paths: &'a Names,
 }
 
 impl ClassifiedEvent<'_> {
     /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
-        self.names.path(ino)
+        self.paths.path(ino)
     }
 
     /// For a file without a path, the inode on the way to the root whose name is missing.
     pub fn missing(&self, ino: u64) -> Option<u64> {
-        self.names.missing(ino)
+        self.paths.missing(ino)
     }
 
     /// Inodes that got names, and inodes whose files are gone, in order.
@@ -92,6 +96,8 @@ pub struct Watch {
     listener: RefCell<Option<Listener>>,
     /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
+    /// The watcher of the device with the metadata, if this one is of the contents of files alone.
+    metadata: RefCell<Option<Rc<Watch>>>,
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
@@ -137,6 +143,34 @@ impl Watch {
         watch
     }
 
+    /// A watcher for each of the devices that now hold the contents of `images`, as [`over_any`](Self::over_any). If two of them are
+    /// the devices of one file system, the files of the blocks on the one are learned from the metadata on the other. Claims of such
+    /// blocks come with the next request to their own device.
+    pub fn over_each(images: &[&dyn DiskImage]) -> Vec<Rc<Watch>> {
+        let watches: Vec<_> = images.iter().map(|image| Watch::over_any(*image)).collect();
+        let pairs: Vec<Option<PairMember>> = watches
+            .iter()
+            .map(|watch| watch.state.borrow().decoder.as_ref().and_then(|decoder| decoder.pair()))
+            .collect();
+        for (data, watch) in watches.iter().enumerate() {
+            let Some(PairMember { uuid, has_metadata: false }) = pairs[data] else { continue };
+            let other = PairMember { uuid, has_metadata: true };
+            let Some(from) = pairs.iter().position(|pair| *pair == Some(other)) else { continue };
+            let given = {
+                let State { decoder, decoder_state, .. } = &mut *watches[from].state.borrow_mut();
+                let given =
+                    decoder.as_mut().and_then(|d| d.give_blocks(images[from], decoder_state));
+                decoder_state.names.forget_news();
+                given
+            };
+            if let (Some(blocks), Some(decoder)) = (given, &mut watch.state.borrow_mut().decoder) {
+                decoder.take_blocks(blocks);
+                *watch.metadata.borrow_mut() = Some(watches[from].clone());
+            }
+        }
+        watches
+    }
+
     /// A watcher with the caller's own decoder.
     pub fn with(decoder: Box<dyn Decoder>) -> Rc<Watch> {
         Watch::new(Some(decoder))
@@ -157,7 +191,8 @@ impl Watch {
             checkpoints: Vec::new(),
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
-        Rc::new(Watch { state: RefCell::new(state), listener, number })
+        let (state, metadata) = (RefCell::new(state), RefCell::default());
+        Rc::new(Watch { state, listener, number, metadata })
     }
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
@@ -196,7 +231,11 @@ impl Watch {
     /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
     /// [`Stats::unclaimed`] is their number.
     pub fn finish(&self) -> Stats {
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
+        if let Some(late) = state.decoder.as_mut().map(|decoder| decoder.late_claims()) {
+            state.decoder_state.claims = late;
+            state.settle();
+        }
         let mut stats = state.stats.clone();
         stats.unclaimed += state.decoder_state.pending.unclaimed();
         stats
@@ -214,7 +253,10 @@ impl Watch {
 
     /// The path of a file as it was last seen; `None` if a name on the way was not seen.
     pub fn path(&self, ino: u64) -> Option<Arc<str>> {
-        self.state.borrow().decoder_state.names.path(ino)
+        match &*self.metadata.borrow() {
+            Some(metadata) => metadata.path(ino),
+            None => self.state.borrow().decoder_state.names.path(ino),
+        }
     }
 
     /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not written again are
@@ -232,6 +274,9 @@ impl Watch {
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
             let state = self.state.borrow();
+            let metadata = self.metadata.borrow().clone();
+            let other = metadata.as_ref().map(|watch| watch.state.borrow());
+            let names = &state.decoder_state.names;
             let shift =
                 |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(UNKNOWN_SHIFT, of);
             listener(&ClassifiedEvent {
@@ -248,9 +293,10 @@ impl Watch {
                     .decoder
                     .as_deref()
                     .is_some_and(Decoder::pointers_come_late),
-                names: &state.decoder_state.names,
+                names,
+                paths: other.as_ref().map_or(names, |state| &state.decoder_state.names),
             });
-            drop(state);
+            drop((other, state));
             self.listener.borrow_mut().get_or_insert(listener);
         }
     }

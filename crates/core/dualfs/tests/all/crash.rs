@@ -184,6 +184,31 @@ pub async fn work(
     sizes: Sizes,
     rules: DualRules,
 ) -> Vec<State> {
+    make(rt, disks, sizes).await;
+    work_on(rt, disks, seed, sizes, rules).await
+}
+
+/// Makes an empty file system.
+pub async fn make(rt: &Runtime, disks: &[Device], sizes: Sizes) {
+    let bsize = u64::from(sizes.block);
+    let made = MkfsOptions {
+        block_size: sizes.block,
+        segment_size: Some(sizes.block * sizes.segment_blocks),
+        group_blocks: Some(sizes.group_blocks),
+        copy: Some(MetadataSize::Bytes(sizes.copy * bsize)).filter(|_| sizes.copy > 0),
+        ..MkfsOptions::default()
+    };
+    mkfs(rt, disks, &made).await.expect("legal sizes");
+}
+
+/// Mounts an empty file system and works as [`work`] does.
+pub async fn work_on(
+    rt: &Runtime,
+    disks: &[Device],
+    seed: u64,
+    sizes: Sizes,
+    rules: DualRules,
+) -> Vec<State> {
     let options = MountOptions {
         cache: CacheConfig::with_capacity(512 << 10),
         rules,
@@ -194,14 +219,6 @@ pub async fn work(
         ..MountOptions::default()
     };
     let bsize = u64::from(sizes.block);
-    let made = MkfsOptions {
-        block_size: sizes.block,
-        segment_size: Some(sizes.block * sizes.segment_blocks),
-        group_blocks: Some(sizes.group_blocks),
-        copy: Some(MetadataSize::Bytes(sizes.copy * bsize)).filter(|_| sizes.copy > 0),
-        ..MkfsOptions::default()
-    };
-    mkfs(rt, disks, &made).await.expect("legal sizes");
     let fs = mount(rt, disks, &options).await.expect("just made");
     let rng = Pcg64Mcg::seed_from_u64(seed);
     let mut run = Run { fs, rng, state: State::new(), next: 1, bsize, blocks: sizes.blocks };

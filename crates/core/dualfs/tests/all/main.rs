@@ -4,5 +4,6 @@
 mod check;
 mod crash;
 mod locality;
+mod mirror;
 mod pair;
 mod salvage;

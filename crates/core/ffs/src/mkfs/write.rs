@@ -290,7 +290,7 @@ impl<'a> Writer<'a> {
     }
 
     async fn send(&mut self, offset: u64, bytes: &[u8]) -> Result<(), MkfsError> {
-        let most = self.device.geometry().max_request.max(self.device.geometry().sector as usize);
+        let most = self.device.geometry().request(usize::MAX);
         let mut at = offset;
         for piece in bytes.chunks(most) {
             self.device.write(at, IoBuf::from_slice(piece), WriteFlags::META).await?;

@@ -10,7 +10,8 @@
 mod first;
 mod plan;
 
-use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
+use ordo_block::pieces::write_all;
+use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
 use ordo_format::lfs::{SUPERBLOCK_SIZE, Superblock, SuperblockError};
 use ordo_format::ufs2::superblock::{self as ufs, SBLOCK_SIZE};
 
@@ -58,6 +59,17 @@ pub enum MkfsError {
         /// The number of segments that there would be.
         segments: u64,
         /// The least number of segments.
+        least: u64,
+    },
+    /// The first segment has no room for the label and the superblock.
+    #[error(
+        "segments of {segment} bytes: the first one has the label and the superblock, which take {least} bytes; make segments \
+         of {least} bytes or more (--segment-size)"
+    )]
+    SegmentTooSmall {
+        /// The segment size in bytes.
+        segment: u32,
+        /// The bytes of label and superblock.
         least: u64,
     },
     /// The segments are too small for the tables of the IFILE.
@@ -139,7 +151,7 @@ async fn make(
     let log = first::build(&mut sb, options.sealed, tables, now)?;
     clear_ufs(&device).await?;
     for (addr, bytes) in log {
-        write(&device, sb.byte_of(addr), &bytes).await?;
+        write_all(&device, sb.byte_of(addr), &bytes, WriteFlags::META).await?;
     }
     device.flush().await?;
     for (i, place) in sb.sboffs.into_iter().enumerate().filter(|(_, a)| *a != 0) {
@@ -147,9 +159,9 @@ async fn make(
         if i > 1 {
             copy.tstamp = 0;
         }
-        let mut bytes = vec![0; SUPERBLOCK_SIZE.max(geometry.sector as usize)];
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
         copy.write(&mut bytes);
-        write(&device, sb.byte_of(place), &bytes).await?;
+        write_all(&device, sb.byte_of(place), &bytes, WriteFlags::META).await?;
     }
     device.flush().await?;
     Ok(sb)
@@ -168,19 +180,8 @@ async fn clear_ufs(device: &Device) -> Result<(), BlockError> {
             ufs::Superblock::parse(&old),
             Err(ufs::SuperblockError::Magic { .. } | ufs::SuperblockError::TooShort { .. })
         ) {
-            write(device, place, &[0; SBLOCK_SIZE]).await?;
+            write_all(device, place, &[0; SBLOCK_SIZE], WriteFlags::META).await?;
         }
-    }
-    Ok(())
-}
-
-async fn write(device: &Device, at: u64, bytes: &[u8]) -> Result<(), BlockError> {
-    let geometry = device.geometry();
-    let unit = geometry.sector as usize;
-    let step = (geometry.max_request / unit).max(1) * unit;
-    for (i, piece) in bytes.chunks(step).enumerate() {
-        let data = IoBuf::from_slice(piece);
-        device.write(at + (i * step) as u64, data, WriteFlags::META).await?;
     }
     Ok(())
 }

@@ -16,6 +16,9 @@ const RESERVED_SEGMENTS: u32 = 15;
 /// The least distance between two superblocks, in segments.
 const SUPERBLOCK_INTERVAL: u32 = 5;
 
+/// The bytes of the label and the first superblock, both of which the first segment has.
+const SEGMENT_LEAST: u64 = LABEL_BYTES + SUPERBLOCK_PAD;
+
 /// Plans a superblock without a checkpoint. The log begins at segment 0. `tables`: the number of bytes of DualFS's
 /// group tables; 0 for an LFS.
 pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblock, MkfsError> {
@@ -30,7 +33,10 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
     if let Err(error) = read_back(&sb)
         && error.field() != Some("size")
     {
-        return Err(MkfsError::Sizes(error));
+        return Err(match error.field() {
+            Some("ssize") => too_small(&sb, error),
+            _ => MkfsError::Sizes(error),
+        });
     }
     let frag = u64::from(sb.fsize);
     sb.size = bytes / frag;
@@ -56,16 +62,27 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
     let data = (segments - u64::from(sb.minfreeseg)) * u64::from(sb.fsbpseg);
     sb.dsize = data.saturating_sub(superblocks * SUPERBLOCK_PAD / frag);
     sb.maxfilesize = sb.right_maxfilesize();
-    check(&sb)?;
-    Ok(sb)
+    match check(&sb) {
+        Err(error) => Err(too_small(&sb, error)),
+        Ok(()) => Ok(sb),
+    }
+}
+
+/// The error for sizes that do not fit. The codec names the first field that cannot be right, but the cause may be the size of a
+/// segment.
+fn too_small(sb: &Superblock, error: SuperblockError) -> MkfsError {
+    match u64::from(sb.ssize) < SEGMENT_LEAST {
+        true => MkfsError::SegmentTooSmall { segment: sb.ssize, least: SEGMENT_LEAST },
+        false => MkfsError::Sizes(error),
+    }
 }
 
 /// Checks a superblock by the codec's rules, with a made-up checkpoint in it.
-fn check(sb: &Superblock) -> Result<(), MkfsError> {
+fn check(sb: &Superblock) -> Result<(), SuperblockError> {
     let mut sb = sb.clone();
     sb.nextseg = sb.segment_start(1);
     sb.idaddr = sb.segment_data(0);
-    read_back(&sb).map(drop).map_err(MkfsError::Sizes)
+    read_back(&sb).map(drop)
 }
 
 fn read_back(sb: &Superblock) -> Result<Superblock, SuperblockError> {

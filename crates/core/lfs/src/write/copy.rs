@@ -12,7 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
+use ordo_block::pieces::{read_all, write_all};
+use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
 use ordo_format::check_hash;
 use ordo_format::dualfs::{COPY_MAGIC, CopyEntry, CopyHead, VERSION};
 use ordo_format::lfs::superblock::PF_CLEAN;
@@ -82,37 +83,6 @@ pub struct CopyPlan {
     new: Option<Vec<(i64, u32)>>,
 }
 
-/// Reads `len` bytes in requests that the device takes.
-async fn read(device: &Device, at: u64, len: usize) -> Result<Vec<u8>, BlockError> {
-    let geometry = device.geometry();
-    let sector = geometry.sector as usize;
-    let (whole, step) = (len.next_multiple_of(sector), geometry.max_request / sector * sector);
-    let mut out = Vec::with_capacity(whole);
-    while out.len() < whole {
-        let some = step.max(sector).min(whole - out.len());
-        out.extend_from_slice(&device.read(at + out.len() as u64, some).await?);
-    }
-    out.truncate(len);
-    Ok(out)
-}
-
-async fn write(
-    device: &Device,
-    at: u64,
-    bytes: &[u8],
-    flags: WriteFlags,
-) -> Result<(), BlockError> {
-    let geometry = device.geometry();
-    let sector = geometry.sector as usize;
-    let step = (geometry.max_request / sector * sector).max(sector);
-    for (n, some) in bytes.chunks(step).enumerate() {
-        let mut buf = IoBuf::from_slice(some);
-        buf.resize(some.len().next_multiple_of(sector));
-        device.write(at + (n * step) as u64, buf, flags).await?;
-    }
-    Ok(())
-}
-
 impl CopyIndex {
     /// The newest complete copy on a data device.
     ///
@@ -121,14 +91,14 @@ impl CopyIndex {
     pub async fn read(device: &Device, side: CopySide) -> Result<Option<CopyIndex>, BlockError> {
         let mut heads = Vec::new();
         for which in 0..2 {
-            let bytes = read(device, side.area.head_at(which), CopyHead::SIZE).await?;
+            let bytes = read_all(device, side.area.head_at(which), CopyHead::SIZE).await?;
             heads.extend(CopyHead::read(&bytes).map(|head| (which, head)));
         }
         heads.retain(|(_, head)| head.uuid == side.uuid && head.entries <= side.area.slots);
         heads.sort_by_key(|(_, head)| std::cmp::Reverse(head.sequence));
         for (which, head) in heads {
             let len = SUPERBLOCK_SIZE + head.entries as usize * CopyEntry::SIZE;
-            let bytes = read(device, side.area.index_at(which), len).await?;
+            let bytes = read_all(device, side.area.index_at(which), len).await?;
             let (sb, entries) = bytes.split_at(SUPERBLOCK_SIZE);
             let Ok(sb) = Superblock::read_dual(sb) else { continue };
             if check_hash(&[&bytes]) != head.index_check || sb.serial != head.serial {
@@ -257,7 +227,7 @@ impl CopyPlan {
         let Some(new) = &self.new else {
             for which in 0..2 {
                 let at = self.side.area.head_at(which);
-                write(&self.device, at, &[0; CopyHead::SIZE], durable).await?;
+                write_all(&self.device, at, &[0; CopyHead::SIZE], durable).await?;
             }
             return Ok(None);
         };
@@ -273,7 +243,7 @@ impl CopyPlan {
         let slots = index[SUPERBLOCK_SIZE..].chunks_exact_mut(CopyEntry::SIZE);
         slots.zip(&entries).for_each(|(raw, entry)| entry.encode(raw, LE));
         let index_at = self.side.area.index_at(self.which);
-        write(&self.device, index_at, &index, WriteFlags::META).await?;
+        write_all(&self.device, index_at, &index, WriteFlags::META).await?;
         if self.flushes {
             self.device.flush().await?;
         }
@@ -284,7 +254,7 @@ impl CopyPlan {
         head.index_check = check_hash(&[&index]);
         let mut bytes = [0; CopyHead::SIZE];
         head.seal(&mut bytes);
-        write(&self.device, self.side.area.head_at(self.which), &bytes, durable).await?;
+        write_all(&self.device, self.side.area.head_at(self.which), &bytes, durable).await?;
         Ok(Some(entries))
     }
 
@@ -295,7 +265,7 @@ impl CopyPlan {
         (addr, slot, blocks): (i64, u32, usize),
     ) -> Result<Vec<CopyEntry>, BlockError> {
         let bsize = self.sb.bsize as usize;
-        let bytes = read(log, self.sb.byte_of(addr), blocks * bsize).await?;
+        let bytes = read_all(log, self.sb.byte_of(addr), blocks * bsize).await?;
         let all = bytes.chunks_exact(bsize).zip(0..);
         let entries = all.map(|(block, n)| CopyEntry {
             addr: addr + i64::from(n),
@@ -303,7 +273,7 @@ impl CopyPlan {
             check: check_hash(&[block]),
         });
         let entries = entries.collect();
-        write(&self.device, self.side.area.slot_at(slot), &bytes, WriteFlags::META).await?;
+        write_all(&self.device, self.side.area.slot_at(slot), &bytes, WriteFlags::META).await?;
         Ok(entries)
     }
 

@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use ordo_block::{BlockDevice, BlockError, IoBuf};
+use ordo_block::pieces::read_all;
+use ordo_block::{BlockError, IoBuf};
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock, Summary};
 use ordo_vfs::{Errno, FsResult};
@@ -236,14 +237,7 @@ impl Store {
         let sb = &self.shape;
         let (first, end) = (sb.segment_data(segment), sb.segment_start(segment + 1));
         let (start, len) = (sb.byte_of(first), (end - first) as usize * sb.fsize as usize);
-        let geometry = self.device.geometry();
-        let sector = geometry.sector as usize;
-        let step = (geometry.max_request / sector).max(1) * sector;
-        let mut bytes = IoBuf::zeroed(len);
-        for (i, part) in bytes.chunks_mut(step).enumerate() {
-            let read = self.device.read(start + (i * step) as u64, part.len()).await?;
-            part.copy_from_slice(&read);
-        }
+        let bytes = read_all(&self.device, start, len).await?;
         let (mut at, mut blocks) = (first, Vec::new());
         while end - at > i64::from(sb.sumsize / sb.fsize) {
             let Ok(summary) = Summary::read(sb, &bytes[self.offset(segment, at)..]) else { break };

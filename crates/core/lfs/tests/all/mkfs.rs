@@ -117,9 +117,23 @@ fn sizes_that_mkfs_cannot_make_are_refused() {
     assert!(matches!(sizes(|o| o.block_size = 0), MkfsError::Sizes(_)));
     assert!(matches!(sizes(|o| o.frag_size = 0), MkfsError::Sizes(_)));
     assert!(matches!(sizes(|o| o.frag_size = 16384), MkfsError::Sizes(_)));
-    assert!(matches!(sizes(|o| o.segment_size = 0), MkfsError::Sizes(_)));
-    assert!(matches!(sizes(|o| o.segment_size = 8192), MkfsError::Sizes(_)));
+    for small in [sizes(|o| o.segment_size = 0), sizes(|o| o.segment_size = 8192)] {
+        assert!(matches!(small, MkfsError::SegmentTooSmall { least: 16_384, .. }), "{small}");
+    }
+    assert!(matches!(sizes(|o| o.segment_size = 16_896), MkfsError::Sizes(_)));
     let few = sizes(|o| o.segment_size = 8 << 20);
     assert!(matches!(few, MkfsError::TooFewSegments { segments: 31, least: 80 }), "{few}");
     assert!(make(0, &MkfsOptions::default()).0.is_err());
+    // Segments without room for the label and the superblock: the size that the error names is enough.
+    for bytes in [512, 4096] {
+        let of = |segment_size| {
+            let (block_size, frag_size) = (bytes, bytes);
+            let sizes =
+                MkfsOptions { block_size, frag_size, segment_size, ..MkfsOptions::default() };
+            make(32 << 20, &sizes).0
+        };
+        let error = of(8192).unwrap_err();
+        assert_eq!(error, MkfsError::SegmentTooSmall { segment: 8192, least: 16_384 });
+        assert!(of(16_384).is_ok());
+    }
 }

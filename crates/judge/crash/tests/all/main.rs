@@ -6,6 +6,7 @@ mod crash_cycles;
 mod directories;
 mod dualfs;
 mod explore;
+mod forms;
 mod freebsd;
 mod holes;
 mod journal;

@@ -110,8 +110,8 @@ fn a_log_that_is_being_cleaned_keeps_its_promise() {
     assert!(states > 3000 && segments > 20, "{states} states, {segments} segments");
 }
 
-/// Rules whose absence this search does not find: `crates/core/lfs/tests/all/crash.rs` finds it. `BLOCKS_FIRST` is for logs without
-/// seals; `COPIED` and `COPY_FIRST` are for a DualFS that keeps a copy of its metadata (`crates/core/dualfs/tests/all/salvage.rs`).
+/// Rules that this search leaves to others: `CHAIN` to `crates/core/lfs/tests/all/crash.rs`, and those that matter in a form of their
+/// own to `crates/judge/crash/tests/all/forms.rs`.
 const ELSEWHERE: [&str; 5] = ["BLOCKS_FIRST", "CHAIN", "COPIED", "COPY_FIRST", "REUSE"];
 
 /// The explorer sees each rule of a log that is off, and the rule by which DualFS keeps freed data blocks until the log no longer

@@ -17,6 +17,7 @@ use ordo_dualfs::mkfs as dual;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{LogFs, MountOptions, mount};
 use ordo_runtime::Executor;
+use ordo_sba::decoder::DiskImage;
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_vfs::{FileSystem, Ino, NewNode};
@@ -215,6 +216,70 @@ fn blocks_of_a_data_device_have_their_files() {
                 assert!(found[..wanted.len()] == wanted[..], "inode {ino} is elsewhere");
             }
         }
+    });
+    ran.expect("no deadlock");
+}
+
+/// Contents on a data device that has a disk of its own: its blocks are named by files and paths that only the other disk shows, and
+/// watches that begin later know the same. Would catch a data device whose blocks are nobody's.
+#[test]
+fn blocks_of_a_data_device_on_its_own_disk_have_their_files() {
+    let executor = Executor::simulated(5);
+    let rt = executor.runtime();
+    let ran = executor.block_on(async {
+        let disks = [16, 64].map(|mib| Rc::new(RamDisk::new(mib << 20)));
+        let devices = disks.each_ref().map(|disk| disk.clone().erase());
+        dual::mkfs(&rt, &devices, &dual::MkfsOptions::default()).await.expect("legal sizes");
+        let watch = || {
+            let images = disks.each_ref().map(|disk| &**disk as &dyn DiskImage);
+            // The order of the devices does not matter.
+            let [data, metadata] = &Watch::over_each(&[images[1], images[0]])[..] else {
+                panic!("there are two")
+            };
+            [metadata.clone(), data.clone()]
+        };
+        let watches = watch();
+        let taps = [0, 1].map(|n| Rc::new(Tap::new(&rt, disks[n].clone())));
+        taps.iter().zip(&watches).for_each(|(tap, watch)| tap.attach(watch.clone()));
+        let (named, shown) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(0)));
+        let (to_named, to_shown) = (named.clone(), shown.clone());
+        watches[1].listen(move |told| {
+            *to_shown.borrow_mut() += told.claims.iter().filter(|c| c.owner.is_some()).count();
+            for part in &told.named.parts {
+                assert!(matches!(part.class, Class::FileData | Class::Superblock), "{part:?}");
+                if let BlockMeaning::Blocks { ino, .. } = part.what {
+                    assert_eq!(told.path(ino).as_deref(), Some("/deep"));
+                    *to_named.borrow_mut() += part.len;
+                }
+            }
+        });
+        let options = ordo_dualfs::mount::MountOptions::default();
+        let tapped = taps.each_ref().map(|tap| tap.clone().erase());
+        let fs = ordo_dualfs::mount::mount(&rt, &tapped, &options).await.expect("just made");
+        let files = work(&fs).await;
+        // Overwritten blocks are known when they are written.
+        assert_eq!(*named.borrow(), 0);
+        let (ino, data) = files.iter().find(|(_, data)| data.len() == 600 * BLOCK).expect("deep");
+        fs.write(Ino(*ino), 0, data).await.expect("it has its blocks");
+        fs.unmount().await.expect("there is space");
+        assert_eq!(*named.borrow(), data.len() as u64);
+        assert!(*shown.borrow() > 600, "{} blocks were shown to be a file's", *shown.borrow());
+        assert_eq!(watches[1].finish().unclaimed, 0, "blocks that nothing names");
+        let end = image(&disks[1]);
+        for watch in [&watches[1], &watch()[1]] {
+            assert_eq!(watch.path(*ino).as_deref(), Some("/deep"));
+            for (ino, wanted) in &files {
+                let mut found = vec![0; wanted.len().next_multiple_of(BLOCK)];
+                for piece in watch.contents(*ino) {
+                    let (at, from, len) =
+                        (piece.at as usize, piece.offset as usize, piece.len as usize);
+                    found[at..at + len].copy_from_slice(&end[from..from + len]);
+                }
+                assert!(found[..wanted.len()] == wanted[..], "inode {ino} is elsewhere");
+            }
+        }
+        // A device alone names no files.
+        assert_eq!(Watch::over_any(&*disks[1]).contents(*ino), []);
     });
     ran.expect("no deadlock");
 }

@@ -169,7 +169,7 @@ fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
         });
     }
     real_time(async |runtime| {
-        let mounted = image::open(&runtime, NamedImage::new(target, None)).await?;
+        let mounted = image::open(&runtime, NamedImage::new(target)).await?;
         let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
         image::close(target, mounted).await?;
         aged

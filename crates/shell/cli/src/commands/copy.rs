@@ -109,8 +109,7 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         CopyEnd::Image { image, path } => {
-            let mounted =
-                image::open(&rt, NamedImage::new(image, args.meta_device.as_ref())).await?;
+            let mounted = image::open(&rt, NamedImage::new(image).with(&args.metadata)).await?;
             let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
             image::close(image, mounted).await?;
             done
@@ -172,11 +171,11 @@ async fn copy_from_all<G: FileSystem>(
                     );
                 }
                 // If both are images, the option is about the destination.
-                let metadata = match to {
-                    CopyEnd::Image { .. } => None,
-                    CopyEnd::Host(_) => args.meta_device.as_ref(),
+                let named = match to {
+                    CopyEnd::Image { .. } => NamedImage::new(image),
+                    CopyEnd::Host(_) => NamedImage::new(image).with(&args.metadata),
                 };
-                let source = image::open_to_read(runtime, NamedImage::new(image, metadata)).await?;
+                let source = image::open_to_read(runtime, named).await?;
                 let attr = path::lookup(&source, path).await?;
                 let full = PathBuf::from(OsStr::from_bytes(path));
                 copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
@@ -234,7 +233,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         bar.begin("import", "counting", 1);
         let totals = tree::measure(&host, host.root(), WalkLimits::default()).await?;
         if !args.image.exists() {
-            if args.meta_device.is_some() {
+            if args.metadata.meta_device.is_some() {
                 bail!(
                     "{}: does not exist; ordo mkfs --fs dualfs --meta-device makes a pair",
                     args.image.display()
@@ -242,7 +241,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
             }
             make_image(&rt, args, &totals).await?;
         }
-        let named = NamedImage::new(&args.image, args.meta_device.as_ref());
+        let named = NamedImage::new(&args.image).with(&args.metadata);
         let mounted = image::open(&rt, named).await?;
         let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
@@ -279,7 +278,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let named = NamedImage::new(&args.image, args.meta_device.as_ref()).salvaged(args.salvage);
+        let named = NamedImage::new(&args.image).with(&args.metadata).salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {

@@ -29,7 +29,7 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
 }
 
 async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn CheckReport>> {
-    let named = NamedImage::new(&args.image, args.meta_device.as_ref());
+    let named = NamedImage::new(&args.image).with(&args.metadata);
     let name = || named.words();
     let access = if repair == Repair::No { FileAccess::ReadOnly } else { FileAccess::ReadWrite };
     let mut files = named.open_when_free(rt, access).await?;

@@ -2,12 +2,11 @@
 
 use ordo_block::Device;
 use ordo_check::Repair;
-use ordo_check::dualfs::DualChecker;
 use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_vfs::AnyFs;
 
-use super::Dual;
+use super::{Dual, mirrored};
 use crate::lfs::judged::{is_own_name, translated};
 
 impl DiskFormat for Dual {
@@ -22,7 +21,7 @@ impl DiskFormat for Dual {
     ) -> LocalFuture<'a, Result<Findings, String>> {
         Box::pin(async move {
             let repair = if repair { Repair::Yes } else { Repair::No };
-            let report = DualChecker::new(disks, repair).run().await;
+            let report = mirrored::check(disks, repair, false).await;
             report.map(translated).map_err(|e| e.to_string())
         })
     }
@@ -33,13 +32,47 @@ impl DiskFormat for Dual {
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>> {
         Box::pin(async move {
-            let reader = ordo_dualfs::mount::read(disks).await;
+            let joined = mirrored::to_read(disks).await.map_err(|e| e.to_string())?;
+            let reader = ordo_dualfs::mount::read(&joined.disks).await;
             reader.map(AnyFs::new).map_err(|e| e.to_string())
         })
     }
 
     fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
         // An inode has no fixed place: it lies where the log was when it was written.
+        Box::pin(async { None })
+    }
+}
+
+/// A DualFS whose metadata device is lost: it is judged by the copy of the metadata on its data device. A check needs both devices, so
+/// there are no findings.
+pub(crate) struct Salvaged;
+
+impl DiskFormat for Salvaged {
+    fn own_names(&self) -> OwnNames {
+        is_own_name
+    }
+
+    fn check<'a>(
+        &'a self,
+        _disks: &'a [Device],
+        _repair: bool,
+    ) -> LocalFuture<'a, Result<Findings, String>> {
+        Box::pin(async { Ok(Findings::new(Vec::new(), 0, |_| String::new())) })
+    }
+
+    fn look<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        disks: &'a [Device],
+    ) -> LocalFuture<'a, Result<AnyFs, String>> {
+        Box::pin(async move {
+            let found = ordo_dualfs::salvage::read(disks).await;
+            found.map(|(reader, _)| AnyFs::new(reader)).map_err(|e| e.to_string())
+        })
+    }
+
+    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
         Box::pin(async { None })
     }
 }

@@ -2,14 +2,16 @@
 
 mod judged;
 mod made;
+mod mirrored;
 mod mounted;
 mod show;
 
+use std::rc::Rc;
+
 use ordo_block::Device;
-use ordo_check::Repair;
-use ordo_check::dualfs::DualChecker;
 use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_dualfs::DualRules;
+use ordo_dualfs::mirror::MirrorRules;
 use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
 use ordo_dualfs::pair::{Pair, probe, read_identity};
 use ordo_format::dualfs::ROLE_METADATA;
@@ -20,6 +22,8 @@ use ordo_lfs::superblock::{VolumeKind, find_kind};
 use ordo_lfs::write::LfsRules;
 use ordo_runtime::Runtime;
 use ordo_vfs::AnyFs;
+
+pub(crate) use judged::Salvaged;
 
 use crate::SystemError;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, Half, MadeReport};
@@ -34,7 +38,7 @@ use crate::system::{ListedEntry, Mounting, PairFn, System};
 /// The format of both devices.
 pub struct Dual;
 
-const fn entry(name: &'static str, about: &'static str, apart: bool) -> ListedEntry {
+const fn entry(name: &'static str, about: &'static str, disks: usize) -> ListedEntry {
     let mount: PairFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
     ListedEntry {
         name,
@@ -42,22 +46,31 @@ const fn entry(name: &'static str, about: &'static str, apart: bool) -> ListedEn
         ordering: "dual",
         also: &[],
         format: &Dual,
-        mounting: Mounting::Pair { apart, mount },
+        mounting: Mounting::Pair { disks, mount },
         promise: Promise { no_stale: true, ..Promise::journal(false) },
-        rules,
+        rules: if disks == 3 { mirror_rules } else { rules },
     }
 }
 
 /// DualFS with both devices on one disk, the metadata first.
 pub const DUALFS: System =
-    System(&entry("dualfs", "DualFS: metadata in a log, data in groups, both on one disk", false));
+    System(&entry("dualfs", "DualFS: metadata in a log, data in groups, both on one disk", 1));
 /// DualFS with a disk for each device.
 pub const DUALFS_2: System =
-    System(&entry("dualfs-2", "DualFS with metadata and data on a disk each", true));
+    System(&entry("dualfs-2", "DualFS with metadata and data on a disk each", 2));
+/// DualFS with a disk for data and two disks with all of the metadata each.
+pub const DUALFS_MIRROR: System =
+    System(&entry("dualfs-mirror", "DualFS with the metadata on two disks, all of it on each", 3));
 
-/// The rules of the metadata log, and those between the devices.
+/// The rules of the metadata log, which always has seals, and those between the devices.
 fn rules() -> Vec<&'static str> {
-    [names::<LfsRules>(), names::<DualRules>()].concat()
+    let of_log = names::<LfsRules>().into_iter().filter(|rule| *rule != "BLOCKS_FIRST");
+    of_log.chain(names::<DualRules>()).collect()
+}
+
+/// The rules of the metadata log, those between the devices, and those of a metadata device in two halves.
+fn mirror_rules() -> Vec<&'static str> {
+    [rules(), names::<MirrorRules>()].concat()
 }
 
 /// The number of blocks in a segment of a metadata log in crash tests: few, so that segments are begun and cleaned
@@ -71,15 +84,22 @@ const CRASHED_GROUP: u32 = 64;
 /// The largest block of the format, in bytes.
 const BLOCK_MAX: u32 = 8192;
 
-/// The sizes of a metadata device and of a data device for `bytes` bytes: a tenth is added for metadata.
-pub(crate) fn sizes(bytes: u64, block: u32) -> Vec<u64> {
-    let least = LABEL_BYTES + CRASHED_SEGMENTS * CRASHED_SEGMENT * u64::from(block.min(BLOCK_MAX));
-    vec![(bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes]
+/// The sizes of the metadata device, or of its halves, and of the data device, on as many disks.
+fn on_disks(disks: usize, metadata: u64, data: u64) -> Vec<u64> {
+    let mut sizes = vec![metadata; disks - 1];
+    sizes.push(data);
+    sizes
 }
 
-/// The sizes of both devices in crash tests, if each has a disk of its own.
-pub(crate) fn crash_sizes(geometry: &FsGeometry) -> Vec<u64> {
-    vec![crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry)]
+/// The sizes of the disks for `bytes` bytes of data: a tenth is added for metadata.
+pub(crate) fn sizes(disks: usize, bytes: u64, block: u32) -> Vec<u64> {
+    let least = LABEL_BYTES + CRASHED_SEGMENTS * CRASHED_SEGMENT * u64::from(block.min(BLOCK_MAX));
+    on_disks(disks, (bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes)
+}
+
+/// The sizes of the disks in crash tests, if the two devices are apart.
+pub(crate) fn crash_sizes(disks: usize, geometry: &FsGeometry) -> Vec<u64> {
+    on_disks(disks, crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry))
 }
 
 fn crash_block(geometry: &FsGeometry) -> u64 {
@@ -89,6 +109,19 @@ fn crash_block(geometry: &FsGeometry) -> u64 {
 fn crash_metadata(geometry: &FsGeometry) -> u64 {
     let segments = CRASHED_SEGMENTS * CRASHED_SEGMENT * crash_block(geometry);
     (LABEL_BYTES + segments).next_multiple_of(u64::from(BLOCK_MAX))
+}
+
+/// Room for a copy of all metadata of a crash test, on a metadata device of this size.
+pub(crate) fn crash_copy(metadata: MetadataSize) -> MetadataSize {
+    MetadataSize::Bytes(bytes_of(metadata) + bytes_of(metadata) / 16)
+}
+
+/// The bytes of a size that is not a share.
+pub(crate) fn bytes_of(size: MetadataSize) -> u64 {
+    match size {
+        MetadataSize::Bytes(bytes) => bytes,
+        MetadataSize::Percent(_) => unreachable!("crash tests have sizes in bytes"),
+    }
 }
 
 impl Dual {
@@ -152,7 +185,13 @@ impl Format for Dual {
             Ok(found.map(|id| {
                 let is_first = id.role == ROLE_METADATA;
                 let other = if is_first { "data" } else { "metadata" };
-                Half { pair: id.name().to_string(), role: id.role_name(), other, is_first }
+                Half {
+                    pair: id.name().to_string(),
+                    role: id.role_name(),
+                    other,
+                    is_first,
+                    is_mirrored: id.is_mirrored(),
+                }
             }))
         })
     }
@@ -181,7 +220,10 @@ impl Format for Dual {
         Box::pin(async move {
             let reader = match options.salvage {
                 true => ordo_dualfs::salvage::read(disks).await?.0,
-                false => ordo_dualfs::mount::read(disks).await?,
+                false => {
+                    let joined = mirrored::to_read(disks).await?;
+                    ordo_dualfs::mount::read(&joined.disks).await?
+                }
             };
             Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
         })
@@ -210,12 +252,18 @@ impl Format for Dual {
             if choice.log.is_some() {
                 return Err(SystemError::Option { option: "log=", what: self.noun() });
             }
-            let pair = Pair::open(disks).await?;
+            let joined = mirrored::to_read(disks).await?;
+            for notice in mirrored::notices(&joined) {
+                (tell)(MountMessage::Notice(&notice));
+            }
+            let pair = Pair::open(&joined.disks).await?;
             let found = find_kind(&pair.metadata, VolumeKind::Dual).await?;
             if found.sb.pflags & PF_CLEAN == 0 {
                 (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
-            match mounted::mount(rt, disks, options).await {
+            let told = tell.clone();
+            let lost = Rc::new(move |text: &str| (told)(MountMessage::Error(text)));
+            match mounted::mount_telling(rt, disks, options, lost).await {
                 Ok(mounted) => Ok(Attempt::Mounted(mounted, DUALFS.ordering())),
                 Err(SystemError::Dual(ordo_dualfs::DualError::Log(LfsError::NotWritable(why)))) => {
                     Ok(Attempt::ReadOnly(why.to_owned()))
@@ -236,17 +284,7 @@ impl Format for Dual {
         options: &'a CheckOptions,
     ) -> Done<'a, Box<dyn CheckReport>> {
         Box::pin(async move {
-            let is_clean = match Pair::open(disks).await {
-                Ok(pair) => {
-                    let found = find_kind(&pair.metadata, VolumeKind::Dual).await;
-                    found.is_ok_and(|f| f.sb.pflags & PF_CLEAN != 0)
-                }
-                Err(_) => false,
-            };
-            let report = match options.skip_clean && is_clean {
-                true => DualChecker::new(disks, Repair::No).skipped().await?,
-                false => DualChecker::new(disks, options.repair).run().await?,
-            };
+            let report = mirrored::check(disks, options.repair, options.skip_clean).await?;
             Ok(Box::new(report) as Box<dyn CheckReport>)
         })
     }
@@ -260,7 +298,7 @@ impl Format for Dual {
     }
 
     fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
-        Some(crash_sizes(geometry).iter().sum())
+        Some(crash_sizes(2, geometry).iter().sum())
     }
 
     fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use ordo_format::dualfs::{DataShape, IDENTITY_SIZE, Identity, ROLE_DATA};
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, Superblock, lbn};
 
-use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Owner, cover};
+use crate::decoder::{
+    Claim, Contents, Decoder, DecoderState, DiskImage, FilesOfBlocks, Owner, PairMember, cover,
+};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
 /// The identity of one device of a pair, if the image has one.
@@ -58,13 +60,21 @@ fn copy_part(identity: &Identity, at: u64, end: u64) -> (Class, BlockMeaning, u6
 /// The most blocks of a data device whose files are remembered.
 const BLOCKS_MAX: usize = 1 << 22;
 
-/// The files of the blocks of a data device that is on the disk of its metadata device: by pointers in inodes and in indirect
-/// blocks, as they are written. A block is given to another file only when what its file no longer has was written.
+/// Claims that are kept for a data device on another disk, at most.
+const CLAIMS_MAX: usize = 1 << 20;
+
+/// The files of the blocks of a data device: by pointers in inodes and in indirect blocks, as they are written to the metadata
+/// device. A block is given to another file only when what its file no longer has was written.
+///
+/// The data device is on the same disk, or on another one whose decoder shares this.
 #[derive(Default)]
-pub(super) struct DataBlocks {
+pub(crate) struct DataBlocks {
+    /// The device's blocks; `None` where nobody asks for their files.
     shape: Option<DataShape>,
-    /// The first byte of the device on the disk.
+    /// The first byte of the device on the disk of the metadata device, if it is there.
     first: u64,
+    /// Blocks whose owner was shown, and which no decoder has told of yet.
+    claims: Vec<Claim>,
     /// For each block, the file and its logical block.
     owners: BTreeMap<u64, (u64, u64)>,
     /// For each file and logical block, the block.
@@ -79,13 +89,28 @@ impl DataBlocks {
         DataBlocks { shape, first, ..DataBlocks::default() }
     }
 
-    /// Whether the data device is on this disk.
-    pub(super) fn is_here(&self) -> bool {
+    /// Whether the files of blocks are wanted: the data device is on this disk, or its decoder asks for them.
+    pub(super) fn is_followed(&self) -> bool {
         self.shape.is_some()
     }
 
+    /// Whether the data device is on this disk.
+    pub(super) fn is_here(&self) -> bool {
+        self.first > 0
+    }
+
+    /// Follows the blocks of a data device on another disk from now on.
+    pub(super) fn follow(&mut self, shape: DataShape) {
+        self.shape = Some(shape);
+    }
+
+    /// Takes the claims since the last call.
+    pub(super) fn take_claims(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.claims)
+    }
+
     /// A pointer of a file is written.
-    fn point(&mut self, key: (u64, u64), addr: i64, state: &mut DecoderState) {
+    fn point(&mut self, key: (u64, u64), addr: i64) {
         let Some(shape) = self.shape else { return };
         let block = Some(addr).filter(|addr| shape.holds(*addr)).map(i64::cast_unsigned);
         if self.places.get(&key) == block.as_ref() {
@@ -104,7 +129,10 @@ impl DataBlocks {
         let owner = Some(Owner { ino: key.0, first: Some(key.1), packed: false });
         let at = self.first / u64::from(shape.bsize) + block;
         let class = Class::FileData;
-        state.claims.push(Claim { block: at, blocks: 1, class, owner, is_old: false });
+        if self.claims.len() >= CLAIMS_MAX {
+            self.claims.clear();
+        }
+        self.claims.push(Claim { block: at, blocks: 1, class, owner, is_old: false });
     }
 
     fn forget(&mut self, key: (u64, u64)) {
@@ -116,7 +144,7 @@ impl DataBlocks {
     }
 
     /// Notes an inode that is written. Its file has at most `end` blocks.
-    pub(super) fn inode(&mut self, inode: &LfsInode, end: i64, state: &mut DecoderState) {
+    pub(super) fn inode(&mut self, inode: &LfsInode, end: i64) {
         if self.shape.is_none() || inode.inumber == IFILE_INO {
             return;
         }
@@ -127,20 +155,14 @@ impl DataBlocks {
         gone.into_iter().for_each(|key| self.forget(key));
         if is_regular {
             for (lbn, addr) in (0..end).zip(&inode.db) {
-                self.point((ino, lbn), *addr, state);
+                self.point((ino, lbn), *addr);
             }
         }
     }
 
     /// An indirect block is written. Only those of the lowest level lead to contents.
-    pub(super) fn indirect(
-        &mut self,
-        sb: &Superblock,
-        (ino, number): (u64, i64),
-        bytes: &[u8],
-        state: &mut DecoderState,
-    ) {
-        let path = lbn::path(number, sb.nindir.into()).filter(|_| self.is_here());
+    pub(super) fn indirect(&mut self, sb: &Superblock, (ino, number): (u64, i64), bytes: &[u8]) {
+        let path = lbn::path(number, sb.nindir.into()).filter(|_| self.is_followed());
         let Some(path) = path.filter(|_| ino != IFILE_INO) else { return };
         if path.slot != NDADDR + path.depth {
             return;
@@ -149,7 +171,7 @@ impl DataBlocks {
         let first = number.unsigned_abs();
         let size = sb.width.pointer_size();
         for (lbn, at) in (first..).zip((0..bytes.len() / size).map(|n| n * size)) {
-            self.point((ino, lbn), sb.width.pointer(bytes, at), state);
+            self.point((ino, lbn), sb.width.pointer(bytes, at));
         }
     }
 
@@ -190,19 +212,25 @@ impl DataBlocks {
 }
 
 /// The decoder of a data device that has a disk of its own.
-pub(super) struct DataDisk(pub Identity);
+pub(super) struct DataDisk {
+    identity: Identity,
+    /// The files of its blocks, if the metadata device is watched too.
+    blocks: Option<FilesOfBlocks>,
+}
 
 impl DataDisk {
     /// The decoder of an image, if it is a data device.
     pub fn probe(identity: &Identity) -> Option<Box<dyn Decoder>> {
         let is_data = identity.role == ROLE_DATA;
-        is_data.then(|| Box::new(DataDisk(identity.clone())) as Box<dyn Decoder>)
+        let identity = identity.clone();
+        is_data.then(|| Box::new(DataDisk { identity, blocks: None }) as Box<dyn Decoder>)
     }
 
     fn cover(&self, offset: u64, len: u64, out: &mut Vec<ClassifiedRange>) {
-        let bytes = self.0.data_bytes();
+        let bytes = self.identity.data_bytes();
         cover(out, offset, len, bytes, |at, end| {
-            let (class, what, len) = data_part(&self.0, at, end);
+            let owned = self.blocks.as_ref().and_then(|blocks| blocks.0.borrow().part(at, end));
+            let (class, what, len) = owned.unwrap_or_else(|| data_part(&self.identity, at, end));
             ClassifiedRange { class, offset: at, len, what }
         });
     }
@@ -214,7 +242,7 @@ impl Decoder for DataDisk {
     }
 
     fn block_shift(&self) -> u32 {
-        self.0.bsize.trailing_zeros()
+        self.identity.bsize.trailing_zeros()
     }
 
     fn write(
@@ -222,8 +250,9 @@ impl Decoder for DataDisk {
         offset: u64,
         data: &[u8],
         out: &mut Vec<ClassifiedRange>,
-        _state: &mut DecoderState,
+        state: &mut DecoderState,
     ) {
+        state.claims = self.late_claims();
         self.cover(offset, data.len() as u64, out);
     }
 
@@ -233,12 +262,30 @@ impl Decoder for DataDisk {
         len: u64,
         _data: Option<&[u8]>,
         out: &mut Vec<ClassifiedRange>,
-        _state: &mut DecoderState,
+        state: &mut DecoderState,
     ) {
+        state.claims = self.late_claims();
         self.cover(offset, len, out);
     }
 
-    fn contents(&self, _ino: u64) -> Vec<Contents> {
-        Vec::new()
+    fn contents(&self, ino: u64) -> Vec<Contents> {
+        let mut all: Vec<Contents> = Vec::new();
+        if let Some(blocks) = &self.blocks {
+            all.extend(blocks.0.borrow().contents(ino));
+        }
+        all.sort_unstable_by_key(|c| c.offset);
+        all
+    }
+
+    fn pair(&self) -> Option<PairMember> {
+        Some(PairMember { uuid: self.identity.uuid, has_metadata: false })
+    }
+
+    fn take_blocks(&mut self, blocks: FilesOfBlocks) {
+        self.blocks = Some(blocks);
+    }
+
+    fn late_claims(&mut self) -> Vec<Claim> {
+        self.blocks.as_ref().map_or_else(Vec::new, |blocks| blocks.0.borrow_mut().take_claims())
     }
 }

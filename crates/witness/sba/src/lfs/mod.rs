@@ -15,7 +15,9 @@ mod dual;
 mod log;
 mod prime;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use ordo_format::dualfs::Identity;
 use ordo_format::lfs::{
@@ -23,10 +25,12 @@ use ordo_format::lfs::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Claim, Contents, Decoder, DecoderState, Owner, cover};
+use crate::decoder::{
+    Claim, Contents, Decoder, DecoderState, DiskImage, FilesOfBlocks, Owner, PairMember, cover,
+};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
-use dual::DataBlocks;
+pub(crate) use dual::DataBlocks;
 use log::{LfsLog, LfsPiece, Pseg};
 pub(crate) use prime::probe;
 
@@ -52,8 +56,8 @@ struct Lfs {
     /// For each inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
     untyped: FxHashMap<u64, Vec<(i64, i64)>>,
     waiting: usize,
-    /// The blocks of files on a DualFS's data device that is on the same disk.
-    data: DataBlocks,
+    /// The blocks of files on a DualFS's data device.
+    data: Rc<RefCell<DataBlocks>>,
 }
 
 /// The meaning of an address.
@@ -72,7 +76,7 @@ enum LfsPlace {
 
 impl Lfs {
     fn new(sb: Superblock, dual: Option<Identity>) -> Lfs {
-        let data = DataBlocks::new(dual.as_ref());
+        let data = Rc::new(RefCell::new(DataBlocks::new(dual.as_ref())));
         Lfs {
             sb,
             dual,
@@ -260,7 +264,7 @@ impl Lfs {
             let blocks = inode.size.div_ceil(self.sb.bsize.into()).min(i64::MAX as u64);
             let end = if class.is_some() { blocks.cast_signed() } else { 0 };
             self.forget_from(ino, end);
-            self.data.inode(&inode, end, state);
+            self.data.borrow_mut().inode(&inode, end);
             let Some(class) = class else {
                 self.classes.remove(&ino);
                 continue;
@@ -307,7 +311,7 @@ impl Lfs {
         state: &mut DecoderState,
     ) {
         if lbn < 0 {
-            self.data.indirect(&self.sb, (ino, lbn), bytes, state);
+            self.data.borrow_mut().indirect(&self.sb, (ino, lbn), bytes);
         }
         if class != Class::Directory || state.only_kinds {
             return;
@@ -422,7 +426,7 @@ impl Lfs {
         let (class, what, len) = match at.checked_sub(identity.data_at) {
             Some(at) if identity.data_at > 0 => {
                 let end = end - identity.data_at;
-                match self.data.part(at, end) {
+                match self.data.borrow().part(at, end) {
                     Some(found) => found,
                     None => dual::data_part(identity, at, end),
                 }
@@ -496,6 +500,9 @@ impl Decoder for Lfs {
         }
         self.announced(offset, data, state);
         self.passed(offset, data, state);
+        if self.data.borrow().is_here() {
+            state.claims.append(&mut self.data.borrow_mut().take_claims());
+        }
         let bytes = self.bytes();
         cover(out, offset, data.len() as u64, bytes, |at, end| {
             let mut part = self.part(at, end);
@@ -541,9 +548,28 @@ impl Decoder for Lfs {
             Contents { at, offset: self.sb.byte_of(*addr), len: u64::from(*len) }
         });
         let mut all: Vec<_> = all.collect();
-        all.extend(self.data.contents(ino));
+        let data = self.data.borrow();
+        if data.is_here() {
+            all.extend(data.contents(ino));
+        }
         all.sort_unstable_by_key(|c| c.offset);
         all
+    }
+
+    fn pair(&self) -> Option<PairMember> {
+        let apart = self.dual.as_ref().filter(|identity| identity.data_at == 0)?;
+        Some(PairMember { uuid: apart.uuid, has_metadata: true })
+    }
+
+    fn give_blocks(
+        &mut self,
+        image: &dyn DiskImage,
+        state: &mut DecoderState,
+    ) -> Option<FilesOfBlocks> {
+        let shape = self.dual.as_ref()?.shape();
+        self.data.borrow_mut().follow(shape);
+        self.learn_files(image, state);
+        Some(FilesOfBlocks(self.data.clone()))
     }
 }
 

@@ -63,6 +63,13 @@ impl Lfs {
         // The place that was written last counts.
         found.sort_by_key(|pseg| (pseg.head.serial, pseg.start));
         found.into_iter().for_each(|pseg| self.register(pseg, state));
+        self.learn_files(image, state);
+    }
+
+    /// Learns files from their inodes, and what leads on from there: directories, and indirect blocks if they lead to blocks of a data
+    /// device whose files are wanted.
+    pub(super) fn learn_files(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
+        let sb = self.sb.clone();
         let blocks: Vec<(i64, i64)> = self
             .log
             .by_serial()
@@ -78,7 +85,8 @@ impl Lfs {
         }
         let is_directory = |ino: &u64| self.classes.get(ino) == Some(&Class::Directory);
         // Indirect blocks lead to blocks of a data device.
-        let leads = |lbn: i64| lbn < 0 && self.data.is_here();
+        let is_followed = self.data.borrow().is_followed();
+        let leads = |lbn: i64| lbn < 0 && is_followed;
         let places: Vec<(u64, i64, i64, u32)> = self
             .places
             .iter()
@@ -93,6 +101,7 @@ impl Lfs {
         }
         self.untyped.clear();
         self.waiting = 0;
+        self.data.borrow_mut().take_claims();
         state.claims.clear();
         state.inodes.clear();
     }

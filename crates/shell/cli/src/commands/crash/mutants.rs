@@ -8,7 +8,7 @@ use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
-use ordo_systems::System;
+use ordo_systems::{System, needs_churn};
 use serde::Serialize;
 
 use crate::args::CrashCommand;
@@ -53,6 +53,7 @@ fn row(
     (rule, subject): &Mutant,
     search: &Search,
 ) -> Result<Row> {
+    let search = Search { churn: needs_churn(rule), ..search.clone() };
     let sought = search.run(
         geometry,
         |script, config| subject.record(&CrashWork::Script(script.clone()), config),

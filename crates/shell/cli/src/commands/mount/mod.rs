@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::args::MetadataPaths;
 use crate::image::real_time;
 pub use umount::{Umount, run as umount};
 
@@ -33,6 +34,8 @@ Options, after -o, separated by commas:
   logdev=PATH       or on this device or image
   metadev=PATH      the metadata device of a DualFS on two devices, of which the image is the data
                     device [default: searched beside the image]
+  metamirror=PATH   the other half of that metadata device, if it is a mirror [default: searched
+                    beside both]; none: use the first half alone
   log-sync          changes of names are durable when their call returns
   group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
                     of the first for others [default: 1000]; group-batch=N: the most callers
@@ -89,9 +92,8 @@ pub struct Mount {
     /// Options, separated by commas. May be given more than once.
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
-    /// The metadata device of a DualFS on two devices; the same as -o metadev=PATH.
-    #[arg(long = "meta-device", value_name = "PATH")]
-    pub meta_device: Option<PathBuf>,
+    #[command(flatten)]
+    pub metadata: MetadataPaths,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
     pub foreground: bool,
@@ -105,7 +107,14 @@ const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {
     let mut wanted = options::Wanted::parse(&args.options)?;
-    wanted.meta_device = args.meta_device.clone().or(wanted.meta_device);
+    let MetadataPaths { meta_device, meta_mirror } = args.metadata.clone();
+    wanted.meta_device = meta_device.or(wanted.meta_device);
+    wanted.meta_mirror = meta_mirror.or(wanted.meta_mirror);
+    if wanted.meta_mirror.is_some() && wanted.meta_device.is_none() {
+        bail!(
+            "metamirror= names the other half of a metadata device: name the first with metadev="
+        );
+    }
     if !args.dir.is_dir() {
         bail!("{}: not a directory", args.dir.display());
     }
@@ -125,7 +134,7 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
         image: args.image.canonicalize().with_context(|| args.image.display().to_string())?,
         dir: args.dir.canonicalize().with_context(|| args.dir.display().to_string())?,
         options: args.options.clone(),
-        meta_device: args.meta_device.clone(),
+        metadata: args.metadata.clone(),
         ..*args
     };
     real_time(async |rt| recover::mount_and_serve(&rt, &args, &wanted, &tell).await)?;
@@ -139,8 +148,11 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
     for options in &args.options {
         command.arg("-o").arg(options);
     }
-    if let Some(path) = &args.meta_device {
-        command.arg("--meta-device").arg(path);
+    let MetadataPaths { meta_device, meta_mirror } = &args.metadata;
+    for (option, path) in [("--meta-device", meta_device), ("--meta-mirror", meta_mirror)] {
+        if let Some(path) = path {
+            command.arg(option).arg(path);
+        }
     }
     if args.quiet {
         command.arg("--quiet");

@@ -20,7 +20,8 @@ use super::Mount;
 use super::options::{LogPlace, Wanted};
 use super::serve::serve;
 use super::tell::MessageSink;
-use crate::pair::{NamedImage, Other, when_free};
+use crate::args::MetadataPaths;
+use crate::pair::{Companions, NamedImage, when_free};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
@@ -55,17 +56,27 @@ pub async fn mount_and_serve(
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
-    let named = NamedImage::new(&args.image, wanted.meta_device.as_ref()).salvaged(wanted.salvage);
+    let (meta_device, meta_mirror) = (wanted.meta_device.clone(), wanted.meta_mirror.clone());
+    let metadata = MetadataPaths { meta_device, meta_mirror };
+    let named = NamedImage::new(&args.image).with(&metadata).salvaged(wanted.salvage);
     let format = named.format(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
-    let (mut disks, mut image) = (vec![disk], 0);
-    if let Some(Other { path, is_first }) = named.other(runtime, &device).await? {
-        let writes = !wanted.read_only && !device_read_only;
-        let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
-        let other = when_free(runtime, || whole(runtime, &path, access)).await?;
-        image = usize::from(is_first);
-        disks.insert(1 - image, other);
+    let Companions { before, after, notice } = named.companions(runtime, &device).await?;
+    let writes = !wanted.read_only && !device_read_only;
+    let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
+    let mut disks = Vec::new();
+    for path in &before {
+        disks.push(when_free(runtime, || whole(runtime, path, access)).await?);
+    }
+    let image = disks.len();
+    disks.push(disk);
+    for path in &after {
+        disks.push(when_free(runtime, || whole(runtime, path, access)).await?);
+    }
+    if let Some(notice) = notice.filter(|_| !writes) {
+        // A mount that writes says so itself.
+        tell.notice(&notice);
     }
     if device_read_only && !wanted.read_only {
         tell.notice("the image cannot be written: mounted read-only");

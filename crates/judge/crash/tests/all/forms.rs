@@ -1,0 +1,57 @@
+//! Rules that matter only in a form of their own: in a log without seals, after the newest checkpoint was lost, where files are read by
+//! the copy of the metadata, or where half of the metadata device fails.
+//!
+//! Fault model: that of the explorer, and the fault of the form. With all rules on no form has a finding, so that what is found without a
+//! rule is the rule's. Would catch a form in which the rule protects nothing, and one that is broken by itself.
+
+use ordo_crash::FsGeometry;
+use ordo_crash::mutants::{Search, Sought};
+use ordo_systems::{System, dualfs, lfs, needs_churn};
+
+const RULES: [(System, &str); 6] = [
+    (lfs::LFS, "BLOCKS_FIRST"),
+    (lfs::LFS, "REUSE"),
+    (dualfs::DUALFS, "COPIED"),
+    (dualfs::DUALFS, "COPY_FIRST"),
+    (dualfs::DUALFS_2, "COPIED"),
+    (dualfs::DUALFS_MIRROR, "RAISED"),
+];
+
+const SHAPES: [&str; 2] = ["4k-512", "8k-1k"];
+fn sought(system: System, rule: &'static str, name: &str, off: bool, states: u64) -> Sought {
+    let shape = FsGeometry::by_name(name).unwrap();
+    let whole = system.crashed(None, &shape).unwrap();
+    let scheme = if off { whole.without(rule) } else { whole.in_form_for(rule) };
+    let search = Search { states, churn: needs_churn(rule), ..Search::default() };
+    let sought = search.scheme(&scheme, &shape).unwrap();
+    println!("{} {name} {rule}, off: {off}: {sought:?}", system.name());
+    sought
+}
+
+#[test]
+fn forms_with_all_rules_have_no_findings() {
+    let mut broken = Vec::new();
+    for (system, rule) in RULES {
+        for name in SHAPES {
+            let found = sought(system, rule, name, false, 1500);
+            if found.states < 1500 || found.found.is_some() {
+                broken.push((system.name(), rule, name, found));
+            }
+        }
+    }
+    assert_eq!(broken, []);
+}
+
+#[test]
+fn rules_are_missed_in_their_forms() {
+    let mut missing = Vec::new();
+    for (system, rule) in RULES {
+        for name in SHAPES {
+            let found = sought(system, rule, name, true, 20_000);
+            if found.found.is_none() {
+                missing.push((system.name(), rule, name));
+            }
+        }
+    }
+    assert_eq!(missing, []);
+}

@@ -1,0 +1,122 @@
+//! The forms of a system in which some of its rules matter.
+//!
+//! Most rules are missed in a system as it is usually made, after a power cut alone. The others protect what only another form has,
+//! or what only another fault takes away. A search for such a rule looks at that form; with all rules on it finds nothing there.
+
+use ordo_block::fault::{FaultRule, Faults, Faulty};
+use ordo_block::pieces::{read_all, write_all};
+use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
+use ordo_crash::Promise;
+use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock};
+
+use crate::options::MakeOptions;
+
+/// A form of a system, and the fault that comes with a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CrashForm {
+    /// The system as it is usually made, and a power cut.
+    Usual,
+    /// A log without seals on its partial segments (`BLOCKS_FIRST`).
+    Unsealed,
+    /// After the power cut the superblock of the newest checkpoint cannot be read: the one before it must do (`REUSE`).
+    SpoiltCheckpoint,
+    /// After the power cut files are read by the copy of the metadata on the data device (`COPIED`, `COPY_FIRST`).
+    Salvaged,
+    /// The first half of the metadata device fails in the middle of the workload, and is back after the power cut (`RAISED`).
+    FailingHalf,
+}
+
+/// Whether a rule is missed only where a log has gone round, so that its segments are written again.
+pub fn needs_churn(rule: &str) -> bool {
+    CrashForm::of(rule) == CrashForm::SpoiltCheckpoint
+}
+
+/// The request of the first mount with which a half begins to fail.
+const FAILS_FROM: u64 = 40;
+
+impl CrashForm {
+    /// The form in which a rule matters.
+    pub fn of(rule: &str) -> CrashForm {
+        match rule {
+            "BLOCKS_FIRST" => CrashForm::Unsealed,
+            "REUSE" => CrashForm::SpoiltCheckpoint,
+            "COPIED" | "COPY_FIRST" => CrashForm::Salvaged,
+            "RAISED" => CrashForm::FailingHalf,
+            _ => CrashForm::Usual,
+        }
+    }
+
+    /// The options of mkfs.
+    pub fn made(self, options: MakeOptions) -> MakeOptions {
+        match self {
+            CrashForm::Unsealed => MakeOptions { no_seals: true, ..options },
+            CrashForm::Salvaged => {
+                let size = options.metadata;
+                let copy = size.map(crate::dualfs::crash_copy);
+                MakeOptions { metadata_copy: copy, ..options }
+            }
+            _ => options,
+        }
+    }
+
+    /// The promise: a copy of the metadata is as old as the last checkpoint, so that files which were made since have no name in it.
+    pub fn promise(self, promise: Promise) -> Promise {
+        match self {
+            CrashForm::Salvaged => {
+                let (durable_fsync, durable_names, names, passed) = (false, false, false, false);
+                Promise { durable_fsync, durable_names, names, passed, ..promise }
+            }
+            _ => promise,
+        }
+    }
+
+    /// The devices of a mount.
+    ///
+    /// # Errors
+    /// A device failed.
+    pub async fn mounted_on(self, disks: &[Device]) -> Result<Vec<Device>, BlockError> {
+        let mut disks = disks.to_vec();
+        if self == CrashForm::FailingHalf && is_first_mount(&disks).await? {
+            let faults = Faults::new();
+            faults.add(FaultRule::fail(libc::EIO).from_nth(FAILS_FROM));
+            disks[0] = Faulty::new(disks[0].clone(), &faults).erase();
+        }
+        Ok(disks)
+    }
+
+    /// The fault that comes with the power cut.
+    ///
+    /// # Errors
+    /// A device failed.
+    pub async fn strike(self, disks: &[Device]) -> Result<(), BlockError> {
+        if self == CrashForm::SpoiltCheckpoint {
+            for disk in &disks[..disks.len().saturating_sub(1).max(1)] {
+                spoil(disk).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file system on three disks was never mounted.
+async fn is_first_mount(disks: &[Device]) -> Result<bool, BlockError> {
+    let identity = ordo_dualfs::pair::read_identity(disks.last().expect("a disk")).await?;
+    Ok(identity.is_ok_and(|identity| identity.generation == 1))
+}
+
+/// Destroys the superblock of the newest checkpoint, if an older one is there.
+async fn spoil(disk: &Device) -> Result<(), BlockError> {
+    let read = async |at: u64| -> Result<Option<Superblock>, BlockError> {
+        let bytes = read_all(disk, at, SUPERBLOCK_SIZE).await?;
+        Ok(Superblock::read(&bytes).or_else(|_| Superblock::read_dual(&bytes)).ok())
+    };
+    let Some(first) = read(LABEL_BYTES).await? else { return Ok(()) };
+    let at = first.byte_of(first.sboffs[1]);
+    let Some(second) = read(at).await? else { return Ok(()) };
+    let newest = match first.serial.cmp(&second.serial) {
+        std::cmp::Ordering::Less => at,
+        std::cmp::Ordering::Equal => return Ok(()),
+        std::cmp::Ordering::Greater => LABEL_BYTES,
+    };
+    write_all(disk, newest, &[0xff; SUPERBLOCK_SIZE], WriteFlags::FUA).await
+}
