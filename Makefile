@@ -7,11 +7,11 @@ JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsuti
 VENV = target/judges
 WHEELS = dissect.ffs duckdb pyarrow google-crc32c pandas polars matplotlib nbclient nbformat ipykernel pytest mypy pyspark
 MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotlib, nbclient, ipykernel, pytest, mypy, pyspark
-# What `test-qemu` needs, besides a kernel: that is unpacked there and not installed.
-QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs libeatmydata1 xz-utils zstd
+# Packages for `test-qemu` and `test-qemu-logs`, besides a kernel: that is unpacked there and not installed.
+QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu bench-mount bench-analysis crash-programs
+.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs qemu-kernel bench-mount bench-analysis crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
+	@echo 'make test-qemu-logs  LFS beside NILFS2 and F2FS of that kernel under one workload, written to docs/results/lfs-beside.md'
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
@@ -170,7 +171,16 @@ test-xfstests:
 # JFS and ReiserFS, which few kernels have, in an emulated machine whose disk Ordo serves. As root on Debian what is
 # missing is installed; elsewhere it says what that is. The kernel of Debian 12 is taken from its package, without
 # installing it, or from the folder KERNEL. Writes docs/results/qemu.md.
-test-qemu:
+test-qemu: qemu-kernel
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu target/release/ordo
+
+# NILFS2 and F2FS in such a machine, and LFS on this one (root): the bytes that each writes. Writes docs/results/lfs-beside.md.
+test-qemu-logs: qemu-kernel
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-logs target/release/ordo
+
+qemu-kernel:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  for p in $(QEMU); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
@@ -182,8 +192,6 @@ test-qemu:
 	    && dpkg -x $${package}_*.deb unpacked && mv unpacked $(abspath $(KERNEL)) \
 	    || echo 'no package linux-image-6.1.*-amd64 could be had'; rm -f linux-image-*.deb; \
 	fi
-	$(CARGO) build --release --quiet --package ordo-cli
-	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu target/release/ordo
 
 # As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
 bench-mount:

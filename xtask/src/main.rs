@@ -1,6 +1,7 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
-//! builds; `cargo xtask campaign` writes the page of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`
-//! watches file systems of a kernel in QEMU.
+//! builds; `cargo xtask campaign` writes the page of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
+//! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO` and `cargo xtask qemu-logs
+//! ORDO` watch file systems of a kernel in QEMU.
 
 mod building;
 mod campaign;
@@ -34,9 +35,13 @@ fn main() -> ExitCode {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             status(mounts::run(ordo.as_ref()))
         }
-        Some(suite @ ("xfstests" | "qemu")) => {
+        Some(suite @ ("xfstests" | "qemu" | "qemu-logs")) => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
-            let run = if suite == "qemu" { qemu::run } else { xfstests::run };
+            let run = match suite {
+                "qemu" => qemu::run,
+                "qemu-logs" => qemu::logs::run,
+                _ => xfstests::run,
+            };
             match run(ordo.as_ref()) {
                 Ok(sound) => ExitCode::from(u8::from(!sound)),
                 Err(error) => {
@@ -47,7 +52,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO"
+                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO"
             );
             ExitCode::from(2)
         }

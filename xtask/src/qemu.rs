@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use guest::Kernel;
 
 mod guest;
+pub mod logs;
 
 /// The time limit of a guest, in seconds.
 const SECONDS: &str = "300";
@@ -81,7 +82,7 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
     let folder = crate::tidy::root().join("target/qemu");
     let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
     let kernel = kernel.map_or_else(|| folder.join("kernel"), PathBuf::from);
-    let missing = missing(&kernel);
+    let missing = missing(&NEEDED, &kernel);
     if !missing.is_empty() {
         println!("SKIPPED: make test-qemu needs {}", missing.join(", "));
         return Ok(true);
@@ -116,10 +117,10 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
 }
 
 /// The missing programs and packages.
-fn missing(kernel: &Path) -> Vec<String> {
+fn missing(needed: &[(&str, &str)], kernel: &Path) -> Vec<String> {
     let there =
         |name: &str| shell(&format!("PATH=$PATH:/usr/sbin:/sbin command -v {name}")).is_ok();
-    let mut missing: Vec<String> = NEEDED
+    let mut missing: Vec<String> = needed
         .iter()
         .filter(|(name, _)| !there(name))
         .map(|(name, package)| format!("{name} (package {package})"))
@@ -147,33 +148,16 @@ fn carry_out(
     let name = format!("{}-{}", which.system, which.options.replace('=', "-"));
     let (image, serial) = (folder.join("disk.img"), folder.join(format!("{name}.serial")));
     let initramfs = folder.join(format!("{name}.cpio"));
-    fs::write(&initramfs, kernel.initramfs(which.system, which.options, work)?)
-        .map_err(|e| format!("{}: {e}", initramfs.display()))?;
-    let _ = fs::remove_file(&serial);
+    let archive = kernel.initramfs((which.system, which.options), work, &[], &[])?;
+    fs::write(&initramfs, archive).map_err(|e| format!("{}: {e}", initramfs.display()))?;
     let path = image.display();
     shell(&format!(
         "PATH=$PATH:/usr/sbin:/sbin; rm -f {path}; truncate -s 128M {path}; {} {path}",
         which.make
     ))?;
-    // The path of a socket has at most 107 bytes.
-    let socket = std::env::temp_dir().join(format!("ordo-qemu-{}", std::process::id()));
-    let drive = format!(
-        "driver=nbd,server.type=unix,server.path={},cache.direct=on,if=none,id=disk",
-        socket.display()
-    );
-    let mut serve = Command::new(ordo);
-    serve.args(["trace", "serve", "--json", "--socket"]).arg(&socket).arg(&image).arg("--");
-    serve.args(["timeout", "-k", "10", SECONDS, "qemu-system-x86_64"]);
-    serve.args(["-machine", "q35,accel=tcg", "-m", "256", "-nodefaults", "-display", "none"]);
-    // On a busy machine the emulated timer may be late when the kernel checks it.
-    serve.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1 no_timer_check"]);
-    serve.arg("-serial").arg(format!("file:{}", serial.display()));
-    serve.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&initramfs);
-    serve.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk"]).stdin(Stdio::null());
     let begun = Instant::now();
-    let out = serve.output().map_err(|e| format!("{}: {e}", ordo.display()))?;
+    let out = emulate(ordo, kernel, &initramfs, &image, &serial, (SECONDS, &[]))?;
     let seconds = begun.elapsed().as_secs_f64();
-    let _ = fs::remove_file(&socket);
     fs::write(folder.join(format!("{name}.json")), &out.stdout).map_err(|e| e.to_string())?;
     let mut faults = Vec::new();
     let said = fs::read(&serial).unwrap_or_default();
@@ -189,6 +173,38 @@ fn carry_out(
     let analysis = serde_json::from_slice(&out.stdout).unwrap_or(Value::Null);
     let _ = fs::remove_file(&image);
     Ok(Seen { analysis, seconds, faults })
+}
+
+/// Starts a guest whose disk is `image`, and ends it after `seconds` if it has not ended. Its console goes to
+/// `serial`; the output is Ordo's, which gets the `options` of `trace serve`.
+fn emulate(
+    ordo: &Path,
+    kernel: &Kernel,
+    initramfs: &Path,
+    image: &Path,
+    serial: &Path,
+    (seconds, options): (&str, &[&str]),
+) -> Result<Output, String> {
+    let _ = fs::remove_file(serial);
+    // The path of a socket has at most 107 bytes.
+    let socket = std::env::temp_dir().join(format!("ordo-qemu-{}", std::process::id()));
+    let drive = format!(
+        "driver=nbd,server.type=unix,server.path={},cache.direct=on,if=none,id=disk",
+        socket.display()
+    );
+    let mut serve = Command::new(ordo);
+    serve.args(["trace", "serve", "--json"]).args(options);
+    serve.arg("--socket").arg(&socket).arg(image).arg("--");
+    serve.args(["timeout", "-k", "10", seconds, "qemu-system-x86_64"]);
+    serve.args(["-machine", "q35,accel=tcg", "-m", "256", "-nodefaults", "-display", "none"]);
+    // On a busy machine the emulated timer may be late when the kernel checks it.
+    serve.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1 no_timer_check"]);
+    serve.arg("-serial").arg(format!("file:{}", serial.display()));
+    serve.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
+    serve.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk"]).stdin(Stdio::null());
+    let out = serve.output().map_err(|e| format!("{}: {e}", ordo.display()));
+    let _ = fs::remove_file(&socket);
+    out
 }
 
 /// Checks the analysis. The emulator sent `own` flushes itself.

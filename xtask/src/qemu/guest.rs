@@ -111,15 +111,22 @@ impl Kernel {
         Ok(Kernel { release, image, modules })
     }
 
-    /// An initramfs (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+    /// An initramfs (Linux, Documentation/driver-api/early-userspace/buffer-format.rst) with these `modules` besides
+    /// the disk's and the file system's, and these `extra` files by their paths.
     ///
     /// # Errors
     /// A module is missing.
-    pub fn initramfs(&self, system: &str, options: &str, work: &str) -> Result<Vec<u8>, String> {
+    pub fn initramfs(
+        &self,
+        (system, options): (&str, &str),
+        work: &str,
+        extra_modules: &[&str],
+        extra: &[(String, Vec<u8>)],
+    ) -> Result<Vec<u8>, String> {
         let mut files = Vec::new();
         walk(&self.modules, &mut files);
         let mut modules = Vec::new();
-        for name in DISK.iter().chain([&system]) {
+        for name in DISK.iter().chain(extra_modules).chain([&system]) {
             add_module(name, &files, &mut modules)?;
         }
         let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
@@ -136,6 +143,7 @@ impl Kernel {
         for (name, bytes) in &modules {
             archive.add(&format!("modules/{name}.ko"), 0o100644, bytes);
         }
+        archive.add_with_folders(extra);
         Ok(archive.end())
     }
 }
@@ -239,6 +247,21 @@ impl Archive {
         self.pad();
         self.bytes.extend(contents);
         self.pad();
+    }
+
+    /// Adds programs and their folders; a folder that was added twice does no harm.
+    fn add_with_folders(&mut self, files: &[(String, Vec<u8>)]) {
+        let mut there = Vec::new();
+        for (name, contents) in files {
+            let folders = name.match_indices('/').map(|(at, _)| &name[..at]);
+            for folder in folders.filter(|folder| !folder.is_empty()) {
+                if !there.contains(&folder) {
+                    self.add(folder, 0o040755, b"");
+                    there.push(folder);
+                }
+            }
+            self.add(name, 0o100755, contents);
+        }
     }
 
     fn pad(&mut self) {

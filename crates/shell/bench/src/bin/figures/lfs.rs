@@ -282,6 +282,7 @@ pub fn cleaning(out: &mut Section) {
         worst,
         worst < 1.0,
     );
+    out.say("The same work on the kernel's log-structured systems is on [a page of its own](lfs-beside.md).");
 }
 
 /// Adds a row: the bytes written for each byte of new contents.
