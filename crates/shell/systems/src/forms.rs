@@ -1,7 +1,8 @@
 //! The forms of a system in which some of its rules matter.
 //!
-//! Most rules are missed in a system as it is usually made, after a power cut alone. The others protect what only another form has,
-//! or what only another fault takes away. A search for such a rule looks at that form; with all rules on it finds nothing there.
+//! Switching off most rules breaks a promise in a system as it is usually made, after a power cut alone. Other rules matter only in
+//! another form of the system, or after another fault. A search for such a rule uses that form; with all rules on it finds nothing
+//! there.
 
 use ordo_block::fault::{FaultRule, Faults, Faulty};
 use ordo_block::pieces::{read_all, write_all};
@@ -18,15 +19,15 @@ pub(crate) enum CrashForm {
     Usual,
     /// A log without seals on its partial segments (`BLOCKS_FIRST`).
     Unsealed,
-    /// After the power cut the superblock of the newest checkpoint cannot be read: the one before it must do (`REUSE`).
+    /// After the power cut, the superblock of the newest checkpoint cannot be read, so the one before it is used (`REUSE`).
     SpoiltCheckpoint,
-    /// After the power cut files are read by the copy of the metadata on the data device (`COPY_FIRST`).
+    /// After the power cut, files are read from the copy of the metadata on the data device (`COPY_FIRST`).
     Salvaged,
     /// The first half of the metadata device fails in the middle of the workload, and is back after the power cut (`RAISED`).
     FailingHalf,
 }
 
-/// Whether a rule is missed only where a log has gone round, so that its segments are written again.
+/// Whether a rule matters only in a log whose segments have been used again.
 pub fn needs_churn(rule: &str) -> bool {
     CrashForm::of(rule) == CrashForm::SpoiltCheckpoint
 }
@@ -59,8 +60,8 @@ impl CrashForm {
         }
     }
 
-    /// The promise: a copy of the metadata is as old as the last checkpoint, but its files have present contents, of their own. So no names
-    /// and no order are promised.
+    /// The promise. A copy of the metadata is as old as the last checkpoint, but its files have their present contents, so no
+    /// names and no order are promised.
     pub fn promise(self, promise: Promise) -> Promise {
         match self {
             CrashForm::Salvaged => Promise { no_check: true, no_stale: true, ..Promise::NONE },

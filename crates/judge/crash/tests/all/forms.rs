@@ -1,8 +1,8 @@
-//! Rules that matter only in a form of their own: in a log without seals, after the newest checkpoint was lost, where files are read by
-//! the copy of the metadata, or where half of the metadata device fails.
+//! Rules that matter only in a form of their own: in a log without seals, after the newest checkpoint was lost, where files are read
+//! from the copy of the metadata, or where half of the metadata device fails.
 //!
-//! Fault model: that of the explorer, and the fault of the form. With all rules on no form has a finding, so that what is found without a
-//! rule is the rule's. Would catch a form in which the rule protects nothing, and one that is broken by itself.
+//! Fault model: that of the explorer, and the fault of the form. With all rules on, no form has a finding, so a finding with a rule
+//! off shows the need for the rule. Would catch a form in which the rule protects nothing, and one that is broken by itself.
 
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
@@ -15,14 +15,15 @@ const RULES: [(System, &str); 4] = [
     (dualfs::DUALFS_MIRROR, "RAISED"),
 ];
 
-/// States of each search. (Files that a copy of the metadata gives back are older than their contents: in more runs the judge misses
-/// their sizes, whatever the rules.)
+/// The number of states of each search. In longer ones the judge misses the sizes of files that a copy of the metadata gives back,
+/// with all rules on: these files are older than their contents.
 const STATES: u64 = 2000;
 
-/// The shapes in which a rule is sought. Segments are soon written again where little space is free.
+/// The shapes in which a rule is sought. Segments are soon used again where little space is free.
 fn shapes_for(rule: &str) -> &'static [&'static str] {
     if needs_churn(rule) { &["8k-1k-full"] } else { &["4k-512", "8k-1k"] }
 }
+
 fn sought(system: System, rule: &'static str, name: &str, off: bool, states: u64) -> Sought {
     let shape = FsGeometry::by_name(name).unwrap();
     let whole = system.crashed(None, &shape).unwrap();
