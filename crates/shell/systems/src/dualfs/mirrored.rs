@@ -81,13 +81,19 @@ pub(super) async fn check(
     repair: Repair,
     skip_clean: bool,
 ) -> Result<LfsReport, SystemError> {
-    let findings = match disks {
-        [one, other, data] => halves::compare([one, other], data).await.unwrap_or_default(),
-        _ => Vec::new(),
+    let compared = match disks {
+        [one, other, data] => halves::compare([one, other], data).await,
+        _ => Ok(Vec::new()),
     };
+    // Where a half cannot be read, the check goes on with the other one, and nothing is skipped.
+    let skip_clean = skip_clean && compared.is_ok();
+    let findings = compared.unwrap_or_default();
     // Without a repair of everything, a device that is no half stays out.
-    let is_none = |which| move |finding: &&LfsFinding| matches!(finding, LfsFinding::NotHalf { which: of, .. } if *of == which);
-    let bad = (0..2).find(|n| findings.iter().find(is_none(half_name(*n))).is_some());
+    let is_no_half = |n: &usize| {
+        let name = half_name(*n);
+        findings.iter().any(|f| matches!(f, LfsFinding::NotHalf { which, .. } if *which == name))
+    };
+    let bad = (0..2).find(is_no_half);
     let given = match bad.filter(|_| repair != Repair::Yes) {
         Some(half) => vec![disks[1 - half].clone(), disks[2].clone()],
         None => disks.to_vec(),
