@@ -210,7 +210,7 @@ mod tests {
             [
                 "b is missing",
                 "c has 4096 bytes, not 5000",
-                "d/a holds something else in bytes 4096 to 8191",
+                "d/a has other contents in bytes 4096 to 8191",
                 "new is there"
             ]
         );

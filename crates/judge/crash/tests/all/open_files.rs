@@ -24,7 +24,7 @@ fn done(run: &Run, words: &str) -> usize {
 /// allocated and not written, and a name that a file without one gets before its inode is on disk.
 #[test]
 fn files_that_are_open_are_whole_or_gone_after_a_crash() {
-    let words = ["make a file without a name", "allocate", "link (no name)"];
+    let words = ["create a file without a name", "allocate", "link (no name)"];
     for system in System::runnable() {
         let mut made = [0; 3];
         for (seed, name) in (1..).zip(SHAPES) {
