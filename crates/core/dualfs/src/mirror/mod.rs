@@ -248,6 +248,10 @@ impl Mirror {
     async fn repair(&self, to: usize, from: usize, offset: u64, len: usize) {
         // No write may come between the read and the write.
         let _alone = self.writes.write().await;
+        // A half that was lost in a write meanwhile lacks that write, and is left alone.
+        if self.is_degraded() {
+            return;
+        }
         let (Some(bad), Some(good)) = (&self.halves[to], &self.halves[from]) else { return };
         for (at, part) in shared_parts(offset, len) {
             let Ok(bytes) = good.read(at, part.len()).await else { return };
@@ -281,9 +285,7 @@ impl BlockDevice for Mirror {
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         let mut first: Option<(usize, BlockError)> = None;
-        let halves: Vec<(usize, Device)> =
-            self.present().map(|(n, half)| (n, half.clone())).collect();
-        for (n, half) in halves {
+        for (n, half) in self.present() {
             match half.read(offset, len).await {
                 Ok(bytes) => {
                     if let Some((failed, _)) = first

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_block::fault::{FaultRule, Faults, Faulty};
+use ordo_block::model::{Model, Modeled};
 use ordo_block::pieces::{read_all, write_all};
 use ordo_block::ram::RamDisk;
 use ordo_block::volatile::{Loss, VolatileCache};
@@ -273,6 +274,29 @@ fn a_read_error_is_repaired_from_the_other_half() {
         disks[0].read(1 << 20, 4096).await.unwrap_err();
         disks[0].write(1 << 20, IoBuf::from_slice(&bytes), flags).await.unwrap_err();
         disks[0].flush().await.unwrap_err();
+    });
+}
+
+/// While a slow half fails to read some bytes, the other half fails in a write of these bytes and is lost. It must not be the
+/// source of the repair, since it has the bytes of before. Would catch a repair that undoes an acknowledged write.
+#[test]
+fn a_read_error_is_not_repaired_from_a_half_that_lacks_the_write() {
+    on_new(async |rt, _, faults, devices| {
+        let model = Model::by_name("viking").expect("in the catalogue");
+        let slow = Modeled::new(&rt, model, devices[0].clone()).erase();
+        let halves = [slow, devices[1].clone(), devices[2].clone()];
+        let Joined { disks, mirror, .. } = joined(&halves, HalfAccess::Write).await.unwrap();
+        let (at, flags) = (1 << 20, WriteFlags::empty());
+        disks[0].write(at, IoBuf::from_slice(&[7; 4096]), flags).await.unwrap();
+        faults[0].add_latent(at..at + 512);
+        let disk = disks[0].clone();
+        let reader = rt.spawn("reader", async move { disk.read(at, 4096).await.map(drop) });
+        rt.yield_now().await;
+        faults[1].add(FaultRule::fail(5).on(Operation::Write));
+        disks[0].write(at, IoBuf::from_slice(&[8; 4096]), flags).await.unwrap();
+        let _ = reader.await;
+        assert!(mirror.unwrap().is_degraded());
+        assert!(devices[0].read(at, 4096).await.unwrap()[..] == [8; 4096], "the write is undone");
     });
 }
 
