@@ -6,9 +6,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+use ordo_runtime::MaybeFuture;
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, WriteFlags};
 
@@ -49,17 +51,11 @@ impl BlockDevice for Device {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
-        match self.0.begin_read(offset, len) {
-            Begun::Ready(result) => result,
-            Begun::Boxed(future) => future.await,
-        }
+        self.0.begin_read(offset, len).await
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        match self.0.begin_write(offset, data, flags) {
-            Begun::Ready(result) => result,
-            Begun::Boxed(future) => future.await,
-        }
+        self.0.begin_write(offset, data, flags).await
     }
 
     async fn write_list(
@@ -68,24 +64,15 @@ impl BlockDevice for Device {
         data: IoList,
         flags: WriteFlags,
     ) -> Result<(), BlockError> {
-        match self.0.begin_write_list(offset, data, flags) {
-            Begun::Ready(result) => result,
-            Begun::Boxed(future) => future.await,
-        }
+        self.0.begin_write_list(offset, data, flags).await
     }
 
     async fn flush(&self) -> Result<(), BlockError> {
-        match self.0.begin_flush() {
-            Begun::Ready(result) => result,
-            Begun::Boxed(future) => future.await,
-        }
+        self.0.begin_flush().await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        match self.0.begin_discard(offset, len) {
-            Begun::Ready(result) => result,
-            Begun::Boxed(future) => future.await,
-        }
+        self.0.begin_discard(offset, len).await
     }
 
     fn immediate(&self) -> bool {
@@ -98,10 +85,7 @@ impl BlockDevice for Device {
 }
 
 /// An operation that has completed, or one to wait for.
-enum Begun<'d, T> {
-    Ready(Result<T, BlockError>),
-    Boxed(Pin<Box<dyn Future<Output = Result<T, BlockError>> + 'd>>),
-}
+type Begun<'d, T> = MaybeFuture<'d, Result<T, BlockError>>;
 
 /// The operations of [`BlockDevice`], with types that are the same for every device.
 trait Erased: 'static {
@@ -144,10 +128,10 @@ fn begin<'d, D: BlockDevice, T>(
     operation: impl Future<Output = Result<T, BlockError>> + 'd,
 ) -> Begun<'d, T> {
     if !device.immediate() {
-        return Begun::Boxed(Box::pin(operation));
+        return Begun::boxed(operation);
     }
     match pin!(operation).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Begun::Ready(result),
+        Poll::Ready(result) => Begun::ready(result),
         Poll::Pending => {
             let name = std::any::type_name::<D>();
             panic!("{name} says that it answers at once (BlockDevice::immediate), but waits")
@@ -270,12 +254,12 @@ mod tests {
         {
             assert_eq!(device.immediate(), is_ready);
             let began = device.0.begin_read(0, 512);
-            assert_eq!(matches!(began, Begun::Ready(Ok(_))), is_ready);
+            assert_eq!(matches!(began.result(), Some(Ok(_))), is_ready);
             drop(began);
             let list = device.0.begin_write_list(0, IoList::default(), WriteFlags::empty());
-            assert_eq!(matches!(list, Begun::Ready(Ok(()))), is_ready);
+            assert_eq!(matches!(list.result(), Some(Ok(()))), is_ready);
             drop(list);
-            assert_eq!(matches!(device.0.begin_flush(), Begun::Ready(Ok(()))), is_ready);
+            assert_eq!(matches!(device.0.begin_flush().result(), Some(Ok(()))), is_ready);
             executor.block_on(use_it(device)).unwrap();
         }
         assert!(late.begun.get() > 20 && rt.now().as_nanos() > 20_000_000);

@@ -31,6 +31,14 @@ impl<'a, T> MaybeFuture<'a, T> {
         MaybeFuture(State::Ready(Some(result)))
     }
 
+    /// The result, if it is there and was not taken.
+    pub fn result(&self) -> Option<&T> {
+        match &self.0 {
+            State::Ready(result) => result.as_ref(),
+            State::Boxed(_) => None,
+        }
+    }
+
     /// The result of `operation`, which begins when this is awaited.
     pub fn boxed(operation: impl Future<Output = T> + 'a) -> Self {
         MaybeFuture(State::Boxed(Box::pin(operation)))
