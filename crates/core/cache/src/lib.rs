@@ -65,10 +65,6 @@ struct Shared {
     runtime: Runtime,
     devices: Devices,
     gate: Rc<dyn WriteGate>,
-    /// [`WriteGate::follows_writes`] of the gate.
-    follows_writes: bool,
-    /// [`WriteGate::rolls_back`] of the gate.
-    rolls_back: bool,
     config: CacheConfig,
     volatile: bool,
     seal: RefCell<Option<Seal>>,
@@ -128,8 +124,6 @@ impl Cache {
         let shared = Shared {
             runtime: runtime.clone(),
             devices,
-            follows_writes: gate.follows_writes(),
-            rolls_back: gate.rolls_back(),
             gate,
             volatile,
             seal: RefCell::new(None),

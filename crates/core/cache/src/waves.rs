@@ -63,7 +63,7 @@ impl Cache {
     }
 
     fn has_waves(&self) -> bool {
-        self.shared.rolls_back && self.config().dependents_last
+        self.gate().rolls_back() && self.config().dependents_last
     }
 
     /// Writes the blocks that can be written whole, then those whose dependencies are met by these writes, and
@@ -192,11 +192,11 @@ impl Cache {
             writer.write_out(some, occasion).await?;
             return self.finish_some(before, &start).await;
         }
-        let all = !self.shared.rolls_back || !self.config().evict_independent_first;
+        let all = !self.gate().rolls_back() || !self.config().evict_independent_first;
         let fit = |b: &BufRef| all || self.gate().write_preview(b) == WritePreview::Whole;
         let mut some = self.least_used(bytes, fit);
         let found: usize = some.iter().map(|b| b.len()).sum();
-        if self.shared.rolls_back && (found < bytes / ENOUGH || (all && self.has_waves())) {
+        if self.gate().rolls_back() && (found < bytes / ENOUGH || (all && self.has_waves())) {
             some.extend(self.least_used(bytes - found.min(bytes), |b| !fit(b)));
             self.write_with_prerequisites(some, &start).await?;
         } else {
@@ -223,7 +223,7 @@ impl Cache {
 
     async fn finish_some(&self, before: u64, start: &Start) -> Result<bool, BlockError> {
         self.barrier_if_needed().await?;
-        if self.progress() == before && self.shared.rolls_back {
+        if self.progress() == before && self.gate().rolls_back() {
             // No oldest block can be written, since other tasks are writing their prerequisites.
             self.write_round(self.all_dirty()).await?;
         }

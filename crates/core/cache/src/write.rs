@@ -410,7 +410,7 @@ impl Cache {
             }
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, part.version, result);
-            } else if self.shared.follows_writes {
+            } else if self.gate().follows_writes() {
                 if part.buf.drop_behind.get() {
                     let drop_behind = &self.shared.unflushed_drop_behind;
                     drop_behind.set(drop_behind.get() + part.buf.len());

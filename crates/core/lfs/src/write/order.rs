@@ -144,12 +144,12 @@ impl Drop for Quiesced {
 }
 
 /// An operation under way; it ends when this is dropped.
-struct UnderWay(Rc<OperationGate>);
+struct UnderWay(LogOrder);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
-        self.0.changed.notify_all();
+        self.0.0.under_way.set(self.0.0.under_way.get() - 1);
+        self.0.0.changed.notify_all();
     }
 }
 
@@ -180,14 +180,14 @@ impl OrderingPolicy for LogOrder {
         MaybeFuture::boxed(async move {
             self.wait_to_begin(kind).await?;
             self.0.under_way.set(self.0.under_way.get() + 1);
-            Ok(Box::new(UnderWay(self.0.clone())) as Box<dyn OrderingOp>)
+            Ok(Box::new(UnderWay(self.clone())) as Box<dyn OrderingOp>)
         })
     }
 }
 
 impl OrderingOp for UnderWay {
     fn end<'a>(self: Box<Self>, _cache: &'a Cache) -> BlockFuture<'a> {
-        let order = LogOrder(self.0.clone());
+        let order = self.0.clone();
         drop(self);
         order.note_activity();
         if let Some(space_provider) = order.space_provider() {
