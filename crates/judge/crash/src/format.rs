@@ -31,9 +31,12 @@ pub trait DiskFormat: Sync {
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>>;
 
-    /// The places of inodes, in a format with fixed places. `None` for any other format, and for a disk
-    /// without a valid superblock. Reads only the sectors on which the places depend.
-    fn places<'a>(&'a self, disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>>;
+    /// The places of inodes, in a format with fixed places. `None` for any other format, which is the default, and for
+    /// a disk without a valid superblock. Reads only the sectors on which the places depend.
+    fn places<'a>(&'a self, disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
+        let _ = disk;
+        Box::pin(async { None })
+    }
 }
 
 /// The fixed places of a format's inodes. They tell which parts of a tree depend on which sectors.

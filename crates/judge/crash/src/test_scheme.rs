@@ -11,7 +11,7 @@ use ordo_ufs::UfsConfig;
 use ordo_vfs::AnyFs;
 
 use crate::finding::{Finding, FindingSeverity, Findings};
-use crate::format::{DiskFormat, InodePlaces, OwnNames};
+use crate::format::{DiskFormat, OwnNames};
 use crate::{Promise, Scheme, Volume};
 
 /// FFS of 1 MiB under the ordering that `policy` makes.
@@ -109,10 +109,5 @@ impl DiskFormat for Ufs2 {
             let options = MountOptions { ufs, ..MountOptions::default() };
             mount(rt, disks[0].clone(), NoOrder, &options).await.map(AnyFs::new).map_err(said)
         })
-    }
-
-    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // The tree is read again in each state.
-        Box::pin(async { None })
     }
 }

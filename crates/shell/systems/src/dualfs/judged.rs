@@ -2,7 +2,7 @@
 
 use ordo_block::Device;
 use ordo_check::Repair;
-use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
+use ordo_crash::{DiskFormat, Findings, OwnNames};
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_vfs::AnyFs;
 
@@ -37,11 +37,6 @@ impl DiskFormat for Dual {
             reader.map(AnyFs::new).map_err(|e| e.to_string())
         })
     }
-
-    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // An inode has no fixed place: it lies where the log was when it was written.
-        Box::pin(async { None })
-    }
 }
 
 /// A DualFS whose metadata device is lost: it is judged by the copy of the metadata on its data device. A check needs both devices, so
@@ -70,9 +65,5 @@ impl DiskFormat for Salvaged {
             let found = ordo_dualfs::salvage::read(disks).await;
             found.map(|(reader, _)| AnyFs::new(reader)).map_err(|e| e.to_string())
         })
-    }
-
-    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        Box::pin(async { None })
     }
 }

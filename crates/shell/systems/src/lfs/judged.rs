@@ -3,7 +3,7 @@
 use ordo_block::Device;
 use ordo_check::lfs::{LfsChecker, LfsReport};
 use ordo_check::{Repair, Severity};
-use ordo_crash::{DiskFormat, Findings, InodePlaces, OwnNames};
+use ordo_crash::{DiskFormat, Findings, OwnNames};
 use ordo_lfs::LfsReader;
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_vfs::AnyFs;
@@ -60,10 +60,5 @@ impl DiskFormat for Lfs {
             let reader = LfsReader::mount(disks[0].clone()).await;
             reader.map(AnyFs::new).map_err(|e| e.to_string())
         })
-    }
-
-    fn places<'a>(&'a self, _disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
-        // An inode has no fixed place: it lies where the log was when it was written.
-        Box::pin(async { None })
     }
 }
