@@ -79,17 +79,9 @@ struct Seen {
 
 /// Runs all tries. Returns whether all conditions hold.
 pub fn run(ordo: &Path) -> Result<bool, String> {
-    let folder = crate::tidy::root().join("target/qemu");
-    let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
-    let kernel = kernel.map_or_else(|| folder.join("kernel"), PathBuf::from);
-    let missing = missing(&NEEDED, &kernel);
-    if !missing.is_empty() {
-        println!("SKIPPED: make test-qemu needs {}", missing.join(", "));
+    let Some(Prepared { ordo, kernel, folder }) = prepare("test-qemu", &NEEDED, ordo)? else {
         return Ok(true);
-    }
-    let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
-    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let kernel = Kernel::unpack(&kernel, &folder)?;
+    };
     // The emulator sends flushes too when it ends, so an idle guest is measured first.
     let idle = carry_out(&TRIES[0], guest::IDLE, &ordo, &kernel, &folder)?;
     if let Some(fault) = idle.faults.first() {
@@ -114,6 +106,33 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
         fs::write(&file, page).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     Ok(sound)
+}
+
+/// The places of what every guest needs.
+struct Prepared {
+    ordo: PathBuf,
+    kernel: Kernel,
+    /// The folder for images and logs.
+    folder: PathBuf,
+}
+
+/// Prepares the guests of a make target; `None` if something is missing, after a message that says what.
+///
+/// # Errors
+/// Ordo or the kernel cannot be read, or the folder cannot be made.
+fn prepare(target: &str, needed: &[(&str, &str)], ordo: &Path) -> Result<Option<Prepared>, String> {
+    let folder = crate::tidy::root().join("target/qemu");
+    let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
+    let kernel = kernel.map_or_else(|| folder.join("kernel"), PathBuf::from);
+    let missing = missing(needed, &kernel);
+    if !missing.is_empty() {
+        println!("SKIPPED: make {target} needs {}", missing.join(", "));
+        return Ok(None);
+    }
+    let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let kernel = Kernel::unpack(&kernel, &folder)?;
+    Ok(Some(Prepared { ordo, kernel, folder }))
 }
 
 /// The missing programs and packages.

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::guest::{AT_THE_END, Kernel};
-use super::{emulate, number, shell};
+use super::guest::AT_THE_END;
+use super::{Prepared, emulate, number, prepare, shell};
 
 /// Bytes of the disk.
 const DISK: u64 = 256 << 20;
@@ -133,9 +133,7 @@ struct Seen {
 
 /// The places of everything that a run needs.
 struct Bench {
-    ordo: PathBuf,
-    kernel: Kernel,
-    folder: PathBuf,
+    prepared: Prepared,
     program: PathBuf,
     /// The files that the guest needs besides BusyBox.
     files: Vec<(String, Vec<u8>)>,
@@ -146,22 +144,13 @@ struct Bench {
 /// # Errors
 /// A program or a file cannot be had, or the page cannot be written.
 pub fn run(ordo: &Path) -> Result<bool, String> {
-    let folder = crate::tidy::root().join("target/qemu");
-    let kernel = std::env::var_os("KERNEL").filter(|given| !given.is_empty());
-    let kernel = kernel.map_or_else(|| folder.join("kernel"), PathBuf::from);
-    let missing = super::missing(&NEEDED, &kernel);
-    if !missing.is_empty() {
-        println!("SKIPPED: make test-qemu-logs needs {}", missing.join(", "));
-        return Ok(true);
-    }
-    let ordo = ordo.canonicalize().map_err(|e| format!("{}: {e}", ordo.display()))?;
-    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let (kernel, program) = (Kernel::unpack(&kernel, &folder)?, folder.join("overwrite"));
+    let Some(prepared) = prepare("test-qemu-logs", &NEEDED, ordo)? else { return Ok(true) };
+    let program = prepared.folder.join("overwrite");
     let source = crate::tidy::root().join("xtask/src/qemu/overwrite.rs");
     let (from, to) = (source.display(), program.display());
     shell(&format!("rustc --edition 2024 -O -C target-feature=+crt-static -o {to} {from}"))?;
     let files = guest_files(&program)?;
-    let bench = Bench { ordo, kernel, folder, program, files };
+    let bench = Bench { prepared, program, files };
     let (mut rows, mut failed) = (String::new(), false);
     for (full, shape, words) in RUNS {
         for log in &LOGS {
@@ -209,9 +198,9 @@ fn guest_files(program: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
 impl Bench {
     /// Fills the file and wears the log, then counts a second mount.
     fn measure(&self, log: &Log, full: u64, shape: &str) -> Result<Seen, String> {
-        let image = self.folder.join("log.img");
+        let image = self.prepared.folder.join("log.img");
         let path = image.display();
-        let ordo = self.ordo.display();
+        let ordo = self.prepared.ordo.display();
         let setting = format!("export ORDO={ordo} PATH=$PATH:/usr/sbin:/sbin");
         shell(&format!("{setting}; rm -f {path}; truncate -s {DISK} {path}; {} {path}", log.make))?;
         // The shell works out the numbers of blocks from what `df` says on the first mount.
@@ -246,17 +235,24 @@ impl Bench {
         run: &str,
     ) -> Result<(Output, String), String> {
         let name: String = log.name.chars().filter(char::is_ascii_alphanumeric).collect();
-        let file = |end: &str| self.folder.join(format!("{name}-{run}.{end}"));
+        let file = |end: &str| self.prepared.folder.join(format!("{name}-{run}.{end}"));
         let (out, said) = match log.module {
             Some(module) => {
                 let work = guest_work(log, calls);
                 let extra: &[&str] = if module == "f2fs" { &["crc32_generic"] } else { &[] };
                 let mount = (module, log.options);
-                let archive = self.kernel.initramfs(mount, &work, extra, &self.files)?;
+                let archive = self.prepared.kernel.initramfs(mount, &work, extra, &self.files)?;
                 let (initramfs, serial) = (file("cpio"), file("serial"));
                 fs::write(&initramfs, archive).map_err(|e| e.to_string())?;
                 let serve = (SECONDS, &["--without-contents"][..]);
-                let out = emulate(&self.ordo, &self.kernel, &initramfs, image, &serial, serve)?;
+                let out = emulate(
+                    &self.prepared.ordo,
+                    &self.prepared.kernel,
+                    &initramfs,
+                    image,
+                    &serial,
+                    serve,
+                )?;
                 let _ = fs::remove_file(&initramfs);
                 let said = fs::read(&serial).unwrap_or_default();
                 (out, String::from_utf8_lossy(&said).into_owned())
@@ -282,10 +278,10 @@ impl Bench {
     ) -> Result<(Output, String), String> {
         let mount = std::env::temp_dir().join(format!("ordo-logs-{}", std::process::id()));
         fs::create_dir_all(&mount).map_err(|e| format!("{}: {e}", mount.display()))?;
-        let (ordo, at) = (self.ordo.display(), mount.display());
+        let (ordo, at) = (self.prepared.ordo.display(), mount.display());
         let program = self.program.parent().unwrap_or(Path::new("/")).display();
         // The analysis is on the standard output, so the program's words go beside it.
-        let said = self.folder.join("log.said");
+        let said = self.prepared.folder.join("log.said");
         let mut script = format!(
             "exec >{} 2>&1\ntrap 'umount {at}' EXIT\n{ordo} mount -q -o {} $ORDO_DEVICE {at}\n",
             said.display(),
@@ -296,7 +292,7 @@ impl Bench {
             let _ = writeln!(script, "{}", call.replace("MOUNT", &at.to_string()));
         }
         let _ = writeln!(script, "echo {AT_THE_END}");
-        let mut attach = Command::new(&self.ordo);
+        let mut attach = Command::new(&self.prepared.ordo);
         attach.args(["trace", "attach", "--json", "--without-contents"]).arg(image);
         attach.args(["--", "timeout", "-k", "10", SECONDS, "bash", "-e", "-c", &script]);
         let out = attach.output().map_err(|e| format!("{ordo}: {e}"))?;
@@ -405,7 +401,7 @@ fn page(bench: &Bench, rows: &str) -> Result<String, String> {
     let mut out = format!(
         "# LFS beside NILFS2 and F2FS\n\nWritten by `make test-qemu-logs` at {commit}: Linux {} in {qemu}, emulated in \
          software; {f2fs}; {nilfs}.\n\n",
-        bench.kernel.release
+        bench.prepared.kernel.release
     );
     out.push_str(BEGINNING);
     let _ = write!(out, "```\n{CLEANERD}```\n\n");
