@@ -1,7 +1,7 @@
 //! A metadata device of DualFS in two halves, each of which has all of it. `docs/formats/dualfs.md`.
 //!
-//! - [`MirrorLabel`]: the sector by which a half says which of the two it is, and how new.
-//! - [`compare_halves`]: which half counts, and what must be done to the other.
+//! - [`MirrorLabel`]: the sector with the number of a half and its epoch.
+//! - [`compare_halves`]: the current half, and the state of the other one.
 //!
 //! ```
 //! use ordo_format::mirror::{LabelError, MirrorLabel};
@@ -22,7 +22,7 @@ pub const LABEL_AT: u64 = 4096;
 /// The end of the bytes that are a half's own: all others are the same on both halves.
 pub const LABEL_END: u64 = 8192;
 
-/// The half has everything that was made durable, and nobody uses it.
+/// The half has everything that was made durable, and is not in use.
 pub const STATE_CLEAN: u32 = 1;
 /// The half is in use, or was when the power went: the two may differ in writes that were not made durable.
 pub const STATE_IN_USE: u32 = 2;
@@ -228,16 +228,16 @@ pub enum OtherHalf {
     Equal,
     /// The half may differ in writes that were never made durable, and is made equal by copying.
     Unsure,
-    /// The half lacks writes: it is made equal by copying, and is of no use before that.
+    /// The half lacks writes. It cannot be used before the current half was copied onto it.
     Stale,
     /// There is no other half.
     Missing,
 }
 
-/// The half that counts.
+/// The current half, and the state of the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalvesState {
-    /// The place of the half that counts among the labels given.
+    /// The index of the current half among the labels given.
     pub current: usize,
     /// The state of the other half.
     pub other: OtherHalf,
@@ -245,7 +245,7 @@ pub struct HalvesState {
     pub epoch: u64,
 }
 
-/// Finds the half that counts. `labels` are of one or both, in any order; `told` is the epoch that the data device of the pair
+/// Finds the current half. `labels` are of one or both, in any order; `told` is the epoch that the data device of the pair
 /// was told last.
 ///
 /// The half with the higher epoch counts: its epoch went up before the first write that the other lacks was acknowledged. Of

@@ -23,13 +23,13 @@ pub struct Search {
     pub models: Vec<CrashModel>,
     /// The operations of each of three clients.
     pub steps: usize,
-    /// Whether all scripts write over files, for so long that a log goes round.
+    /// Whether all scripts overwrite files for so long that a log uses its segments again.
     pub churn: bool,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
 }
 
-/// The rounds of a script that makes a log go round.
+/// The number of rounds of a script that makes a log use its segments again.
 const CHURN: usize = 250;
 
 impl Default for Search {

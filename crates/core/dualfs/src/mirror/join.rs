@@ -1,4 +1,4 @@
-//! Joining the halves of a metadata device: which of them counts, and making them equal.
+//! Joining the halves of a metadata device: finding the current one, and making them equal.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ const SECTOR_MAX: u32 = 4096;
 /// The use for which halves are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfAccess {
-    /// Reading: nothing is written, and only the half that counts is read where the other lacks writes.
+    /// Reading. Nothing is written, and a half that lacks writes is not read.
     Read,
     /// Writing: the halves are made equal first.
     Write,
@@ -200,7 +200,7 @@ impl Found {
         Ok(found)
     }
 
-    /// The number of the half that counts.
+    /// The number of the current half.
     fn current(&self) -> usize {
         self.halves[self.state.current].1.half as usize
     }
@@ -265,7 +265,7 @@ impl Found {
         Ok(())
     }
 
-    /// Copies the half that counts onto the other one, which is of no use before all is there.
+    /// Copies the current half onto the other one, which cannot be used before the copy is complete.
     async fn copy_onto(&self, mirror: &Mirror, other: usize) -> Result<(), FailedHalf> {
         mirror.equalise(1 - other, false).await?;
         let label = MirrorLabel { half: other as u32, alone: 0, ..mirror.label.borrow().clone() };

@@ -178,7 +178,7 @@ impl Mirror {
         }
         let other = 1 - half;
         if self.lost[other].get() {
-            // The half that took this write is of no use any more.
+            // The half that took this write was lost in another one.
             return Err(error);
         }
         if self.rules.contains(MirrorRules::RAISED) {
@@ -256,7 +256,7 @@ impl Mirror {
         for (at, part) in shared_parts(offset, len) {
             let Ok(bytes) = good.read(at, part.len()).await else { return };
             if let Err(error) = bad.write(at, bytes, WriteFlags::META).await {
-                // Nobody knows what is there now. The next write says so where this cannot be noted.
+                // The contents of the range are unknown now. If the loss cannot be recorded, the next write fails as well.
                 let _ = self.lose(to, error).await;
                 return;
             }

@@ -18,14 +18,14 @@ use crate::SystemError;
 use crate::lfs::mounted::OnLog;
 use crate::mounted::{Statistics, Volume};
 
-/// A sink for mounts that nobody watches.
-pub(super) fn nobody() -> LossSink {
+/// A sink that drops all messages.
+pub(super) fn silent() -> LossSink {
     Rc::new(|_| {})
 }
 
 /// The metadata device and the data device, to be read. Nothing is written.
 pub(super) async fn to_read(disks: &[Device]) -> Result<Joined, SystemError> {
-    Ok(join(disks, HalfAccess::Read, MirrorRules::all(), nobody()).await?)
+    Ok(join(disks, HalfAccess::Read, MirrorRules::all(), silent()).await?)
 }
 
 /// A message about halves that are not as they should be, for a mount that goes on.
@@ -114,7 +114,7 @@ pub(super) async fn check(
         Repair::Yes if !findings.is_empty() => HalfAccess::Rebuild,
         _ => HalfAccess::Write,
     };
-    let joined = join(&given, access, MirrorRules::all(), nobody()).await?;
+    let joined = join(&given, access, MirrorRules::all(), silent()).await?;
     let checker = DualChecker::new(&joined.disks, repair).with_halves(findings);
     let report = checker.run().await;
     if let Some(mirror) = joined.mirror {

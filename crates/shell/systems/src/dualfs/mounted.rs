@@ -21,7 +21,7 @@ pub(super) async fn mount(
     disks: &[Device],
     options: &MountOptions,
 ) -> Result<Mounted, SystemError> {
-    mount_telling(rt, disks, options, mirrored::nobody()).await
+    mount_telling(rt, disks, options, mirrored::silent()).await
 }
 
 /// As [`mount`]. The sink is told when half of the metadata device fails.

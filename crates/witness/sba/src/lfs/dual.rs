@@ -69,7 +69,7 @@ const CLAIMS_MAX: usize = 1 << 20;
 /// The data device is on the same disk, or on another one whose decoder shares this.
 #[derive(Default)]
 pub(crate) struct DataBlocks {
-    /// The device's blocks; `None` where nobody asks for their files.
+    /// The device's blocks; `None` if no decoder needs their files.
     shape: Option<DataShape>,
     /// The first byte of the device on the disk of the metadata device, if it is there.
     first: u64,
