@@ -20,7 +20,8 @@
 //!   names the place. The walk of the log ends, because serial numbers rise by one.
 //! - A reader writes nothing. Its memory is bounded by its cache, and by the amount of log behind the checkpoint.
 //! - No address is written twice before its segment is begun again, except for the superblocks. A segment is begun
-//!   again only when it is empty in both checkpoints on the device.
+//!   again only when it is empty in both checkpoints on the device. If a mount finds one superblock damaged, only the
+//!   other's checkpoint counts.
 //! - A pointer has one copy in memory: in the inode's buffer, or in the buffer of an indirect block.
 //! - A write-out contains whole operations: no operation is under way while places are given, and the partial
 //!   segments of a write-out count only together.

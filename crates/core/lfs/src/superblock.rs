@@ -25,6 +25,13 @@ pub struct FoundSuperblock {
     pub other: Option<SuperblockError>,
 }
 
+impl FoundSuperblock {
+    /// Whether no mount could start from another checkpoint, because the other superblock is damaged.
+    pub fn is_only(&self) -> bool {
+        self.sb.sboffs[1] != 0 && self.other.is_some()
+    }
+}
+
 /// The kind of file system whose superblocks are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {

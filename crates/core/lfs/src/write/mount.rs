@@ -103,9 +103,11 @@ async fn mount_on(
     if let Some(data) = &data {
         data.fits(&found.sb)?;
     }
+    let is_only = found.is_only();
     let disk = LogDisk::new(device.clone(), found.sb, data.clone());
     let was_clean = disk.sb.pflags & PF_CLEAN != 0;
-    let RecoveredLog { mut state, trailing, rolled, sealed } = recover(&disk, blocks, copy).await?;
+    let log = recover(&disk, blocks, copy, is_only).await?;
+    let RecoveredLog { mut state, trailing, rolled, sealed } = log;
     // Blocks that the last complete copy has must not be used before a newer copy is complete.
     let lacks_copy = state.copy.as_ref().is_some_and(|copy| !copy.is_of(disk.sb.serial));
     if !was_clean {
@@ -135,11 +137,7 @@ async fn mount_on(
         return Err(LfsError::InodeMode { ino: ROOT_INO, mode: root.mode });
     }
     if was_clean && !rolled {
-        // Before the first other write, both superblocks are marked as in use.
-        for which in 0..1 + usize::from(store.shape.sboffs[1] != 0) {
-            let sb = store.state.borrow().sb.clone();
-            write_superblock(&store, &sb, which).await?;
-        }
+        mark_in_use(&store).await?;
     }
     let fs = Ufs::new(layout, options.ufs.clone());
     for block in trailing {
@@ -154,6 +152,15 @@ async fn mount_on(
         writer.force_checkpoint().await?;
     }
     Ok(fs)
+}
+
+/// Marks both superblocks as in use, before the first other write.
+async fn mark_in_use(store: &Store) -> Result<(), LfsError> {
+    for which in 0..1 + usize::from(store.shape.sboffs[1] != 0) {
+        let sb = store.state.borrow().sb.clone();
+        write_superblock(store, &sb, which).await?;
+    }
+    Ok(())
 }
 
 /// The mechanisms that keep metadata together, for these options. A read-only mount rewrites nothing.

@@ -42,7 +42,7 @@ pub struct RecoveredLog {
     pub sealed: bool,
 }
 
-/// Reads the checkpoint and the log behind it.
+/// Reads the checkpoint and the log behind it. `is_only` says that no mount could start from another checkpoint.
 ///
 /// # Errors
 /// The IFILE or an inode in the log cannot be right, or the device failed.
@@ -50,6 +50,7 @@ pub async fn recover(
     disk: &LogDisk,
     allocator: Option<Box<dyn DataAllocator>>,
     copy: Option<(Device, CopySide, DualRules)>,
+    is_only: bool,
 ) -> Result<RecoveredLog, LfsError> {
     let inode = map::load_ifile(disk).await?;
     let ifile = Ifile::read(disk, inode).await?;
@@ -64,6 +65,9 @@ pub async fn recover(
     let log = log::read(disk).await?;
     for pseg in &log.psegs {
         count(&mut state, pseg);
+    }
+    if is_only {
+        state.use_empty();
     }
     if let Some(last) = log.psegs.last() {
         let segment = disk.sb.segment_of(last.at).unwrap_or(0);

@@ -180,6 +180,22 @@ impl LogState {
         self.clean_frags = sum;
     }
 
+    /// Makes usable the segments that were empty at the checkpoint of the mount and have not been begun since. This is sound
+    /// only if no mount can start from another checkpoint, because the other superblock is damaged. A segment that was empty at
+    /// the older checkpoint and clean at the newer one may hold the log behind the newer one, so the older one alone can have
+    /// no other space left.
+    pub fn use_empty(&mut self) {
+        let current = self.current();
+        for segment in 0..u64::from(self.sb.nseg) {
+            let is_damaged = self.seguse(segment).flags & (seg_flag::ERROR | seg_flag::INVAL) != 0;
+            let index = segment as usize;
+            if self.was_empty[index] && !self.usable[index] && segment != current && !is_damaged {
+                self.usable[index] = true;
+                self.clean_frags += self.capacity(segment);
+            }
+        }
+    }
+
     /// The number of fragments that can certainly be written. One segment is not counted, because the log must always
     /// have a next segment.
     pub fn space(&self) -> i64 {
@@ -223,6 +239,8 @@ impl LogState {
         });
         self.live = self.live.saturating_sub(left);
         self.youngest[new as usize] = 0;
+        // The log from the last checkpoint on has partial segments here.
+        self.was_empty[new as usize] = false;
         self.epochs[new as usize] += 1;
         self.begun += 1;
         if std::mem::replace(&mut self.usable[new as usize], false) {
