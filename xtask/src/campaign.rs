@@ -1,8 +1,10 @@
 //! `cargo xtask campaign`: the page of a long search for broken promises, from the results in `target/campaign`.
 //!
 //! `make crash-campaign` leaves a file of results for each system and workload, `long-SYSTEM-WORKLOAD.json`, and beside
-//! it `.commit`, the commit of the program that wrote it, and `.seconds`. The page, `docs/results/crash.md`, has one
-//! section for them. Everything else on the page stays as it is.
+//! it `.commit`, the commit of the program that wrote it, and `.seconds`. The counts go into a table,
+//! `docs/results/campaign.tsv`, one line for each system and workload. A search takes hours, so it may be made in parts
+//! and on several machines: a line stays until the same system and workload are searched again. The page,
+//! `docs/results/crash.md`, has one section that is written from the table. Everything else on the page stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,6 +17,9 @@ use crate::tidy;
 
 /// The heading of the section.
 const HEADING: &str = "## Every system over the set of geometries";
+
+/// The first line of the table.
+const COLUMNS: &str = "system\tworkload\tgeometries\truns\tstates\tnested\tbroken\tseconds\tcommit";
 
 /// The results of one system under one workload.
 struct Part {
@@ -39,10 +44,72 @@ pub fn run() -> Result<(), String> {
     if parts.is_empty() {
         return Err("target/campaign has no results; `make crash-campaign` makes them".to_owned());
     }
-    let page = root.join("docs/results/crash.md");
-    let text = fs::read_to_string(&page).map_err(|e| format!("{}: {e}", page.display()))?;
-    fs::write(&page, replace(&text, &section(&parts)))
-        .map_err(|e| format!("{}: {e}", page.display()))
+    let [table, page] =
+        ["docs/results/campaign.tsv", "docs/results/crash.md"].map(|n| root.join(n));
+    let read =
+        |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
+    let earlier = if table.exists() { from_table(&read(&table)?)? } else { Vec::new() };
+    let parts = merge(earlier, parts);
+    let text = replace(&read(&page)?, &section(&parts));
+    for (path, text) in [(&table, to_table(&parts)), (&page, text)] {
+        fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The parts of earlier searches, where no newer one has the same system and workload, and the newer ones; sorted.
+fn merge(earlier: Vec<Part>, newer: Vec<Part>) -> Vec<Part> {
+    let key = |part: &Part| (part.system.clone(), part.workload.clone());
+    let mut all: BTreeMap<_, _> = earlier.into_iter().map(|part| (key(&part), part)).collect();
+    all.extend(newer.into_iter().map(|part| (key(&part), part)));
+    all.into_values().collect()
+}
+
+fn to_table(parts: &[Part]) -> String {
+    let mut out = format!("{COLUMNS}\n");
+    for part in parts {
+        let geometries = part.geometries.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let Part { system, workload, commit, seconds, runs, states, nested, broken, .. } = part;
+        let _ = writeln!(
+            out,
+            "{system}\t{workload}\t{geometries}\t{runs}\t{states}\t{nested}\t{broken}\t{seconds}\t{commit}"
+        );
+    }
+    out
+}
+
+fn from_table(text: &str) -> Result<Vec<Part>, String> {
+    let mut lines = text.lines().enumerate();
+    if lines.next().map(|(_, line)| line) != Some(COLUMNS) {
+        return Err(
+            "docs/results/campaign.tsv: the first line does not name the columns".to_owned()
+        );
+    }
+    lines
+        .map(|(at, line)| {
+            part(line)
+                .ok_or_else(|| format!("docs/results/campaign.tsv: line {}: '{line}'", at + 1))
+        })
+        .collect()
+}
+
+/// A line of the table.
+fn part(line: &str) -> Option<Part> {
+    let cells: Vec<&str> = line.split('\t').collect();
+    let [system, workload, geometries, counts @ .., commit] = cells.as_slice() else { return None };
+    let counts: Vec<u64> = counts.iter().map_while(|cell| cell.parse().ok()).collect();
+    let &[runs, states, nested, broken, seconds] = counts.as_slice() else { return None };
+    Some(Part {
+        system: (*system).to_owned(),
+        workload: (*workload).to_owned(),
+        commit: (*commit).to_owned(),
+        seconds,
+        geometries: geometries.split(' ').map(str::to_owned).collect(),
+        runs,
+        states,
+        nested,
+        broken,
+    })
 }
 
 fn parts(folder: &Path) -> Result<Vec<Part>, String> {
@@ -118,7 +185,8 @@ fn section(parts: &[Part]) -> String {
     };
     let _ = writeln!(
         out,
-        "Written by `make crash-campaign`. Seeds from 1, volatile cache, states that differ only in sectors that nothing \
+        "Written by `make crash-campaign` from [campaign.tsv](campaign.tsv), which has a line for each system and \
+         workload and keeps the lines of earlier searches. Seeds from 1, volatile cache, states that differ only in sectors that nothing \
          read are judged once. The goal is ten million states for each system.\n\n\
          Geometries: {}.\n\nWorkloads: {}.\n",
         listed(&geometries),
@@ -191,5 +259,27 @@ mod tests {
             once.starts_with("# Page\n\nintro\n\n## Every")
                 && once.ends_with("\n\n## Earlier\n\nold\n")
         );
+    }
+
+    /// A newer search of one workload replaces that line of the table and leaves the others. Would catch a second part
+    /// of the search that forgets the first, or counts the same states twice.
+    #[test]
+    fn the_table_keeps_what_was_not_searched_again() {
+        let line = |workload: &str, states: u64, commit: &str| {
+            format!("a\t{workload}\t4k-512 8k-1k\t5\t{states}\t7\t0\t61\t{commit}")
+        };
+        let table = |lines: [String; 2]| format!("{COLUMNS}\n{}\n{}\n", lines[0], lines[1]);
+        let old = table([line("v", 10, "abc"), line("w", 20, "abc")]);
+        let newer = from_table(&format!("{COLUMNS}\n{}\n", line("w", 30, "def"))).unwrap();
+        let merged = merge(from_table(&old).unwrap(), newer);
+        assert_eq!(to_table(&merged), table([line("v", 10, "abc"), line("w", 30, "def")]));
+        let section = section(&merged);
+        assert!(
+            section.contains("| a | 40 | MISSED | 14 | 10 | 2 | 2 | 0 | 122 | abc, def |"),
+            "{section}"
+        );
+        for bad in ["", "no columns", &format!("{COLUMNS}\na\tw\tg\t5\tx\t7\t0\t61\tabc\n")] {
+            assert!(from_table(bad).is_err(), "{bad}");
+        }
     }
 }
