@@ -27,6 +27,7 @@
 
 mod device;
 mod file;
+mod marks;
 pub mod nbd;
 mod session;
 mod watchdog;

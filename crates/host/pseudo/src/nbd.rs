@@ -18,6 +18,7 @@ use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
 
 use crate::device::{Core, DeviceSetup, Recording};
+use crate::marks::{MarkPipe, MarkReader};
 use crate::session::{PseudoError, Served, failed, joined};
 
 /// The largest request, in bytes; a longer one ends the connection.
@@ -73,6 +74,7 @@ pub enum Address {
 pub struct Nbd {
     uri: String,
     socket: Option<PathBuf>,
+    marks: MarkPipe,
     /// A socket whose closing ends the server.
     stop: Option<UnixStream>,
     server: Option<JoinHandle<Served>>,
@@ -103,12 +105,16 @@ impl Nbd {
             }
         };
         let (stop, stopped) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
+        let marks = MarkPipe::new()?;
+        let reader =
+            MarkReader::open(&marks.path()).map_err(failed("opening the pipe for marks"))?;
         let tcp = socket.is_none();
         let (tell, told) = mpsc::channel();
         let server = std::thread::Builder::new().name("nbd-server".into());
-        let server = server.spawn(move || run(setup, File::from(listener), tcp, stopped, &tell));
+        let server =
+            server.spawn(move || run(setup, File::from(listener), tcp, (stopped, reader), &tell));
         let server = Some(server.map_err(failed("starting the server"))?);
-        let mut nbd = Nbd { uri, socket, stop: Some(stop), server };
+        let mut nbd = Nbd { uri, socket, marks, stop: Some(stop), server };
         match told.recv() {
             Ok(()) => Ok(nbd),
             Err(_) => Err(joined(nbd.server.take())
@@ -120,6 +126,12 @@ impl Nbd {
     /// The URI for clients: `nbd+unix:///?socket=...` or `nbd://...`.
     pub fn uri(&self) -> &str {
         &self.uri
+    }
+
+    /// A named pipe that takes commands, a line each: `mark TEXT` puts a text into the trace, before the requests that
+    /// come after the server has read it, a moment after it was written.
+    pub fn control(&self) -> PathBuf {
+        self.marks.path()
     }
 
     /// Ends the server, and returns the recording.
@@ -148,7 +160,7 @@ fn run(
     setup: DeviceSetup,
     listener: File,
     tcp: bool,
-    stopped: UnixStream,
+    (stopped, marks): (UnixStream, MarkReader),
     tell: &mpsc::Sender<()>,
 ) -> Served {
     let executor = Executor::real(1);
@@ -157,12 +169,16 @@ fn run(
     core.start();
     // The send fails only when the receiver has gone.
     let _ = tell.send(());
-    let (served, rt) = (core.clone(), runtime.clone());
+    let (served, rt, marks) = (core.clone(), runtime.clone(), Rc::new(marks));
     let done = executor.block_on(async move {
         let listener = Arc::new(listener);
-        rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served));
+        let (reader, marked, of) = (marks.clone(), served.clone(), rt.clone());
+        rt.spawn_daemon("marks", async move { reader.serve(&of, &marked).await });
+        rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served.clone()));
         let stopped = Arc::new(File::from(OwnedFd::from(stopped)));
-        rt.readable(&stopped).await.map_err(|e| e.to_string())
+        let stopped = rt.readable(&stopped).await.map_err(|e| e.to_string());
+        marks.drain(&served);
+        stopped
     });
     let ended: Result<(), String> = done.map_err(|e| e.to_string())?;
     ended?;

@@ -132,6 +132,37 @@ fn every_command_does_what_it_says() {
     assert!(!socket.exists(), "the socket goes away with the server");
 }
 
+/// Marks that are written to the control pipe stand in the trace between the requests between which they were written,
+/// the last one too, after which the server ends at once. Would catch marks that are lost or come at the end.
+#[test]
+fn marks_stand_between_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let nbd = Nbd::serve(DeviceSetup::in_memory(1 << 20), &Address::Unix(socket.clone())).unwrap();
+    let mut client = Client::connect(&socket);
+    let mark = |text: &str| std::fs::write(nbd.control(), text).unwrap();
+    assert_eq!(client.ask(0, 1, 0, 512, &[1; 512]), 0);
+    mark("mark one\r\nno mark\n");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(client.ask(0, 1, 512, 512, &[1; 512]), 0);
+    mark("mark two\n");
+    let pipe = nbd.control();
+    let recording = nbd.finish().unwrap();
+    let requests = recording.trace.requests();
+    let seen: Vec<_> = requests.iter().map(|r| (r.op, recording.trace.data(r))).collect();
+    let [
+        (RequestOp::Write, _),
+        (RequestOp::Mark, one),
+        (RequestOp::Write, _),
+        (RequestOp::Mark, two),
+    ] = seen.as_slice()
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((*one, *two), (Some(&b"one"[..]), Some(&b"two"[..])));
+    assert!(!pipe.exists(), "the pipe goes away with the server");
+}
+
 /// Clients that send garbage, send too much, or go away in the middle: the next client is served all the same.
 #[test]
 fn rubbish_ends_a_connection_only() {

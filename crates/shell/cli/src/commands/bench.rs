@@ -184,7 +184,7 @@ impl Marks {
     /// Puts a mark into the trace. A trace that cannot be marked is no reason to stop.
     fn put(&self, what: &str, phase: &str) {
         if let Some(control) = std::env::var_os("ORDO_MARK") {
-            let _ = std::fs::write(control, format!("mark {what} {phase}"));
+            let _ = std::fs::write(control, format!("mark {what} {phase}\n"));
         }
     }
 }

@@ -217,11 +217,14 @@ pub struct AttachTo {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 For virtual machines, and kernels on other machines. The command gets the server's URI in
-$ORDO_URI. The server ends with the command. Needs no privileges.
+$ORDO_URI. A line 'mark TEXT' that is written to the named pipe $ORDO_MARK is put into the trace.
+A guest writes marks to a serial port whose other end is that pipe. The server ends with the
+command. Needs no privileges.
 
 Example:
   ordo trace serve disk.img --socket /tmp/disk.nbd -o boot.trace -- \\
-    qemu-system-x86_64 -drive driver=nbd,server.type=unix,server.path=/tmp/disk.nbd ...")]
+    sh -c 'qemu-system-x86_64 -drive driver=nbd,server.type=unix,server.path=/tmp/disk.nbd \
+      -serial stdio -serial file:$ORDO_MARK ...'")]
 pub struct Serve {
     /// An image or a device. Without one the server uses memory.
     #[arg(required_unless_present = "size")]
@@ -323,8 +326,9 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
     let nbd = Nbd::serve(setup, &address)?;
-    let uri = nbd.uri().to_owned();
-    let status = signals.carry_out(&args.command, None, &[("ORDO_URI", &uri)]);
+    let (uri, control) = (nbd.uri().to_owned(), nbd.control().to_string_lossy().into_owned());
+    let variables = [("ORDO_URI", &*uri), ("ORDO_MARK", &*control)];
+    let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
