@@ -11,7 +11,7 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs qemu-kernel bench-mount bench-analysis crash-programs
+.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
 	@echo 'make test-qemu-logs  LFS beside NILFS2 and F2FS of that kernel under one workload, written to docs/results/lfs-beside.md'
+	@echo 'make bench-qemu  JFS and ReiserFS of that kernel under the source trees, recorded for make bench'
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
@@ -179,6 +180,11 @@ test-qemu: qemu-kernel
 test-qemu-logs: qemu-kernel
 	$(CARGO) build --release --quiet --package ordo-cli
 	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-logs target/release/ordo
+
+# JFS and ReiserFS under the source trees of the DualFS paper, recorded for the section of `make bench` that plays them.
+bench-qemu: qemu-kernel
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-sources target/release/ordo
 
 qemu-kernel:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -17,6 +17,7 @@ use guest::Kernel;
 
 mod guest;
 pub mod logs;
+pub mod sources;
 
 /// The time limit of a guest, in seconds.
 const SECONDS: &str = "300";
@@ -175,7 +176,8 @@ fn carry_out(
         which.make
     ))?;
     let begun = Instant::now();
-    let out = emulate(ordo, kernel, &initramfs, &image, &serial, (SECONDS, &[]))?;
+    let guest = Guest { seconds: SECONDS, ..Guest::default() };
+    let out = emulate(ordo, kernel, &initramfs, &image, &serial, &guest)?;
     let seconds = begun.elapsed().as_secs_f64();
     fs::write(folder.join(format!("{name}.json")), &out.stdout).map_err(|e| e.to_string())?;
     let mut faults = Vec::new();
@@ -194,15 +196,33 @@ fn carry_out(
     Ok(Seen { analysis, seconds, faults })
 }
 
-/// Starts a guest whose disk is `image`, and ends it after `seconds` if it has not ended. Its console goes to
-/// `serial`; the output is Ordo's, which gets the `options` of `trace serve`.
+/// The settings of a guest.
+struct Guest<'a> {
+    /// The time limit, in seconds.
+    seconds: &'a str,
+    /// The memory, in MB.
+    memory: &'a str,
+    /// More options of `ordo trace serve`.
+    serve: &'a [&'a str],
+    /// Whether the lines that it writes to its second serial port are marks.
+    marks: bool,
+}
+
+impl Default for Guest<'_> {
+    fn default() -> Self {
+        Guest { seconds: SECONDS, memory: "256", serve: &[], marks: false }
+    }
+}
+
+/// Starts a guest whose disk is `image`, and ends it at its time limit if it has not ended. Its console goes to
+/// `serial`; the output is that of `ordo trace serve`.
 fn emulate(
     ordo: &Path,
     kernel: &Kernel,
     initramfs: &Path,
     image: &Path,
     serial: &Path,
-    (seconds, options): (&str, &[&str]),
+    guest: &Guest<'_>,
 ) -> Result<Output, String> {
     let _ = fs::remove_file(serial);
     // The path of a socket has at most 107 bytes.
@@ -211,13 +231,18 @@ fn emulate(
         "driver=nbd,server.type=unix,server.path={},cache.direct=on,if=none,id=disk",
         socket.display()
     );
+    // The path of the pipe for marks is known in the command's environment only.
+    const AS_IT_IS: &str = "exec \"$@\"";
+    const WITH_MARKS: &str = "exec \"$@\" -serial \"file:$ORDO_MARK\"";
     let mut serve = Command::new(ordo);
-    serve.args(["trace", "serve", "--json"]).args(options);
+    serve.args(["trace", "serve", "--json"]).args(guest.serve);
     serve.arg("--socket").arg(&socket).arg(image).arg("--");
-    serve.args(["timeout", "-k", "10", seconds, "qemu-system-x86_64"]);
-    serve.args(["-machine", "q35,accel=tcg", "-m", "256", "-nodefaults", "-display", "none"]);
+    serve.args(["sh", "-c", if guest.marks { WITH_MARKS } else { AS_IT_IS }, "sh"]);
+    serve.args(["timeout", "-k", "10", guest.seconds, "qemu-system-x86_64"]);
+    serve.args(["-machine", "q35,accel=tcg", "-m", guest.memory, "-nodefaults"]);
     // On a busy machine the emulated timer may be late when the kernel checks it.
     serve.args(["-no-reboot", "-append", "console=ttyS0 quiet panic=-1 no_timer_check"]);
+    serve.args(["-display", "none"]);
     serve.arg("-serial").arg(format!("file:{}", serial.display()));
     serve.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
     serve.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=disk"]).stdin(Stdio::null());

@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::guest::AT_THE_END;
-use super::{Prepared, emulate, number, prepare, shell};
+use super::{Guest, Prepared, emulate, number, prepare, shell};
 
 /// Bytes of the disk.
 const DISK: u64 = 256 << 20;
@@ -244,14 +244,15 @@ impl Bench {
                 let archive = self.prepared.kernel.initramfs(mount, &work, extra, &self.files)?;
                 let (initramfs, serial) = (file("cpio"), file("serial"));
                 fs::write(&initramfs, archive).map_err(|e| e.to_string())?;
-                let serve = (SECONDS, &["--without-contents"][..]);
+                let guest =
+                    Guest { seconds: SECONDS, serve: &["--without-contents"], ..Guest::default() };
                 let out = emulate(
                     &self.prepared.ordo,
                     &self.prepared.kernel,
                     &initramfs,
                     image,
                     &serial,
-                    serve,
+                    &guest,
                 )?;
                 let _ = fs::remove_file(&initramfs);
                 let said = fs::read(&serial).unwrap_or_default();

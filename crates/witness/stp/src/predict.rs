@@ -62,6 +62,19 @@ impl PredictedOutcome {
         let (spent, requests) = (BTreeMap::new(), BTreeMap::new());
         PredictedOutcome { seconds, interval, spent, requests, timeline: Vec::new() }
     }
+
+    /// The seconds in which at least one request was under way, whether or not anything waited for it.
+    pub fn busy(&self) -> f64 {
+        let mut spans: Vec<(f64, f64)> =
+            self.timeline.iter().map(|(_, issued, completed)| (*issued, *completed)).collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut busy, mut until) = (0.0, f64::NEG_INFINITY);
+        for (issued, completed) in spans {
+            busy += (completed - until.max(issued)).max(0.0);
+            until = until.max(completed);
+        }
+        busy
+    }
 }
 
 /// The unchanged trace, as it was and as it is played.
@@ -354,4 +367,19 @@ fn others(stage: &PlayStage) -> Vec<PlayStage> {
         others.push(PlayStage { think, ..stage.clone() });
     }
     others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Overlapping requests count once, gaps not at all. Would catch a disk that is busy for longer than time passes.
+    #[test]
+    fn overlapping_requests_are_counted_once() {
+        let mut outcome = PredictedOutcome::of(10.0, (10.0, 10.0));
+        for (issued, completed) in [(6.0, 7.0), (0.0, 2.0), (1.0, 1.5), (1.0, 3.0)] {
+            outcome.timeline.push((Role::Mark, issued, completed));
+        }
+        assert!((outcome.busy() - 4.0).abs() < 1e-9, "{}", outcome.busy());
+    }
 }

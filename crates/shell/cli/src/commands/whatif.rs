@@ -242,6 +242,8 @@ struct Row {
 #[derive(Serialize)]
 struct TimeAndTraffic {
     spent_seconds: BTreeMap<&'static str, f64>,
+    /// The seconds in which at least one request was under way, also where nothing waited for it.
+    busy_seconds: f64,
     requests: BTreeMap<&'static str, u64>,
     bytes: BTreeMap<&'static str, u64>,
 }
@@ -251,6 +253,7 @@ impl TimeAndTraffic {
         let requests = &outcome.requests;
         TimeAndTraffic {
             spent_seconds: outcome.spent.iter().map(|(what, s)| (what.key(), *s)).collect(),
+            busy_seconds: outcome.busy(),
             requests: requests.iter().map(|(role, (n, _))| (role.key(), *n)).collect(),
             bytes: requests.iter().map(|(role, (_, bytes))| (role.key(), *bytes)).collect(),
         }

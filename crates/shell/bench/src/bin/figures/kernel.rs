@@ -2,7 +2,7 @@
 //! requests are played closed loop on the model of the paper's disk. Needs root, and the release build of the command.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ordo_bench::compare::{ComparisonSetup, run};
@@ -16,6 +16,8 @@ use crate::Section;
 /// The kernel's file systems that are asked for, each with the options of mkfs by which its blocks have 4 KB.
 const KERNELS: [(&str, &str); 5] =
     [("ext2", "-b 4096"), ("ext3", "-b 4096"), ("ext4", "-b 4096"), ("xfs", ""), ("btrfs", "")];
+/// Those that a kernel in QEMU has and this one may not: `make bench-qemu` records them.
+const IN_QEMU: [&str; 2] = ["jfs", "reiserfs"];
 /// Ordo's beside them, in virtual time on the same disk.
 const OURS: [System; 2] = [ffs::NONE, dualfs::DUALFS];
 /// The phases, as the paper's figures have them.
@@ -32,10 +34,12 @@ const PHASES: [&str; 7] = [
 const DEVICE: &str = "4g";
 const DISK: &str = "st34310a";
 
-/// Seconds of a phase: on the paper's disk, and of them those in which no request was under way.
+/// Seconds of a phase.
 #[derive(Clone, Copy)]
 struct PhaseSeconds {
+    /// Those in which a request was under way, also where nothing waited for it.
     disk: f64,
+    /// Those of the critical path in which none was.
     think: f64,
     requests: u64,
 }
@@ -55,15 +59,26 @@ pub fn measure(out: &mut Section) {
          12,000 files, by one process. The kernel's file systems, of the Linux named above, ran `ordo bench sources --dir . \
          --drop-caches` under `ordo trace run --size 4g --without-contents`, on a device in memory. `ordo whatif --disk \
          st34310a` then played the requests of each phase, each after those for which it had waited, with the pauses of \
-         this machine's processor. A phase lasts until its writes are on the disk. `ffs-none` and `dualfs` ran in virtual \
-         time on the same model, seed 1. Seconds in which a request was on its way; of the kernel's systems only those that \
-         something waited for.",
+         this machine's processor. A phase lasts until its writes are on the disk. `jfs` and `reiserfs` ran the same command \
+         in QEMU, under Linux 6.1 and on an emulated processor (`make bench-qemu`); their requests were played in the same \
+         way. `ffs-none` and `dualfs` ran in virtual time on the same model, seed 1. Seconds in which the disk had a \
+         request, whether or not something waited for it.",
     );
     let mut columns: Vec<Column> = Vec::new();
     for (name, mkfs) in KERNELS {
         match of_the_kernel(&ordo, name, mkfs) {
             Ok(seconds) => columns.push((name.to_owned(), seconds)),
             Err(error) => out.say(format_args!("{name}: not measured: {error}.")),
+        }
+    }
+    for name in IN_QEMU {
+        let trace = crate::root().join(format!("target/qemu/sources-{name}"));
+        match trace.exists() {
+            false => out.say(format_args!("{name}: SKIPPED: `make bench-qemu` records it.")),
+            true => match phases_of(&ordo, &trace) {
+                Ok(seconds) => columns.push((name.to_owned(), seconds)),
+                Err(error) => out.say(format_args!("{name}: not measured: {error}.")),
+            },
         }
     }
     columns.extend(OURS.map(|system| (system.name().to_owned(), of_ours(system))));
@@ -141,24 +156,28 @@ fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<PhaseSeconds
     record.args(["--without-contents", "-o"]).arg(&trace).arg("--").arg(ordo);
     record.args(["bench", "sources", "--dir", ".", "--drop-caches", "--quiet"]);
     carry_out(record)?;
-    let phases = PHASES.iter().map(|phase| played(ordo, &trace, phase)).collect();
+    let phases = phases_of(ordo, &trace);
     let _ = std::fs::remove_dir_all(&trace);
     phases
 }
 
+/// The phases of a trace.
+fn phases_of(ordo: &Path, trace: &Path) -> Result<Vec<PhaseSeconds>, String> {
+    PHASES.iter().map(|phase| played(ordo, trace, phase)).collect()
+}
+
 /// A phase of a trace on the paper's disk.
-fn played(ordo: &Path, trace: &PathBuf, phase: &str) -> Result<PhaseSeconds, String> {
+fn played(ordo: &Path, trace: &Path, phase: &str) -> Result<PhaseSeconds, String> {
     let mut play = Command::new(ordo);
     play.arg("whatif").arg(trace).args(["--disk", DISK, "--json"]);
     play.args(["--from", &format!("begin {phase}"), "--until", &format!("synced {phase}")]);
     let told: Value = serde_json::from_str(&carry_out(play)?).map_err(|e| e.to_string())?;
     let row = &told["rows"][0];
-    let spent = row["spent_seconds"].as_object().ok_or("no seconds are told")?;
-    let seconds = |kind: &str| spent.get(kind).and_then(Value::as_f64).unwrap_or(0.0);
-    let all: f64 = spent.keys().map(|kind| seconds(kind)).sum();
+    let disk = row["busy_seconds"].as_f64().ok_or("no seconds are told")?;
+    let think = row["spent_seconds"]["think"].as_f64().unwrap_or(0.0);
     let requests = row["requests"].as_object().ok_or("no requests are told")?;
     let requests = requests.values().filter_map(Value::as_u64).sum();
-    Ok(PhaseSeconds { disk: all - seconds("think"), think: seconds("think"), requests })
+    Ok(PhaseSeconds { disk, think, requests })
 }
 
 /// The output of a command that succeeds.
