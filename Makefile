@@ -93,7 +93,7 @@ whatif:
 # workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
 # of each system that promises to need no check; then each rule of the orderings of CRASH_MUTANTS_OF switched off; then, as
 # root, the kernel's file systems. What was stopped goes on where it was. Results are in target/campaign; `make crash-page`
-# writes those of the long search into docs/results/crash.md.
+# writes those of the long search into docs/results/campaign.tsv and docs/results/crash.md, and keeps the lines of earlier ones.
 CRASH_ALL ?= 20
 # CRASH_LIVES is the old name of CRASH_CYCLES.
 CRASH_LIVES ?= 40
