@@ -19,12 +19,47 @@ use super::{Guest, Prepared, emulate, number, prepare, shell};
 const DISK: u64 = 256 << 20;
 /// Bytes of a block of the program.
 const BLOCK: u64 = 4096;
-/// The runs: the percentage of the offered space that the file takes, and the program's choice of blocks with its name.
-const RUNS: [(u64, &str, &str); 4] = [
-    (50, "uniform", "uniform"),
-    (75, "uniform", "uniform"),
-    (85, "uniform", "uniform"),
-    (75, "hot", "90/10"),
+/// The size of the file.
+#[derive(Clone, Copy)]
+enum FileSize {
+    /// A part of the space that the file system offers, in percent.
+    Part(u64),
+    /// The same bytes everywhere, in MB: the same part of the disk, whatever a file system keeps for itself.
+    Same(u64),
+}
+
+impl FileSize {
+    /// The size as the table has it.
+    fn words(self) -> String {
+        match self {
+            FileSize::Part(percent) => format!("{percent} %"),
+            FileSize::Same(mb) => format!("{mb} MB"),
+        }
+    }
+
+    /// The blocks of the file, and the blocks that are called free, where the system offers `room` KB. Beside a file of the
+    /// same size everywhere the rest of the disk is called free.
+    fn room(self, room: u64) -> Room {
+        match self {
+            FileSize::Part(percent) => {
+                let blocks = room * percent / 400;
+                Room { blocks, free: room / 4 - blocks }
+            }
+            FileSize::Same(mb) => {
+                let blocks = (mb << 20) / BLOCK;
+                Room { blocks, free: DISK / BLOCK - blocks }
+            }
+        }
+    }
+}
+
+/// The runs: the size of the file, and the program's choice of blocks with its name.
+const RUNS: [(FileSize, &str, &str); 5] = [
+    (FileSize::Part(50), "uniform", "uniform"),
+    (FileSize::Part(75), "uniform", "uniform"),
+    (FileSize::Part(85), "uniform", "uniform"),
+    (FileSize::Part(75), "hot", "90/10"),
+    (FileSize::Same(128), "uniform", "uniform"),
 ];
 const SEED: u64 = 21;
 /// The time limit of a mount, in seconds.
@@ -152,15 +187,15 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
     let files = guest_files(&program)?;
     let bench = Bench { prepared, program, files };
     let (mut rows, mut failed) = (String::new(), false);
-    for (full, shape, words) in RUNS {
+    for (size, shape, words) in RUNS {
         for log in &LOGS {
-            let seen = bench.measure(log, full, shape);
+            let seen = bench.measure(log, size, shape);
             if let Err(why) = &seen {
-                eprintln!("{}, {full} %, {words}: {why}", log.name);
+                eprintln!("{}, {}, {words}: {why}", log.name, size.words());
                 // A system that has no room for the file, or cleans without end, is a result.
                 failed |= !why.starts_with(NO_ROOM) && !why.starts_with(TOO_SLOW);
             }
-            let row = row(log, full, words, &seen);
+            let row = row(log, size, words, &seen);
             eprint!("{row}");
             rows += &row;
         }
@@ -197,26 +232,37 @@ fn guest_files(program: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
 
 impl Bench {
     /// Fills the file and wears the log, then counts a second mount.
-    fn measure(&self, log: &Log, full: u64, shape: &str) -> Result<Seen, String> {
+    fn measure(&self, log: &Log, size: FileSize, shape: &str) -> Result<Seen, String> {
         let image = self.prepared.folder.join("log.img");
         let path = image.display();
         let ordo = self.prepared.ordo.display();
         let setting = format!("export ORDO={ordo} PATH=$PATH:/usr/sbin:/sbin");
         shell(&format!("{setting}; rm -f {path}; truncate -s {DISK} {path}; {} {path}", log.make))?;
         // The shell works out the numbers of blocks from what `df` says on the first mount.
-        let offered = format!(
-            "room=$(df -Pk MOUNT | tail -1 | awk '{{ print $4 }}')\necho \"room: $room\"\n\
-             blocks=$((room * {full} / 400))\nfree=$((room / 4 - blocks))"
-        );
+        let room = "room=$(df -Pk MOUNT | tail -1 | awk '{ print $4 }')\necho \"room: $room\"";
+        let numbers = match size {
+            FileSize::Part(percent) => {
+                format!("blocks=$((room * {percent} / 400))\nfree=$((room / 4 - blocks))")
+            }
+            FileSize::Same(_) => {
+                let Room { blocks, free } = size.room(0);
+                format!("blocks={blocks}\nfree={free}")
+            }
+        };
+        let offered = format!("{room}\n{numbers}");
         let fill = "overwrite fill MOUNT/file $blocks";
         let wear = format!("overwrite {shape} MOUNT/file $blocks {SEED} 0 $free");
         let (_, said) = self.mounted(log, &image, &[&offered, fill, &wear], "worn")?;
-        let room = after(&said, "room: ").ok_or("df printed nothing")?;
-        let room = Room { blocks: room * full / 400, free: room / 4 - room * full / 400 };
+        let room = size.room(after(&said, "room: ").ok_or("df printed nothing")?);
         let Room { blocks, free } = room;
         let count = format!("overwrite {shape} MOUNT/file {blocks} {SEED} {free} {free}");
         let begun = Instant::now();
-        let (out, said) = self.mounted(log, &image, &[&count], &format!("{full}-{shape}"))?;
+        let (out, said) = self.mounted(
+            log,
+            &image,
+            &[&count],
+            &format!("{}-{shape}", size.words().replace([' ', '%'], "")),
+        )?;
         let seconds = begun.elapsed().as_secs_f64();
         shell(&format!("{setting}; {} {path}", log.check))?;
         let refused = after(&said, "tried again: ").ok_or("the program printed no count")?;
@@ -303,7 +349,7 @@ impl Bench {
     }
 }
 
-/// The blocks of the file, and the blocks that the system offers beside it.
+/// The blocks of the file, and the blocks that are called free: as many are overwritten in each mount.
 #[derive(Clone, Copy)]
 struct Room {
     blocks: u64,
@@ -356,8 +402,8 @@ fn written(analysis: &Value, kind: &str) -> u64 {
 }
 
 /// A line of the table.
-fn row(log: &Log, full: u64, shape: &str, seen: &Result<Seen, String>) -> String {
-    let head = format!("| {full} % | {shape} | {} |", log.name);
+fn row(log: &Log, size: FileSize, shape: &str, seen: &Result<Seen, String>) -> String {
+    let head = format!("| {} | {shape} | {} |", size.words(), log.name);
     let seen = match seen {
         Ok(seen) => seen,
         Err(why) => {
@@ -419,7 +465,8 @@ fn page(bench: &Bench, rows: &str) -> Result<String, String> {
 const BEGINNING: &str = "One program overwrites random blocks of 4 KB in one file, with an fsync after every 64, from one seed (21). The disk has \
 256 MB; the file takes the given part of the space that `df` offers on the new file system, and the rest of that is called free. \
 A first mount fills the file and overwrites as many bytes as are free, so that the log has gone around. Only the second mount \
-is counted, with its mount and unmount: it overwrites as many bytes once more. \"90/10\" sends nine writes of ten to every tenth \
+is counted, with its mount and unmount: it overwrites as many bytes once more. The last rows have a file of the same size \
+everywhere, half of the disk; the other half is called free. \"90/10\" sends nine writes of ten to every tenth \
 block. All have blocks of 4 KB (LFS: fragments of 4 KB too); NILFS2 and LFS have segments of 1 MB, F2FS of 2 MB.
 
 NILFS2 and F2FS run in the guest; `ordo trace serve` serves and watches their disk. LFS is mounted through FUSE on the host, on a \
@@ -436,7 +483,8 @@ NILFS2's cleaner daemon runs in the guest with these settings:
 /// The text below the table.
 const END: &str = "
 The systems differ first in the space that they keep for themselves. Of the 256 MB, F2FS offers 169, LFS 216, NILFS2 240, so that 75 % \
-full means 50, 63 and 70 % of the disk, and cleaning costs more the fuller the disk is. They differ next in what a written block \
+full means 50, 63 and 70 % of the disk, and cleaning costs more the fuller the disk is; the rows with a file of the same size \
+leave this out. They differ next in what a written block \
 drags along. An fsync of 64 scattered blocks also writes their indirect blocks: LFS has one for each 512 blocks (addresses of 8 \
 bytes), F2FS one node for each 1,018 (4 bytes), found by number, so that nothing above it changes. NILFS2 writes nodes of its tree, and \
 blocks of its address map, which changes for every block that is written, dies or moves. Checkpoints and summaries are small in all three. They \
@@ -483,7 +531,7 @@ mod tests {
             "superblock": {"bytes": 512},
         }});
         let seen = Ok(Seen { analysis, room, refused: 3, seconds: 7.0 });
-        let row = row(&LOGS[4], 75, "uniform", &seen);
+        let row = row(&LOGS[4], FileSize::Part(75), "uniform", &seen);
         let expected = "| 75 % | uniform | LFS, cost-benefit | 128, 4 | 1.75 | 0.50 | 0.25 | cleaner 0.50, inode map 0.25 | 3 | 7 |\n";
         assert_eq!(row, expected);
     }
