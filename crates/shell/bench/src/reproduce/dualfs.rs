@@ -23,7 +23,7 @@ pub(super) fn read_meta(
     for (named, system) in SYSTEMS {
         let list = published::values(&format!("dualfs.read_meta_io_seconds.{named}"));
         let mut seconds = Vec::new();
-        for workload in ["sources", "sources:processes=4"] {
+        for workload in ["sources:only=read-meta", "sources:processes=4,only=read-meta"] {
             let row = measure(system, workload, &ComparisonSetup::dualfs(), follow)?;
             seconds.push(disk(&row, "read-meta"));
         }

@@ -28,7 +28,7 @@ pub use netnews::Netnews;
 pub use overwrite::Overwrite;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
-pub use sources::Sources;
+pub use sources::{Benchmark, Sources};
 pub use ssh_build::SshBuild;
 pub use tpcb::Tpcb;
 pub use tree::{Source, SourceTree};
@@ -199,7 +199,7 @@ impl Workload {
             Workload::Micro(w) => w.crash_phase(),
             Workload::PostMark(_) | Workload::Tpcb(_) => "transactions".into(),
             Workload::Tree(_) => "copy in".into(),
-            Workload::Sources(_) => "write-data-meta".into(),
+            Workload::Sources(w) => w.only.map_or("write-data-meta", |only| only.name).into(),
             Workload::SshBuild(_) => "unpack".into(),
             Workload::Netnews(_) => "unbatch".into(),
             Workload::Overwrite(_) => "overwrite".into(),

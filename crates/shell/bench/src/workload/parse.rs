@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::sources::Benchmark;
 use super::{
     CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources, SshBuild,
     Tpcb, Workload,
@@ -20,9 +21,9 @@ tree:PATH
     a directory of the host copied in, read back and compared, removed
 tree:seed=N[,files=N]
     the same with a tree generated from a seed, alike on every machine (default 4000 files)
-sources[:processes=N][,copies=N][,files=N]
+sources[:processes=N][,copies=N][,files=N][,only=BENCHMARK]
     copies of a source tree unpacked, looked through, read, copied and removed, with cold caches (default
-    one process, 4 copies of 12000 files)
+    one process, 4 copies of 12000 files); only=read-meta: that benchmark, on trees made by one process
 ssh-build[:compute=yes|no]
     the sources of a program unpacked, configured and built
 netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
@@ -101,7 +102,14 @@ fn sources(rest: &str) -> Result<Sources, ParseError> {
             "processes" => &mut out.processes,
             "copies" => &mut out.copies,
             "files" => &mut out.files,
-            _ => return Err(unknown("sources", key, "processes, copies, files")),
+            "only" => {
+                let expected = "write-meta, read-write-meta, write-data-meta, read-meta, read-data-meta, \
+                                read-write-data-meta or delete";
+                let named = value.and_then(Benchmark::named);
+                out.only = Some(named.ok_or_else(|| bad(key, value, expected))?);
+                continue;
+            }
+            _ => return Err(unknown("sources", key, "processes, copies, files, only")),
         };
         *to = number(key, value, 1)?;
     }
@@ -354,6 +362,8 @@ mod tests {
             "tree:seed=3,files=40",
             "sources",
             "sources:processes=2,copies=3,files=40",
+            "sources:only=read-meta",
+            "sources:processes=4,copies=4,files=12000,only=delete",
             "ssh-build",
             "ssh-build:compute=no",
             "netnews",
@@ -391,6 +401,7 @@ mod tests {
         assert!(refused("overwrite:heat=1").contains("no parameter 'heat'; it has full"));
         assert!(refused("tpcb:commit=0").contains("not a value for commit"));
         assert!(refused("sources:processes=5").contains("no more processes than copies"));
+        assert!(refused("sources:only=read").contains("read-data-meta"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));

@@ -4,6 +4,10 @@
 //! The paper's tree is Linux 2.4.19. This one is generated from a seed, so that it is the same on every machine: by default 12,000
 //! files of 13 KB on average in 750 directories, about what sources of that kernel take; its counts were not compared with the
 //! kernel's. Every phase begins with cold caches.
+//!
+//! The paper runs each benchmark by itself, on a new file system. Its reading processes have copies in different areas of
+//! the metadata device (section 4.1), so that one process made the trees, one after another. [`Sources::only`] does that; without
+//! it the benchmarks follow each other on one file system, and each finds what the earlier ones have left and moved.
 
 use std::cell::Cell;
 use std::fmt;
@@ -47,6 +51,46 @@ pub struct Sources {
     pub copies: u64,
     /// The number of files in each copy.
     pub files: u64,
+    /// The only benchmark to run. One process makes the trees that it needs, before it.
+    pub only: Option<Benchmark>,
+}
+
+/// One of the paper's benchmarks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Benchmark {
+    /// The paper's name.
+    pub name: &'static str,
+    /// The names of the copies begin with this.
+    place: &'static str,
+    work: Work,
+}
+
+impl fmt::Debug for Benchmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The copies of empty files, and those with contents.
+const EMPTY: &str = "empty";
+const FULL: &str = "full";
+
+impl Benchmark {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Benchmark; 7] = [
+        Benchmark { name: "write-meta", place: EMPTY, work: Work::Unpack { empty: true } },
+        Benchmark { name: "read-write-meta", place: EMPTY, work: Work::Copy },
+        Benchmark { name: "write-data-meta", place: FULL, work: Work::Unpack { empty: false } },
+        Benchmark { name: "read-meta", place: FULL, work: Work::Find },
+        Benchmark { name: "read-data-meta", place: FULL, work: Work::Read },
+        Benchmark { name: "read-write-data-meta", place: FULL, work: Work::Copy },
+        Benchmark { name: "delete", place: FULL, work: Work::Delete },
+    ];
+
+    /// The benchmark of this name.
+    pub fn named(name: &str) -> Option<Benchmark> {
+        Benchmark::ALL.into_iter().find(|benchmark| benchmark.name == name)
+    }
 }
 
 /// A directory or file of the tree, listed after the directory that contains it.
@@ -90,7 +134,7 @@ enum Work {
 
 impl Sources {
     /// The paper's parameters, with one process.
-    pub const PAPER: Sources = Sources { processes: 1, copies: 4, files: 12_000 };
+    pub const PAPER: Sources = Sources { processes: 1, copies: 4, files: 12_000, only: None };
 
     pub(super) fn describe(&self) -> String {
         let bytes = self.entries(0).iter().filter_map(|entry| entry.size).sum();
@@ -155,35 +199,70 @@ impl Sources {
     ) -> Result<(), WorkloadError> {
         let (entries, bytes) = (self.entries(seed), Bytes::new(seed, LARGEST as usize));
         let source = (&entries[..], &bytes);
-        let all = [
-            ("write-meta", "empty", Work::Unpack { empty: true }),
-            ("read-write-meta", "empty", Work::Copy),
-            ("", "empty", Work::Delete),
-            ("", "copy-of-empty", Work::Delete),
-            ("write-data-meta", "full", Work::Unpack { empty: false }),
-            ("read-meta", "full", Work::Find),
-            ("read-data-meta", "full", Work::Read),
-            ("read-write-data-meta", "full", Work::Copy),
-            ("delete", "full", Work::Delete),
-        ];
-        for (name, place, work) in all {
-            if !name.is_empty() {
-                run.begin(name, self.copies * entries.len() as u64);
+        match self.only {
+            Some(benchmark) => {
+                if !matches!(benchmark.work, Work::Unpack { .. }) {
+                    let tree = Work::Unpack { empty: benchmark.place == EMPTY };
+                    self.unmeasured(run, (1, tree), benchmark.place, source).await?;
+                }
+                self.measured(run, benchmark, source).await
             }
-            let (fs, done) = (run.stage.fs(), Done::default());
-            let copies =
-                (0..self.copies).map(|n| work.on(fs, format!("{place}{n}"), source, &done));
-            let worked =
-                buffer_unordered(self.processes as usize, copies, |_, result| result).await;
-            worked.doing(|| format!("{name} in {place}"))?;
-            if !name.is_empty() {
-                run.log.reached(done.operations.get(), done.bytes.get());
-                run.log.made(done.made.get());
-                run.end();
+            None => {
+                for benchmark in Benchmark::ALL {
+                    self.measured(run, benchmark, source).await?;
+                    if benchmark.name == "read-write-meta" {
+                        for place in [EMPTY, "copy-of-empty"] {
+                            let how = (self.processes, Work::Delete);
+                            self.unmeasured(run, how, place, source).await?;
+                        }
+                    }
+                }
+                Ok(())
             }
-            run.drop_caches().await?;
         }
-        Ok(())
+    }
+
+    /// A benchmark, with the writes that it leaves in the cache.
+    async fn measured<S: WorkloadStage>(
+        &self,
+        run: &mut Run<'_, S>,
+        benchmark: Benchmark,
+        source: (&[Entry], &Bytes),
+    ) -> Result<(), WorkloadError> {
+        let Benchmark { name, place, work } = benchmark;
+        run.begin(name, self.copies * source.0.len() as u64);
+        let done = self.carry_out(run, (self.processes, work), (name, place), source).await?;
+        run.log.reached(done.operations.get(), done.bytes.get());
+        run.log.made(done.made.get());
+        run.end();
+        run.drop_caches().await
+    }
+
+    /// Work between benchmarks.
+    async fn unmeasured<S: WorkloadStage>(
+        &self,
+        run: &mut Run<'_, S>,
+        how: (u64, Work),
+        place: &str,
+        source: (&[Entry], &Bytes),
+    ) -> Result<(), WorkloadError> {
+        self.carry_out(run, how, ("the work between", place), source).await?;
+        run.drop_caches().await
+    }
+
+    /// Work on every copy, by so many processes.
+    async fn carry_out<S: WorkloadStage>(
+        &self,
+        run: &Run<'_, S>,
+        (processes, work): (u64, Work),
+        (name, place): (&str, &str),
+        source: (&[Entry], &Bytes),
+    ) -> Result<Done, WorkloadError> {
+        let (fs, done) = (run.stage.fs(), Done::default());
+        let copies = (0..self.copies).map(|n| work.on(fs, format!("{place}{n}"), source, &done));
+        let worked = buffer_unordered(processes as usize, copies, |_, result| result).await;
+        worked.doing(|| format!("{name} in {place}"))?;
+        Ok(done)
     }
 }
 
@@ -290,10 +369,14 @@ async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<Vec<u8>>> {
 
 impl fmt::Display for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sources { processes, copies, files } = self;
-        match *self == Sources::PAPER {
-            true => write!(f, "sources"),
-            false => write!(f, "sources:processes={processes},copies={copies},files={files}"),
+        let Sources { processes, copies, files, only } = self;
+        f.write_str("sources")?;
+        let mut before = ':';
+        let usual = Sources::PAPER;
+        if (Sources { only: None, ..*self }) != usual {
+            write!(f, ":processes={processes},copies={copies},files={files}")?;
+            before = ',';
         }
+        only.map_or(Ok(()), |only| write!(f, "{before}only={}", only.name))
     }
 }

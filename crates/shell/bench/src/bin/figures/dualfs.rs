@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ordo_bench::compare::{ComparisonRow, ComparisonSetup, PhaseRow, run};
-use ordo_bench::workload::Workload;
+use ordo_bench::workload::{Benchmark, Sources, Workload};
 use ordo_block::model::Model;
 use ordo_systems::{DualOptions, Locality, System, dualfs, ffs, journaled, lfs};
 
@@ -19,8 +19,10 @@ const SYSTEMS: [System; 6] = [
     lfs::LFS,
     dualfs::DUALFS,
 ];
-/// The micro-benchmarks, with the number of processes.
-const WORK: [(u64, &str); 2] = [(1, "sources"), (4, "sources:processes=4")];
+/// The numbers of processes of the micro-benchmarks.
+const PROCESSES: [u64; 2] = [1, 4];
+/// The micro-benchmarks, one after the other on one file system, by one process and by four.
+const IN_A_ROW: [&str; 2] = ["sources", "sources:processes=4"];
 /// PostMark of section 4.2.
 const POSTMARK: &str = "postmark:files=150000,directories=150,transactions=20000";
 /// DualFS over Ext2 in transactions a second, section 4.2.
@@ -41,7 +43,28 @@ fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow
 }
 
 fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
-    row.phases.iter().find(|p| p.phase.name == name).expect("the workload has it")
+    named(&row.phases, name)
+}
+
+fn named<'r>(phases: &'r [PhaseRow], name: &str) -> &'r PhaseRow {
+    phases.iter().find(|p| p.phase.name == name).expect("the workload has it")
+}
+
+/// The paper's micro-benchmarks, each by itself on a new file system, for each job.
+fn benchmarks(jobs: &[(System, ComparisonSetup)], processes: u64) -> Vec<Vec<PhaseRow>> {
+    let tasks: Vec<(&(System, ComparisonSetup), Benchmark)> =
+        jobs.iter().flat_map(|job| Benchmark::ALL.map(|benchmark| (job, benchmark))).collect();
+    let mut phases = each(&tasks, |((system, setup), benchmark)| {
+        let only = Some(*benchmark);
+        let workload = Workload::Sources(Sources { processes, only, ..Sources::PAPER });
+        let row = run(*system, &workload, setup, &mut ()).expect("it runs");
+        phase(&row, benchmark.name).clone()
+    });
+    let mut all = Vec::new();
+    while !phases.is_empty() {
+        all.push(phases.drain(..Benchmark::ALL.len()).collect());
+    }
+    all
 }
 
 /// Adds a line to a table: its first cells, and a figure for each row.
@@ -67,48 +90,46 @@ fn heading<'a>(first: &str, columns: impl Iterator<Item = &'a str>) -> String {
 pub fn measure(out: &mut Section) {
     out.say(
         "\"Traditional versus Next-Generation Journaling File Systems\" (2007), section 4: four copies of a source tree of 12,000 \
-         generated files in 750 directories, by one process and by four, caches emptied before each phase. The model of the \
+         generated files in 750 directories, by one process and by four. Each benchmark has a new file system; the trees that it \
+         needs were made by one process, one after another, and the caches emptied, before it began. The model of the \
          paper's disk (ST34310A) and of its processor (Pentium III, 450 MHz), blocks of 4 KB, the metadata device in the \
-         outermost 10 % of the disk. `ffs-none` stands for Ext2. Seconds of the disk, with the writes that a phase left. \
+         outermost 10 % of the disk. `ffs-none` stands for Ext2. Seconds of the disk, with the writes that a benchmark left. \
          Virtual time, seed 1: exact.",
     );
-    let jobs: Vec<(System, &str)> =
-        WORK.iter().flat_map(|work| SYSTEMS.map(|system| (system, work.1))).collect();
-    let rows = each(&jobs, |(system, work)| row(*system, work, &setup()));
-    for ((processes, _), rows) in WORK.iter().zip(rows.chunks(SYSTEMS.len())) {
-        let named = format!("processes: {processes}");
-        let mut table = heading(&named, SYSTEMS.iter().map(|system| system.name()));
-        for name in rows[0].phases.iter().map(|p| p.phase.name.as_str()) {
-            line(&mut table, name, rows.iter().map(|row| phase(row, name).disk_seconds));
+    let jobs = SYSTEMS.map(|system| (system, setup()));
+    let [one, four] = PROCESSES.map(|processes| benchmarks(&jobs, processes));
+    for (processes, rows) in PROCESSES.iter().zip([&one, &four]) {
+        let mut table =
+            heading(&format!("processes: {processes}"), SYSTEMS.iter().map(|system| system.name()));
+        for Benchmark { name, .. } in Benchmark::ALL {
+            line(&mut table, name, rows.iter().map(|row| named(row, name).disk_seconds));
         }
-        line(&mut table, "processor", rows.iter().map(|row| row.cpu_seconds));
         out.say(table.trim_end());
     }
-    let (one, four) = rows.split_at(SYSTEMS.len());
-    table_2(out, one, four);
-    losses(out, one);
+    table_2(out, &one, &four);
+    losses(out, &one);
     postmark(out);
 }
 
 /// Table 2, published and measured.
-fn table_2(out: &mut Section, one: &[ComparisonRow], four: &[ComparisonRow]) {
+fn table_2(out: &mut Section, one: &[Vec<PhaseRow>], four: &[Vec<PhaseRow>]) {
     let mut table = String::from(
         "| `read-meta`, disk seconds | 1 process | published | 4 processes | published | % more | published |\n\
          |---|---:|---:|---:|---:|---:|---:|\n",
     );
     let more = |of: [f64; 2]| 100.0 * (of[1] / of[0] - 1.0);
     let mut of_dualfs = f64::NAN;
-    for (one, four) in one.iter().zip(four) {
-        let here = [one, four].map(|row| phase(row, "read-meta").disk_seconds);
+    for ((system, one), four) in SYSTEMS.iter().zip(one).zip(four) {
+        let here = [one, four].map(|row| named(row, "read-meta").disk_seconds);
         let there =
-            TABLE_2.iter().find(|(name, _)| *name == one.system).map(|(_, seconds)| *seconds);
+            TABLE_2.iter().find(|(name, _)| *name == system.name()).map(|(_, seconds)| *seconds);
         let published = |figure: fn([f64; 2]) -> f64| {
             there.map_or(String::new(), |s| format!("{:.2}", figure(s)))
         };
         let _ = writeln!(
             table,
             "| {} | {:.2} | {} | {:.2} | {} | {:.1} | {} |",
-            one.system,
+            system.name(),
             here[0],
             published(|s| s[0]),
             here[1],
@@ -116,7 +137,7 @@ fn table_2(out: &mut Section, one: &[ComparisonRow], four: &[ComparisonRow]) {
             more(here),
             published(|s| 100.0 * (s[1] / s[0] - 1.0))
         );
-        if one.system == dualfs::DUALFS.name() {
+        if *system == dualfs::DUALFS {
             of_dualfs = more(here);
         }
     }
@@ -127,7 +148,7 @@ fn table_2(out: &mut Section, one: &[ComparisonRow], four: &[ComparisonRow]) {
         of_dualfs,
         met,
     );
-    let seconds = |row: &ComparisonRow| phase(row, "read-meta").disk_seconds;
+    let seconds = |row: &Vec<PhaseRow>| named(row, "read-meta").disk_seconds;
     let fastest = one.iter().chain(four).map(seconds).fold(f64::INFINITY, f64::min);
     let dual = seconds(one.last().expect("DualFS is the last system"));
     out.target(
@@ -138,25 +159,25 @@ fn table_2(out: &mut Section, one: &[ComparisonRow], four: &[ComparisonRow]) {
 }
 
 /// The list of phases that DualFS does not win.
-fn losses(out: &mut Section, rows: &[ComparisonRow]) {
+fn losses(out: &mut Section, rows: &[Vec<PhaseRow>]) {
     let (dual, others) = rows.split_last().expect("DualFS is the last system");
     let mut lost = Vec::new();
-    for PhaseRow { phase: p, disk_seconds, .. } in &dual.phases {
-        let seconds = |row: &&ComparisonRow| phase(row, &p.name).disk_seconds;
-        let best = others.iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
-        let best = best.expect("there are other systems");
-        if seconds(&best) < *disk_seconds {
+    for PhaseRow { phase: p, disk_seconds, .. } in dual {
+        let seconds = |row: &[PhaseRow]| named(row, &p.name).disk_seconds;
+        let best = others.iter().zip(SYSTEMS).min_by(|a, b| seconds(a.0).total_cmp(&seconds(b.0)));
+        let (best, system) = best.expect("there are other systems");
+        if seconds(best) < *disk_seconds {
             lost.push(format!(
                 "`{}` ({:.2} times {})",
                 p.name,
-                disk_seconds / seconds(&best),
-                best.system
+                disk_seconds / seconds(best),
+                system.name()
             ));
         }
     }
     let lost = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
     out.say(format_args!(
-        "Phases with one process in which another system keeps the disk busy for a shorter time than DualFS: {lost}. \
+        "Benchmarks with one process in which another system keeps the disk busy for a shorter time than DualFS: {lost}. \
          Published: only `write-data-meta`, which ReiserFS wins. The kernel's file systems do not run on a disk model."
     ));
 }
@@ -205,33 +226,39 @@ pub fn switches(out: &mut Section) {
         ("affinity off", DualOptions { affinity: None, ..all }),
         ("all off", DualOptions { affinity: None, locality: Locality::NONE }),
     ];
-    let jobs: Vec<(DualOptions, &str)> =
-        WORK.iter().flat_map(|work| options.map(|option| (option.1, work.1))).collect();
-    let rows = each(&jobs, |(dual, work)| {
-        row(dualfs::DUALFS, work, &ComparisonSetup { dual: *dual, ..setup() })
-    });
-    for ((processes, _), rows) in WORK.iter().zip(rows.chunks(options.len())) {
+    let jobs = options.map(|(_, dual)| (dualfs::DUALFS, ComparisonSetup { dual, ..setup() }));
+    let all = PROCESSES.map(|processes| benchmarks(&jobs, processes));
+    for (processes, rows) in PROCESSES.iter().zip(&all) {
         phases_by(out, &format!("processes: {processes}"), &options.map(|option| option.0), rows);
     }
     let mut table = String::from(
         "| `read-meta` | processes | reads | milliseconds of the disk for each |\n|---|---:|---:|---:|\n",
     );
-    for ((processes, _), rows) in WORK.iter().zip(rows.chunks(options.len())) {
+    for (processes, rows) in PROCESSES.iter().zip(&all) {
         for (option, row) in options.iter().zip(rows) {
-            let found = phase(row, "read-meta");
+            let found = named(row, "read-meta");
             let each = 1000.0 * found.disk_seconds / found.reads as f64;
             let _ = writeln!(table, "| {} | {processes} | {} | {each:.2} |", option.0, found.reads);
         }
     }
     out.say(table.trim_end());
+    let more = |n: usize| {
+        let [one, four] = [0, 1].map(|which| named(&all[which][n], "read-meta").disk_seconds);
+        100.0 * (four / one - 1.0)
+    };
+    let parts: Vec<String> =
+        (0..options.len()).map(|n| format!("{}: {:.1}", options[n].0, more(n))).collect();
+    out.say(format_args!(
+        "Percent that four processes take longer than one in `read-meta`: {}.",
+        parts.join(", ")
+    ));
 }
 
 /// A table of the disk's seconds: a line for each row, a column for each phase.
-fn phases_by(out: &mut Section, first: &str, names: &[&str], rows: &[ComparisonRow]) {
-    let phases: Vec<&str> = rows[0].phases.iter().map(|p| p.phase.name.as_str()).collect();
-    let mut table = heading(first, phases.iter().copied());
+fn phases_by(out: &mut Section, first: &str, names: &[&str], rows: &[Vec<PhaseRow>]) {
+    let mut table = heading(first, rows[0].iter().map(|p| p.phase.name.as_str()));
     for (name, row) in names.iter().zip(rows) {
-        line(&mut table, name, phases.iter().map(|name| phase(row, name).disk_seconds));
+        line(&mut table, name, row.iter().map(|p| p.disk_seconds));
     }
     out.say(table.trim_end());
 }
@@ -239,7 +266,7 @@ fn phases_by(out: &mut Section, first: &str, names: &[&str], rows: &[ComparisonR
 /// The metadata device on disks of other models.
 pub fn pairs(out: &mut Section) {
     out.say(
-        "The same trees by four processes; the metadata on a second device (`dualfs-2`), of the same model as the data's and \
+        "The same trees, made too by four processes, the benchmarks one after the other on one file system; the metadata on a second device (`dualfs-2`), of the same model as the data's and \
          of faster ones. Seconds that the application waits, since the seconds of two devices that work side by side do not add up.",
     );
     let pairs = [
@@ -255,7 +282,7 @@ pub fn pairs(out: &mut Section) {
         let model = |name| Model::by_name(name).expect("in the catalogue");
         let setup =
             ComparisonSetup { disk: model(data), log_disk: Some(model(metadata)), ..setup() };
-        row(*system, WORK[1].1, &setup)
+        row(*system, IN_A_ROW[1], &setup)
     });
     let phases: Vec<&str> = rows[0].phases.iter().map(|p| p.phase.name.as_str()).collect();
     let columns = phases.iter().copied().chain(["all", "MB of data", "MB of metadata"]);
@@ -277,7 +304,7 @@ const COPY: u32 = 90;
 /// The cost of a copy of the metadata on the data device.
 pub fn copy(out: &mut Section) {
     out.say(format_args!(
-        "The same trees by one process, with a copy of the metadata on the data device (`mkfs --meta-copy {COPY}%`), made with each \
+        "The same trees by one process, the benchmarks one after the other on one file system, with a copy of the metadata on the data device (`mkfs --meta-copy {COPY}%`), made with each \
          checkpoint, and without. Seconds of the disk, and megabytes written, by kind. The copy has room for {COPY} % of the metadata \
          device, which is {:.0} % of the disk here.",
         f64::from(COPY) / 10.0
@@ -285,7 +312,7 @@ pub fn copy(out: &mut Section) {
     let all = [None, Some(COPY)];
     let rows = each(&all, |metadata_copy| {
         let setup = ComparisonSetup { metadata_copy: *metadata_copy, ..setup() };
-        row(dualfs::DUALFS, WORK[0].1, &setup)
+        row(dualfs::DUALFS, IN_A_ROW[0], &setup)
     });
     let phases: Vec<&str> = rows[0].phases.iter().map(|p| p.phase.name.as_str()).collect();
     let columns =
