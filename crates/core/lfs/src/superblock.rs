@@ -20,7 +20,7 @@ pub struct FoundSuperblock {
     pub sb: Superblock,
     /// The first byte of the superblock on the device.
     pub at: u64,
-    /// The fault of the other superblock, if it is damaged. Checkpoints are written to the first two superblocks
+    /// The fault of the other superblock, if there should be one and it is damaged. Checkpoints are written to the first two superblocks
     /// in turn.
     pub other: Option<SuperblockError>,
 }
@@ -28,7 +28,7 @@ pub struct FoundSuperblock {
 impl FoundSuperblock {
     /// Whether no mount could start from another checkpoint, because the other superblock is damaged.
     pub fn is_only(&self) -> bool {
-        self.sb.sboffs[1] != 0 && self.other.is_some()
+        self.other.is_some()
     }
 }
 
@@ -89,21 +89,19 @@ pub async fn find_kind(device: &Device, kind: VolumeKind) -> Result<FoundSuperbl
     let first = read(device, LABEL_BYTES, kind).await?;
     let found = match first {
         Ok(first) => {
-            let at = first.byte_of(first.sboffs[1]);
-            let second = match first.sboffs[1] {
-                0 => Err(SuperblockError::TooShort { have: 0 }),
-                _ => read(device, at, kind).await?,
-            };
-            match second {
-                Ok(second) if is_same(&first, &second) && second.serial > first.serial => {
-                    FoundSuperblock { sb: second, at, other: None }
-                }
-                Ok(second) => {
-                    let other = (!is_same(&first, &second))
-                        .then_some(SuperblockError::Magic { found: second.magic });
-                    FoundSuperblock { sb: first, at: LABEL_BYTES, other }
-                }
-                Err(error) => FoundSuperblock { sb: first, at: LABEL_BYTES, other: Some(error) },
+            let with = |other| FoundSuperblock { sb: first.clone(), at: LABEL_BYTES, other };
+            match first.second_superblock() {
+                None => with(None),
+                Some(at) => match read(device, at, kind).await? {
+                    Err(error) => with(Some(error)),
+                    Ok(second) if !is_same(&first, &second) => {
+                        with(Some(SuperblockError::Magic { found: second.magic }))
+                    }
+                    Ok(second) if second.serial > first.serial => {
+                        FoundSuperblock { sb: second, at, other: None }
+                    }
+                    Ok(_) => with(None),
+                },
             }
         }
         Err(error @ (SuperblockError::Checksum { .. } | SuperblockError::Magic { .. })) => {
@@ -145,7 +143,7 @@ async fn search(
             let place = start + at as u64;
             if let Ok(sb) = kind.read(&bytes[at..])
                 && place > LABEL_BYTES
-                && sb.byte_of(sb.sboffs[1]) == place
+                && sb.second_superblock() == Some(place)
             {
                 return Ok(FoundSuperblock { sb, at: place, other: Some(error) });
             }

@@ -408,6 +408,11 @@ impl Superblock {
         addr as u64 * u64::from(self.fsize)
     }
 
+    /// The byte of the second superblock; `None` in a file system that has only one.
+    pub fn second_superblock(&self) -> Option<u64> {
+        (self.sboffs[1] != 0).then(|| self.byte_of(self.sboffs[1]))
+    }
+
     /// The segment that contains a fragment.
     pub fn segment_of(&self, addr: i64) -> Option<u64> {
         let rest = u64::try_from(addr.checked_sub(self.s0addr)?).ok()?;

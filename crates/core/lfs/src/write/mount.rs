@@ -122,7 +122,7 @@ async fn mount_on(
     let cache = OrderedCache::over(runtime, devices, order.clone(), options.cache.clone());
     let data = data.map(|device| DataPart { device, base: cache.first_address(1) });
     let store = Rc::new(Store::new((cache, order.clone()), device, state, data, locality));
-    let next = usize::from(found.at == LABEL_BYTES && store.shape.sboffs[1] != 0);
+    let next = usize::from(found.at == LABEL_BYTES && store.shape.second_superblock().is_some());
     let contents_first = rules.contains(DualRules::CONTENTS);
     let form = LogForm { rules: options.rules, sealed, contents_first };
     let writer = Rc::new(SegmentWriter::new(store.clone(), form, next, options.checkpoint_every));
@@ -156,7 +156,7 @@ async fn mount_on(
 
 /// Marks both superblocks as in use, before the first other write.
 async fn mark_in_use(store: &Store) -> Result<(), LfsError> {
-    for which in 0..1 + usize::from(store.shape.sboffs[1] != 0) {
+    for which in 0..1 + usize::from(store.shape.second_superblock().is_some()) {
         let sb = store.state.borrow().sb.clone();
         write_superblock(store, &sb, which).await?;
     }

@@ -279,7 +279,10 @@ impl SegmentWriter {
         if self.form.rules.contains(LfsRules::FLUSH) {
             self.flush_if_needed().await?;
         }
-        let other = if sb.sboffs[1] == 0 { 0 } else { 1 - self.next_superblock.get() };
+        let other = match sb.second_superblock() {
+            Some(_) => 1 - self.next_superblock.get(),
+            None => 0,
+        };
         write_superblock(store, &sb, self.next_superblock.get()).await?;
         if kind == (Kind::Checkpoint { clean: true }) && other != self.next_superblock.get() {
             write_superblock(store, &sb, other).await?;

@@ -3,7 +3,9 @@
 
 use std::fs;
 
-use ordo_bench::workload::{Phase, PhaseListener, Workload, WorkloadError, WorkloadStage};
+use ordo_bench::workload::{
+    Benchmark, Phase, PhaseListener, Workload, WorkloadError, WorkloadStage,
+};
 use ordo_runtime::{Executor, Runtime, cpu::CpuModel};
 use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::model::{ModelConfig, ModelFs};
@@ -142,6 +144,23 @@ fn transactions_leave_their_tables() {
     let pages = (64 << 10) + 18 * 8192 + (4 << 20);
     assert_eq!((left.entries, left.bytes, dropped), (5, pages + 12 * 50, 1));
     assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
+/// Each benchmark of the sources by itself does as many steps, on as many bytes, as in the row of all of them, with cold
+/// caches before it if it has trees to find. Would catch a benchmark without its trees, or with the other kind of them.
+#[test]
+fn a_benchmark_by_itself_finds_its_trees() {
+    let base = "sources:processes=2,copies=2,files=40";
+    let in_a_row = run(base, 1).0;
+    let counts =
+        |phase: &Phase| (phase.name.clone(), phase.operations, phase.bytes, phase.files_made);
+    assert_eq!(in_a_row.len(), Benchmark::ALL.len());
+    for (phase, benchmark) in in_a_row.iter().zip(Benchmark::ALL) {
+        let (alone, dropped, _) = run_and_keep(&format!("{base},only={}", benchmark.name), 1);
+        assert_eq!(alone.iter().map(counts).collect::<Vec<_>>(), [counts(phase)]);
+        let makes = benchmark.name.starts_with("write");
+        assert_eq!(dropped, if makes { 1 } else { 2 }, "{}", benchmark.name);
+    }
 }
 
 #[test]

@@ -50,10 +50,9 @@ pub(super) async fn find(device: &Device, is_dual: bool) -> Result<Found, LfsChe
 }
 
 async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsCheckError> {
-    if first.sboffs[1] == 0 {
+    let Some(at) = first.second_superblock() else {
         return Ok(Found { sb: first, damaged: None });
-    }
-    let at = first.byte_of(first.sboffs[1]);
+    };
     Ok(match read(device, at, first.is_dual()).await? {
         Err(error) => Found { sb: first, damaged: Some((at, error)) },
         Ok(second) => {
@@ -79,7 +78,7 @@ async fn search(
     let is_torn = matches!(error, SuperblockError::Magic { .. } | SuperblockError::Checksum { .. });
     for at in (STEP..end).step_by(STEP as usize).take_while(|_| is_torn) {
         if let Ok(sb) = read(device, at, is_dual).await?
-            && sb.byte_of(sb.sboffs[1]) == at
+            && sb.second_superblock() == Some(at)
         {
             return Ok(sb);
         }

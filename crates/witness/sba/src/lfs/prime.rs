@@ -26,8 +26,7 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
         read(&bytes).or_else(|| read_dual(&bytes))
     };
     let (first, dual) = superblock(LABEL_BYTES)?;
-    let second =
-        (first.sboffs[1] != 0).then(|| superblock(first.byte_of(first.sboffs[1]))).flatten();
+    let second = first.second_superblock().and_then(superblock);
     let second = second.map(|(second, _)| second);
     let newer = second.filter(|second| {
         second.magic == first.magic && second.serial > first.serial && second.size == first.size
