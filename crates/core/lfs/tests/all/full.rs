@@ -6,8 +6,9 @@
 //! nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
 
 use crate::churn::{Run, SHAPES, Shape};
-use ordo_lfs::write::LfsRules;
+use ordo_lfs::write::{LfsRules, LogFs};
 use ordo_runtime::Executor;
+use ordo_vfs::{FileSystem, FsError, NewNode};
 
 /// Runs on one shape. Returns the number of segments that were cleaned.
 fn run(shape: Shape, full: f64, seed: u64, steps: u64) -> u64 {
@@ -71,4 +72,39 @@ fn a_log_nearly_full_is_never_stuck() {
 #[test]
 fn a_full_log_is_never_stuck() {
     assert_never_stuck(2.0);
+}
+
+/// Makes a directory of 100 empty files.
+async fn hundred(fs: &LogFs, dir: u64) -> Result<(), FsError> {
+    let made = fs.create(fs.root(), &name("dir", dir), &NewNode::directory(0o755)).await?;
+    for file in 0..100 {
+        fs.create(made.ino, &name("file", file), &NewNode::file(0o644)).await?;
+    }
+    Ok(())
+}
+
+fn name(what: &str, number: u64) -> Vec<u8> {
+    format!("{what}{number}").into_bytes()
+}
+
+/// While there is plenty of space, the IFILE grows by a part of the inodes in use, so that a file seldom waits for a
+/// checkpoint: fewer than one for each 200 files. Would catch an IFILE that grows by a constant number of inodes, for which
+/// a superblock and blocks of the IFILE are written again and again.
+#[test]
+fn many_empty_files_need_few_checkpoints() {
+    for shape in [SHAPES[0], SHAPES[5]] {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let ran = executor.block_on(async {
+            let mut run = Run::new(rt, shape, 1, LfsRules::all()).await;
+            let before = run.fs.layout().checkpoints();
+            for dir in 0..30 {
+                hundred(&run.fs, dir).await.expect("there is plenty of space");
+            }
+            let checkpoints = run.fs.layout().checkpoints() - before;
+            assert!(checkpoints < 3000 / 200, "{shape:?}: {checkpoints}");
+            run.remount(true).await;
+        });
+        ran.expect("no deadlock");
+    }
 }

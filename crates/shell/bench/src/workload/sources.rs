@@ -316,8 +316,9 @@ async fn unpack<F: FileSystem>(
     Ok(())
 }
 
-/// Visits everything below a directory. The entries of a directory are visited before its
-/// subdirectories.
+/// Visits everything below a directory: its entries in their order, then its subdirectories in their order, each with
+/// everything below it. That is the order in which the tree was unpacked, as find(1) and cp(1) go through a tree that
+/// tar(1) has made.
 async fn visit<F: FileSystem>(
     fs: &F,
     place: Ino,
@@ -327,6 +328,7 @@ async fn visit<F: FileSystem>(
 ) -> FsResult<()> {
     let mut left = vec![(place, to)];
     while let Some((dir, to)) = left.pop() {
+        let above = left.len();
         for name in names(fs, dir).await? {
             let attr = fs.lookup(dir, &name).await?;
             if attr.file_type == FileType::Directory {
@@ -351,6 +353,7 @@ async fn visit<F: FileSystem>(
                 done.add(bytes.len() as u64);
             }
         }
+        left[above..].reverse();
     }
     Ok(())
 }
