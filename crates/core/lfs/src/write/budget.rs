@@ -33,6 +33,15 @@ const CHANGED_BLOCKS: u64 = 8;
 /// The most inodes that an operation changes.
 const CHANGED_INODES: i64 = 4;
 
+/// The least number of free inodes in the IFILE after a checkpoint.
+const FREE_INODES: usize = 64;
+/// The most free inodes that a checkpoint adds up to while there is plenty of space: a quarter of those in use, at most
+/// this number. Without inodes an operation must wait for a checkpoint, so a number that does not grow would mean a
+/// checkpoint every hundred files.
+const FREE_INODES_MAX: usize = 16_384;
+/// The log has plenty of space while this part of it is free beyond what is kept for other purposes.
+const PLENTY_SHARE: i64 = 8;
+
 /// The purpose for which space is wanted. When space runs out, the last variant is refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpacePurpose {
@@ -185,5 +194,32 @@ impl Store {
         let is_too_much =
             |dirty: ReservedExtent| state.bound(dirty.and(added), true) + kept > state.space();
         is_too_much(self.dirty_at_most(&state)) && is_too_much(self.dirty_counted(&state))
+    }
+}
+
+impl Store {
+    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
+    /// IFILE has no entry.
+    pub(super) fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
+        let sb = state.sb.clone();
+        let has_space = |state: &LogState| {
+            let wanted = state.bound(extent, true) + sb.block_frags();
+            wanted + state.kept_from(SpacePurpose::Growth) <= state.space()
+                && state.used() + 4 * u64::from(sb.bsize) <= self.limit
+        };
+        let in_use = state.ifile.inodes(&sb) as usize - state.ifile.free_inodes();
+        let wanted = (in_use / 4).clamp(FREE_INODES, FREE_INODES_MAX);
+        let has_plenty = |state: &LogState| {
+            let kept = state.bound(extent, true) + state.kept_from(SpacePurpose::Growth);
+            state.space() - kept > self.capacity / PLENTY_SHARE
+        };
+        let is_short = |state: &LogState| match state.ifile.free_inodes() {
+            ..FREE_INODES => true,
+            free => free < wanted && has_plenty(state),
+        };
+        while is_short(state) && has_space(state) {
+            let added = state.ifile.grow(&sb);
+            state.pending += added * u64::from(sb.bsize);
+        }
     }
 }

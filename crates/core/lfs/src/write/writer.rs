@@ -17,7 +17,7 @@ use ordo_runtime::{Duration, Time};
 use ordo_vfs::{Errno, FsError};
 
 use super::Shared;
-use super::budget::{ReservedExtent, SpacePurpose};
+use super::budget::SpacePurpose;
 use super::copy::CopyPlan;
 use super::ifile::next_of;
 use super::plan::{Full, Pseg, SegmentPlan, Style};
@@ -29,14 +29,6 @@ use super::work::{Content, FileWork, Victim, Work};
 
 /// The most segments that are begun between two checkpoints, so that a mount after a crash is short.
 const SEGMENTS_MAX: u32 = 8;
-/// The least number of free inodes in the IFILE after a checkpoint.
-const FREE_INODES: usize = 64;
-/// The most free inodes that a checkpoint adds up to while there is plenty of space: a quarter of those in use, at most
-/// this number. Without inodes an operation must wait for a checkpoint, so a number that does not grow would mean a
-/// checkpoint every hundred files.
-const FREE_INODES_MAX: usize = 16_384;
-/// The log has plenty of space while this part of it is free beyond what is kept for other purposes.
-const PLENTY_SHARE: i64 = 8;
 /// The time after which a full log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The most requests under way.
@@ -354,7 +346,7 @@ impl SegmentWriter {
         }
         if is_checkpoint {
             if may_grow {
-                self.grow_ifile(&mut state, extent);
+                store.grow_ifile(&mut state, extent);
             }
             state.retire(self.form.rules.contains(LfsRules::REUSE));
         }
@@ -383,31 +375,6 @@ impl SegmentWriter {
         drop(state);
         let contents = self.content_requests(contents);
         Ok(Batch { contents, requests, summaries, superblock, copy })
-    }
-
-    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
-    /// IFILE has no entry.
-    fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
-        let sb = state.sb.clone();
-        let has_space = |state: &LogState| {
-            let wanted = state.bound(extent, true) + sb.block_frags();
-            wanted + state.kept_from(SpacePurpose::Growth) <= state.space()
-                && state.used() + 4 * u64::from(sb.bsize) <= self.store.limit
-        };
-        let in_use = state.ifile.inodes(&sb) as usize - state.ifile.free_inodes();
-        let wanted = (in_use / 4).clamp(FREE_INODES, FREE_INODES_MAX);
-        let has_plenty = |state: &LogState| {
-            let kept = state.bound(extent, true) + state.kept_from(SpacePurpose::Growth);
-            state.space() - kept > self.store.capacity / PLENTY_SHARE
-        };
-        let is_short = |state: &LogState| match state.ifile.free_inodes() {
-            ..FREE_INODES => true,
-            free => free < wanted && has_plenty(state),
-        };
-        while is_short(state) && has_space(state) {
-            let added = state.ifile.grow(&sb);
-            state.pending += added * u64::from(sb.bsize);
-        }
     }
 
     fn place(
