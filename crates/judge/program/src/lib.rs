@@ -8,6 +8,8 @@
 //! - [`marks`]: the program's promises; [`calls`]: its system calls; [`tree`]: the contents of a directory.
 //! - [`mod@record`]: the command run and recorded, with the meaning of each write.
 //! - `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
+//! - `bench`: a recording, from which states are made and judged; `recovery`: power cuts during recoveries;
+//!   [`judged`]: the results of a state.
 //! - [`mod@explore`]: states judged on several stands at once, each image and each tree once.
 //! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual cause; [`saved`]: a
 //!   failure as a file.
@@ -28,27 +30,31 @@
 //! # fn of(plan: RecordingPlan, check: Check, job: Job) -> Result<(), ordo_program::ProgramError> {
 //! let stop = AtomicBool::new(false);
 //! let recorded = record(&plan, &stop)?;
-//! let outcome = explore(&recorded, &check, &job, &stop, &|_| {})?;
+//! let outcome = explore(&recorded, &check, &job, Vec::new(), &stop, &|_| {})?;
 //! println!("{} states, {} broken", outcome.counts.states, outcome.counts.promise_broken);
 //! # Ok(())
 //! # }
 //! ```
 
+mod bench;
 pub mod calls;
 pub mod causes;
 pub mod check;
 pub mod explain;
 pub mod explore;
+pub mod judged;
 pub mod marks;
 pub mod record;
+mod recovery;
 pub mod saved;
+pub mod searchlog;
 mod stand;
 mod sys;
 pub mod system;
 pub mod tree;
 
 pub use check::{Check, CheckAnswer};
-pub use explain::{Explanation, explain};
+pub use explain::{Explained, Explanation, explain};
 pub use explore::{ExploreEvent, Job, JobCounts, JobFinding, JobOutcome, explore};
 pub use record::{Recorded, RecordingPlan, record};
 pub use sys::own_mounts;

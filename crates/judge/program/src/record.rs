@@ -373,7 +373,7 @@ impl Ran {
 }
 
 /// The meaning of each write.
-fn meanings(
+pub(crate) fn meanings(
     writes: &[ordo_crash::run::Write],
     times: &[u64],
     events: &[Event],

@@ -4,6 +4,7 @@
 //! at the start, without its zeros, and the sectors that differ. [`Stand::look`] mounts it by the system call and
 //! unmounts it again, so no process is started for a state.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -32,6 +33,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
+    /// The parts of `bytes` that are not zero.
     pub(crate) fn new(bytes: Arc<Vec<u8>>) -> Start {
         let mut pieces: Vec<(usize, usize)> = Vec::new();
         for (n, piece) in bytes.chunks(PIECE).enumerate() {
@@ -45,6 +47,29 @@ impl Start {
             }
         }
         Start { bytes, pieces }
+    }
+
+    /// The length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The ranges that are not zero: first byte, end.
+    pub(crate) fn pieces(&self) -> &[(usize, usize)] {
+        &self.pieces
+    }
+
+    /// A copy, with the given sectors in place of its own. Zeros take no memory before somebody writes them.
+    pub(crate) fn with<'a>(&self, sectors: impl Iterator<Item = (u64, &'a [u8])>) -> Vec<u8> {
+        let mut out = vec![0; self.bytes.len()];
+        for (from, to) in &self.pieces {
+            out[*from..*to].copy_from_slice(&self.bytes[*from..*to]);
+        }
+        for (sector, data) in sectors {
+            let at = (sector * SECTOR) as usize;
+            out[at..at + data.len()].copy_from_slice(data);
+        }
+        out
     }
 
     /// Makes a file hold these contents, with the given sectors in place of their own; sectors are in ascending
@@ -75,31 +100,33 @@ impl Start {
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {
     system: ProgramSystem,
-    start: Arc<Start>,
     memory: File,
     device: File,
     path: PathBuf,
     folder: tempfile::TempDir,
     /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
-    number: u8,
+    number: u32,
+    /// The number of checks that were run here.
+    pub(crate) checks: Cell<u64>,
 }
 
 impl Stand {
-    /// A new stand. Each stand in use at the same time needs another `number`.
+    /// A new stand for devices of `bytes` bytes. Each stand in use at the same time needs another `number`.
     pub(crate) fn new(
         system: &ProgramSystem,
-        start: Arc<Start>,
-        number: u8,
+        bytes: u64,
+        number: u32,
     ) -> Result<Stand, ProgramError> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
         let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
-        memory.set_len(start.bytes.len() as u64).map_err(ProgramError::io("a file in memory"))?;
+        memory.set_len(bytes).map_err(ProgramError::io("a file in memory"))?;
         let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
             .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
         let folder = tempfile::Builder::new().prefix("ordo-state-").tempdir();
         let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
-        Ok(Stand { system: system.clone(), start, memory, device, path, folder, number })
+        let checks = Cell::new(0);
+        Ok(Stand { system: system.clone(), memory, device, path, folder, number, checks })
     }
 
     /// The mount point.
@@ -107,12 +134,13 @@ impl Stand {
         self.folder.path()
     }
 
-    /// Makes the device hold the start, with these sectors in place of its own.
+    /// Makes the device hold a start, with these sectors in place of its own.
     pub(crate) fn put<'a>(
         &self,
+        start: &Start,
         sectors: impl Iterator<Item = (u64, &'a [u8])>,
     ) -> Result<(), ProgramError> {
-        let put = sys::forget(&self.device).and_then(|()| self.start.write(&self.memory, sectors));
+        let put = sys::forget(&self.device).and_then(|()| start.write(&self.memory, sectors));
         put.map_err(ProgramError::io("putting a state on a device"))?;
         if self.system.is_btrfs() {
             rename_btrfs(&self.memory, self.number)
@@ -181,9 +209,17 @@ const METADATA_UUID: std::ops::Range<usize> = 0x23b..0x24b;
 /// `BTRFS_FEATURE_INCOMPAT_METADATA_UUID`.
 const HAS_METADATA_UUID: u64 = 1 << 10;
 
+/// Gives a btrfs image in memory a UUID of its own.
+pub(crate) fn renamed_btrfs(image: &mut [u8], number: u32) {
+    let at = BTRFS_SUPER as usize;
+    if let Some(sb) = image.get_mut(at..at + BTRFS_SUPER_LEN) {
+        named_btrfs(sb, number);
+    }
+}
+
 /// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two mounted copies with one
 /// UUID for one file system. A torn superblock stays torn.
-fn rename_btrfs(file: &File, number: u8) -> io::Result<()> {
+fn rename_btrfs(file: &File, number: u32) -> io::Result<()> {
     let mut sb = vec![0; BTRFS_SUPER_LEN];
     file.read_exact_at(&mut sb, BTRFS_SUPER)?;
     if named_btrfs(&mut sb, number) {
@@ -192,7 +228,7 @@ fn rename_btrfs(file: &File, number: u8) -> io::Result<()> {
     Ok(())
 }
 
-fn named_btrfs(sb: &mut [u8], number: u8) -> bool {
+fn named_btrfs(sb: &mut [u8], number: u32) -> bool {
     let right = sb[CSUM] == crc32c::crc32c(&sb[FSID.start..]).to_le_bytes();
     if sb[MAGIC] != *b"_BHRfS_M" || sb[CSUM_TYPE] != [0, 0] || !right {
         return false;
@@ -202,7 +238,11 @@ fn named_btrfs(sb: &mut [u8], number: u8) -> bool {
         sb.copy_within(FSID, METADATA_UUID.start);
         sb[INCOMPAT_FLAGS].copy_from_slice(&(flags | HAS_METADATA_UUID).to_le_bytes());
     }
-    sb[FSID.end - 1] = sb[METADATA_UUID.end - 1].wrapping_add(number).wrapping_add(1);
+    // The last four bytes count the copies.
+    let (from, to) = (METADATA_UUID.end - 4, FSID.end - 4);
+    let last = u32::from_be_bytes(sb[from..from + 4].try_into().expect("four bytes"));
+    let last = last.wrapping_add(number).wrapping_add(1);
+    sb[to..to + 4].copy_from_slice(&last.to_be_bytes());
     let sum = crc32c::crc32c(&sb[FSID.start..]).to_le_bytes();
     sb[CSUM].copy_from_slice(&sum);
     true

@@ -7,9 +7,11 @@
 //!
 //! The tests need root, FUSE, loop devices, strace, python3 and the mkfs programs.
 
+mod programs;
+
 use std::path::{Path, PathBuf};
 
-use assert_cmd::Command;
+use programs::{TOOLS, crash, is_possible};
 use serde_json::Value;
 
 /// The mistake that must be found in each program.
@@ -26,34 +28,8 @@ const MISTAKES: [(&str, &str); 10] = [
     ("truncate-in-place", "truncate-in-place"),
 ];
 
-/// Whether this machine has what the tests need.
-fn is_possible(tools: &[&str]) -> bool {
-    let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");
-    let has = |tool: &&str| std::process::Command::new(tool).arg("-V").output().is_ok();
-    let missing = tools.iter().find(|tool| !has(tool));
-    let devices = Path::new("/dev/loop-control").exists() && Path::new("/dev/fuse").exists();
-    if !root || !devices || missing.is_some() {
-        ordo_testkit::skip(&format!(
-            "crashing programs needs root, FUSE, loop devices and {}",
-            tools.join(", ")
-        ));
-        return false;
-    }
-    true
-}
-
-const TOOLS: [&str; 3] = ["mke2fs", "strace", "python3"];
-
-fn programs() -> PathBuf {
+fn mistakes_py() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mistakes.py")
-}
-
-/// Runs `ordo crash`. Returns its exit status, its output and its errors.
-fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
-    let mut command = Command::cargo_bin("ordo").unwrap();
-    let output = command.current_dir(dir).arg("crash").args(args).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
 /// Crashes one of the programs, or its twin, on several file systems. Returns the rows.
@@ -64,7 +40,7 @@ fn program(
     twin: bool,
     states: &str,
 ) -> (i32, Vec<Value>, String) {
-    let script = programs();
+    let script = mistakes_py();
     let script = script.to_string_lossy();
     let check = format!("TWIN={} python3 {script} check {name}", u8::from(twin));
     let mut args = vec!["--fs", fs, "--check", &check, "--states", states, "--syscalls", "--json"];

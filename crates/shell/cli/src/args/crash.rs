@@ -205,10 +205,11 @@ A program (root) runs in a file system of its own. It states its promises by lin
 The check finds the promises made before the power cut in $ORDO_ACKED, and those under way in
 $ORDO_PENDING. docs/crash-programs.md
 Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
-for errors.
+for errors, 130 stopped: --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
+  ordo crash --resume -o found.json --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
@@ -298,7 +299,8 @@ pub struct Crash {
     /// Do only this part of the runs: 2/4 is the second of four.
     #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
     pub shard: (u64, u64),
-    /// Continue with the results in the file given by -o.
+    /// Continue with the results in the file given by -o. For a program also with the recording and the states of a
+    /// search that was stopped, which are beside it (FILE.search).
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json].

@@ -2,6 +2,7 @@
 
 mod junit;
 mod page;
+mod search;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -15,14 +16,16 @@ use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
 use ordo_program::{
-    Check, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem, RecordingPlan,
+    Check, Explained, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem,
+    RecordingPlan,
 };
 use ordo_report::json;
 use ordo_report::number::{count, figure};
 use ordo_report::progress::Progress;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::search::Search;
 use super::{BROKEN, write_whole};
 use crate::args::Crash;
 use crate::text::put;
@@ -36,8 +39,11 @@ const STANDS: usize = 4;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
 
+/// The exit status after a signal, when the work can be continued.
+const STOPPED: u8 = 130;
+
 /// The results of one system.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
     system: String,
     model: CrashModel,
@@ -56,11 +62,60 @@ struct Row {
 }
 
 /// The results of all systems.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Results {
     command: Vec<String>,
     check: String,
+    states: usize,
+    seed: u64,
+    shard: (u64, u64),
+    rules: Vec<String>,
     rows: Vec<Row>,
+}
+
+impl Results {
+    /// No results yet.
+    fn new(args: &Crash, check: &Check) -> Results {
+        let words = args.program.command.iter().map(|word| word.to_string_lossy().into_owned());
+        Results {
+            command: words.collect(),
+            check: check.command.clone(),
+            states: args.states.unwrap_or(STATES),
+            seed: args.seed,
+            shard: args.shard,
+            rules: args.rule.iter().map(ToString::to_string).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The results in the file of `-o`, if the search goes on with them.
+    fn resumed(self, args: &Crash) -> Result<Results> {
+        let Some(path) = args.output.as_deref().filter(|path| args.resume && path.exists()) else {
+            return Ok(self);
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("reading {}", path.display()))?;
+        let found: Results = serde_json::from_str(&text)
+            .with_context(|| format!("{}: no results of a program", path.display()))?;
+        let same = |a: &Results, b: &Results| {
+            (&a.command, &a.check, a.states, a.seed, a.shard, &a.rules)
+                == (&b.command, &b.check, b.states, b.seed, b.shard, &b.rules)
+        };
+        if !same(&found, &self) {
+            bail!(
+                "{}: results of another search: remove the file, or give the same arguments",
+                path.display()
+            );
+        }
+        Ok(found)
+    }
+
+    /// Whether the search of a system was finished earlier.
+    fn has(&self, plan: &RecordingPlan, sector: usize) -> bool {
+        let name = plan.system.name();
+        let is_it = |row: &Row| (&row.system, row.model, row.sector) == (&name, plan.model, sector);
+        self.rows.iter().any(is_it)
+    }
 }
 
 pub(super) fn run(args: &Crash) -> Result<ExitCode> {
@@ -78,19 +133,28 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         names if names.is_empty() => vec!["ext4".to_owned()],
         names => names,
     };
-    let words = args.program.command.iter().map(|word| word.to_string_lossy().into_owned());
-    let mut results =
-        Results { command: words.collect(), check: check.command.clone(), rows: Vec::new() };
-    for name in &names {
+    let mut results = Results::new(args, &check).resumed(args)?;
+    let mut unfinished = None;
+    'all: for name in &names {
         for model in &args.model {
             let plan = plan(args, name, *model, &origin)?;
-            let row = one(args, &plan, &check, &stop).with_context(|| name.clone())?;
-            results.rows.push(row);
+            if results.has(&plan, args.program.sector) {
+                continue;
+            }
+            match one(args, &plan, &check, &stop).with_context(|| name.clone())? {
+                Some(row) if row.counts.states < row.counts.planned => unfinished = Some(row),
+                Some(row) => results.rows.push(row),
+                None => {}
+            }
+            if stop.load(Ordering::Relaxed) {
+                break 'all;
+            }
             if let Some(path) = &args.output {
                 write_whole(path, &json(&results)?)?;
             }
         }
     }
+    results.rows.extend(unfinished);
     if let Some(path) = &args.program.html {
         write_whole(path, &page::page(&results))?;
     }
@@ -98,7 +162,21 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         write_whole(path, &junit::suite(&results))?;
     }
     put(None, &if args.json { json(&results)? } else { table(&results) })?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("{}", how_to_continue(args));
+        return Ok(ExitCode::from(STOPPED));
+    }
     Ok(status(&results))
+}
+
+fn how_to_continue(args: &Crash) -> String {
+    match &args.output {
+        Some(path) => format!(
+            "stopped: the same command with --resume -o {} goes on where it was",
+            path.display()
+        ),
+        None => "stopped: with -o FILE, --resume would go on where it was".to_owned(),
+    }
 }
 
 fn status(results: &Results) -> ExitCode {
@@ -150,57 +228,82 @@ fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<Re
     })
 }
 
-/// Records the command on one system, explores that, and explains failures.
-fn one(args: &Crash, plan: &RecordingPlan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
-    let recorded = ordo_program::record(plan, stop)?;
-    let job = Job {
+fn job(args: &Crash) -> Job {
+    Job {
         states: args.states.unwrap_or(STATES),
         seed: args.seed,
         unit: args.program.sector,
         shard: args.shard,
         rules: args.rule.clone(),
         stands: if args.threads == 0 { STANDS } else { args.threads },
-        skip: 0,
-    };
-    let outcome = explore(args, &recorded, check, &job, stop)?;
-    if stop.load(Ordering::Relaxed) {
-        bail!("stopped after {} states", outcome.counts.states);
+        recovery_every: args.recovery_every,
+        recovery_depth: args.recovery_depth,
+        ..Job::default()
     }
-    let mut findings = Vec::new();
-    for finding in outcome.findings.iter().take(EXPLAINED_MAX) {
-        let shrink = !args.no_shrink;
-        let told = ordo_program::explain(&recorded, check, job.unit, finding, shrink)?;
-        if !args.quiet {
-            eprintln!("{}: {}\n", plan.system.name(), told.text());
+}
+
+/// Records the command on one system, or takes the recording of a search that was stopped; explores it, and explains
+/// failures. `None` if the work was stopped before there was a recording.
+fn one(
+    args: &Crash,
+    plan: &RecordingPlan,
+    check: &Check,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<Row>> {
+    let job = job(args);
+    let mut search = match Search::begin(args, plan, check, &job, stop) {
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            return match error.downcast_ref() {
+                Some(ordo_program::ProgramError::Stopped) => Ok(None),
+                _ => Err(error),
+            };
         }
-        findings.push(told);
+        begun => begun?,
+    };
+    let outcome = explore(args, &mut search, check, &job, stop)?;
+    let recorded = &search.recorded;
+    let mut findings = Vec::new();
+    let is_stopped = stop.load(Ordering::Relaxed);
+    for finding in outcome.findings.iter().take(if is_stopped { 0 } else { EXPLAINED_MAX }) {
+        let shrink = !args.no_shrink;
+        let explained = ordo_program::explain(recorded, check, job.unit, finding, shrink)?;
+        if !args.quiet {
+            eprintln!("{}: {}\n", plan.system.name(), explained.told.text());
+        }
+        findings.push(explained);
     }
-    save(args, plan, &recorded, check, &findings)?;
+    save(args, plan, recorded, check, &findings)?;
+    let findings: Vec<Explanation> = findings.into_iter().map(|f| f.told).collect();
     let mut causes: Vec<_> = findings.iter().flat_map(|f| f.causes.first().cloned()).collect();
     causes.sort_by_key(|cause| cause.mistake);
     causes.dedup_by_key(|cause| cause.mistake);
-    Ok(Row {
+    if outcome.counts.states == outcome.counts.planned {
+        search.remove()?;
+    }
+    Ok(Some(Row {
         system: plan.system.name(),
         model: plan.model,
         sector: job.unit,
-        command_status: recorded.status,
-        writes: recorded.meanings.len(),
-        writes_failed: recorded.failed,
-        promises: recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
+        command_status: search.recorded.status,
+        writes: search.recorded.meanings.len(),
+        writes_failed: search.recorded.failed,
+        promises: search.recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         counts: outcome.counts,
         check_output: outcome.check_output,
         causes,
         findings,
-    })
+    }))
 }
 
 fn explore(
     args: &Crash,
-    recorded: &Recorded,
+    search: &mut Search,
     check: &Check,
     job: &Job,
     stop: &AtomicBool,
 ) -> Result<JobOutcome> {
+    let (before, log) = (std::mem::take(&mut search.done), &search.log);
+    let (earlier, recorded) = (before.len() as u64, &search.recorded);
     let progress = Progress::new(args.quiet);
     progress.begin(&recorded.system.name(), "states", job.states as u64);
     let quiet = args.quiet;
@@ -211,12 +314,15 @@ fn explore(
             eprintln!("{}: found: {line}", recorded.system.name());
         }
         ExploreEvent::Found(_) => {}
+        ExploreEvent::Judged(judged) => log.add(judged),
     };
-    let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
+    let outcome = ordo_program::explore(recorded, check, job, before, stop, &tell)?;
     progress.finish();
+    search.log.check()?;
     if !quiet {
-        let rate = figure(outcome.counts.states as f64 / outcome.counts.seconds.max(1e-9));
-        let (states, seconds) = (count(outcome.counts.states), outcome.counts.seconds);
+        let judged = outcome.counts.states - earlier + outcome.counts.in_recovery;
+        let rate = figure(judged as f64 / outcome.counts.seconds.max(1e-9));
+        let (states, seconds) = (count(judged), outcome.counts.seconds);
         let name = recorded.system.name();
         eprintln!("{name}: {states} states in {seconds:.1} s, {rate} a second");
     }
@@ -229,9 +335,9 @@ fn save(
     plan: &RecordingPlan,
     recorded: &Recorded,
     check: &Check,
-    findings: &[Explanation],
+    findings: &[Explained],
 ) -> Result<()> {
-    let broken = |finding: &&Explanation| finding.wrong != Wrong::Unsound;
+    let broken = |finding: &&Explained| finding.told.wrong != Wrong::Unsound;
     let Some(finding) = findings.iter().find(broken).or(findings.first()) else { return Ok(()) };
     let default = || PathBuf::from(format!("ordo-crash-{}-{}.json", plan.system.kind, args.seed));
     let path = args.save.clone().unwrap_or_else(default);
@@ -277,6 +383,18 @@ fn table(results: &Results) -> String {
 fn notes(out: &mut String, row: &Row) {
     use std::fmt::Write;
     let (system, counts) = (&row.system, &row.counts);
+    if counts.states < counts.planned {
+        let of = count(counts.planned);
+        let _ = writeln!(out, "{system}: stopped after {} of {of} states", count(counts.states));
+    }
+    if counts.recoveries > 0 {
+        let _ = writeln!(
+            out,
+            "{system}: {} recoveries were cut too, which left {} more states",
+            count(counts.recoveries),
+            count(counts.in_recovery)
+        );
+    }
     if row.command_status != Some(0) {
         let status = row.command_status.map_or("a signal".to_owned(), |n| format!("status {n}"));
         let _ = writeln!(out, "{system}: the command ended with {status}");
