@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ordo_crash::Run;
 use ordo_crash::space::{CrashState, Pick, Space};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -13,7 +14,8 @@ use crate::explore::Wrong;
 use crate::judged::{Judged, JudgedState, RecoveryCut, StateResult};
 use crate::marks::Promises;
 use crate::record::{Meaning, Recorded, WORK};
-use crate::stand::{Stand, Start};
+use crate::stand::Stand;
+use crate::start::Start;
 use crate::tree::FileTree;
 
 /// The results that are known already, by disk and by tree.
@@ -45,8 +47,8 @@ impl Known {
 /// The disk in one state.
 #[derive(Clone, Copy)]
 pub(crate) struct StateDisk<'a> {
-    /// The contents before the first request.
-    pub start: &'a Start,
+    /// The contents of each disk before the first request.
+    pub start: &'a [Arc<Start>],
     /// The sectors that differ.
     pub state: &'a CrashState<'a>,
     /// A sum of the contents, which is another one for another disk.
@@ -59,7 +61,7 @@ pub(crate) struct Bench<'a> {
     pub check: &'a Check,
     pub space: Space,
     unit: usize,
-    pub start: Arc<Start>,
+    pub start: Vec<Arc<Start>>,
     known: Mutex<Known>,
     /// The number of recoveries recorded so far; locked while one is recorded, since that takes memory.
     recoveries: Mutex<u32>,
@@ -71,9 +73,19 @@ pub(crate) fn hash_of(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// For each write, the group with which it is lost or kept: contents of one file, or parts of one structure.
-pub(crate) fn groups(meanings: &[Meaning]) -> Vec<u64> {
-    meanings.iter().map(|meaning| hash_of((meaning.class, &meaning.path))).collect()
+/// The contents of the disks before the first request of a run.
+pub(crate) fn starts(run: &Run) -> Vec<Arc<Start>> {
+    run.disks.iter().map(|disk| Arc::new(Start::new(disk.base.clone()))).collect()
+}
+
+/// For each write of the first disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
+pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<u64> {
+    meanings
+        .iter()
+        .take(1)
+        .flatten()
+        .map(|meaning| hash_of((meaning.class, &meaning.path)))
+        .collect()
 }
 
 /// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be mounted.
@@ -82,13 +94,13 @@ type Seen = Result<(Option<u128>, CheckAnswer), String>;
 impl<'a> Bench<'a> {
     pub fn new(recorded: &'a Recorded, check: &'a Check, unit: usize) -> Bench<'a> {
         let space = Space::new(recorded.run.clone(), unit);
-        let start = Arc::new(Start::new(recorded.run.disks[0].base.clone()));
+        let start = starts(&recorded.run);
         let (known, recoveries) = (Mutex::default(), Mutex::default());
         Bench { recorded, check, space, unit, start, known, recoveries }
     }
 
     pub fn stand(&self, number: u8) -> Result<Stand, ProgramError> {
-        Stand::new(&self.recorded.system, self.start.len(), u32::from(number))
+        Stand::new(&self.recorded.system, u32::from(number))
     }
 
     /// The size in bytes that the disk never tears.
@@ -117,7 +129,7 @@ impl<'a> Bench<'a> {
         disk: StateDisk<'_>,
         promises: &Promises,
     ) -> Result<Seen, ProgramError> {
-        stand.put(disk.start, disk.state.sectors(0))?;
+        stand.put(disk)?;
         let seen = stand.look(|dir| -> Result<(Option<u128>, CheckAnswer), ProgramError> {
             let work = dir.join(WORK);
             let sum = FileTree::of(&work).ok().map(|tree| tree.sum());
@@ -207,7 +219,7 @@ impl<'a> Bench<'a> {
                 with(StateDisk { start: &self.start, state: &state, image: state.sum() })
             });
         };
-        let start = Start::new(last.recovery.run.disks[0].base.clone());
+        let start = starts(&last.recovery.run);
         let space = Space::new(last.recovery.run.clone(), self.unit);
         // The sum of a state counts only the places that the recovery wrote, so it belongs to that recovery.
         let of = hash_of(kept_before(pick, cuts));
@@ -240,20 +252,20 @@ impl<'a> Bench<'a> {
         look: impl FnOnce(&Path) -> T,
     ) -> Result<Option<T>, ProgramError> {
         let looked = self.with(pick, cuts, |disk| {
-            stand.put(disk.start, disk.state.sectors(0))?;
+            stand.put(disk)?;
             stand.look(|dir| look(&dir.join(WORK)))
         });
         Ok(looked.transpose()?.and_then(Result::ok))
     }
 
-    /// Writes a state to a file; `None` if there is no such state.
+    /// Writes a state of the first disk to a file; `None` if there is no such state.
     pub fn write(
         &self,
         file: &std::fs::File,
         pick: &Pick,
         cuts: &[RecoveryCut],
     ) -> Option<std::io::Result<()>> {
-        self.with(pick, cuts, |disk| disk.start.write(file, disk.state.sectors(0)))
+        self.with(pick, cuts, |disk| disk.start[0].write(file, disk.state.sectors(0)))
     }
 }
 

@@ -111,7 +111,7 @@ pub fn explain(
         .into_iter()
         .map(|(path, said)| (path.clone(), format!("{path} {said}")))
         .unzip();
-    let began = event_time(recorded, recorded.began);
+    let began = recorded.began_at;
     let cut = event_time(recorded, pick.events);
     let writes = writes(&recorded.meanings, &bench.space.fates(&pick), began);
     let cuts = recoveries.iter().map(|cut| explained_cut(cut, unit)).collect();
@@ -240,12 +240,17 @@ fn differences(
 }
 
 /// Writes with their fates, and with times after the moment `began`.
-fn writes(meanings: &[Meaning], fates: &[(usize, usize, Fate)], began: u64) -> Vec<ListedWrite> {
-    let tell = |(_, write, fate): &(usize, usize, Fate)| {
-        let meaning = &meanings[*write];
+fn writes(
+    meanings: &[Vec<Meaning>],
+    fates: &[(usize, usize, Fate)],
+    began: u64,
+) -> Vec<ListedWrite> {
+    let tell = |(disk, write, fate): &(usize, usize, Fate)| {
+        let meaning = &meanings[*disk][*write];
+        let of = if *disk == 0 { String::new() } else { format!(" of disk {disk}") };
         ListedWrite {
             fate: *fate,
-            what: in_words(meaning),
+            what: in_words(meaning) + &of,
             path: meaning.path.clone(),
             bytes: meaning.bytes,
             at: meaning.at.saturating_sub(began),

@@ -430,9 +430,10 @@ impl JobFinding {
 
 /// Whether the last power cut before the failure tore a superblock.
 fn torn_superblock(bench: &Bench<'_>, pick: &Pick, cuts: &[RecoveryCut]) -> bool {
-    let is_one = |fates: &[(usize, usize, Fate)], meanings: &[Meaning]| {
+    let is_one = |fates: &[(usize, usize, Fate)], meanings: &[Vec<Meaning>]| {
         let torn = fates.iter().filter(|(_, _, fate)| *fate == Fate::Torn);
-        torn.into_iter().any(|(_, write, _)| meanings[*write].class == Class::Superblock)
+        let class = |disk: &usize, write: &usize| meanings[*disk][*write].class;
+        torn.into_iter().any(|(disk, write, _)| class(disk, write) == Class::Superblock)
     };
     match cuts.last() {
         None => is_one(&bench.space.fates(pick), &bench.recorded.meanings),

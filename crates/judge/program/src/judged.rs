@@ -16,8 +16,8 @@ pub struct RecordedRecovery {
     /// The requests; the disk at the start is the state.
     #[serde(with = "packed")]
     pub run: Arc<Run>,
-    /// The meaning of each write.
-    pub meanings: Vec<Meaning>,
+    /// For each disk, the meaning of each write.
+    pub meanings: Vec<Vec<Meaning>>,
     /// The time of each event, in nanoseconds since the recovery began.
     pub times: Vec<u64>,
 }

@@ -15,18 +15,17 @@ use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::DiskRun;
 use ordo_crash::space::{Choosing, Pick, Space};
 use ordo_live::Wanted;
-use ordo_live::watching::{Into as SeenInto, take, watching};
-use ordo_pseudo::{DeviceSetup, Session};
+use ordo_pseudo::{DeviceSetup, Recording, Session};
 use ordo_vfs::Ino;
 
-use crate::ProgramError;
-use crate::bench::{Bench, StateDisk, groups, nested};
+use crate::bench::{Bench, StateDisk, groups, nested, starts};
 use crate::explore::Job;
 use crate::judged::{Judged, RecordedRecovery};
 use crate::marks::Promises;
-use crate::record::meanings;
-use crate::stand::{Stand, Start, renamed_btrfs, unmount};
-use crate::sys;
+use crate::requests::{Requests, watched};
+use crate::stand::{Stand, unmount};
+use crate::start::Start;
+use crate::{ProgramError, btrfs, own, sys};
 
 /// The numbers from which recoveries are counted, so that their copies of a btrfs file system differ from those of
 /// stands.
@@ -83,7 +82,7 @@ impl Judging<'_> {
         let index = self.judged.recoveries.len();
         self.judged.recoveries.push(Some(recovery.clone()));
         let space = Space::new(recovery.run.clone(), self.bench.unit());
-        let start = Start::new(recovery.run.disks[0].base.clone());
+        let start = starts(&recovery.run);
         let groups = groups(&recovery.meanings);
         let choosing = Choosing {
             states: self.job.recovery_states,
@@ -118,45 +117,51 @@ fn recorded(
     let mut turn = bench.recovery_turn();
     *turn += 1;
     let system = &bench.recorded.system;
-    let mut base = disk.start.with(disk.state.sectors(0));
+    let with = |(n, start): (usize, &Arc<Start>)| start.with(disk.state.sectors(n));
+    let mut bases: Vec<Vec<u8>> = disk.start.iter().enumerate().map(with).collect();
     if system.is_btrfs() {
-        renamed_btrfs(&mut base, NUMBER + *turn);
+        btrfs::renamed(&mut bases[0], NUMBER + *turn);
     }
-    let base = Arc::new(base);
-    let seen = SeenInto::default();
-    let wanted = Wanted { rows: true, ..Wanted::default() };
-    let observer = Some(watching(wanted, Arc::clone(&seen)));
-    let setup = DeviceSetup { keep_start: false, observer, ..DeviceSetup::in_memory(system.bytes) };
-    let session = Session::with(setup)?;
-    fill(&session, &base).map_err(ProgramError::io("putting a state on a pseudo-device"))?;
-    session.start()?;
-    let recovered = recover(bench, &session)?;
-    let recording = session.finish()?;
-    if !recovered {
-        return Ok(None);
-    }
-    let rows = take(&seen).map(|mut seen| {
-        seen.renumber(&recording);
-        seen.rows
-    });
-    let rows = rows.unwrap_or_default();
-    let (writes, events) = ordo_kernel::requests(&recording, &rows);
-    let from = events.first().map_or(0, |(at, _)| at.as_nanos());
-    let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos() - from).collect();
-    let events: Vec<_> = events.into_iter().map(|(_, event)| event).collect();
-    let meanings = meanings(&writes, &times, &events, &rows);
+    let bases: Vec<Arc<Start>> =
+        bases.into_iter().map(|base| Arc::new(Start::new(Arc::new(base)))).collect();
+    let (setups, seen) = watched(&system.devices(), &Wanted { rows: true, ..Wanted::default() });
+    let recordings = match system.own() {
+        Some(own) => own::record_recovery(&**own, &bases, setups)?,
+        None => kernel_recovery(bench, &bases[0], setups)?,
+    };
+    let Some(recordings) = recordings else { return Ok(None) };
+    let requests = Requests::of(&recordings, seen);
+    let from = requests.events.first().map_or(0, |(at, _)| *at);
+    let times: Vec<u64> = requests.events.iter().map(|(at, _)| at - from).collect();
+    let meanings = requests.meanings(&times);
+    let events = requests.events.into_iter().map(|(_, event)| event).collect();
     let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
-    let disks = vec![DiskRun { base, writes }];
+    let disks = bases.iter().zip(requests.writes);
+    let disks = disks.map(|(base, writes)| DiskRun { base: base.shared(), writes }).collect();
     let run = Run { model: bench.recorded.run.model, disks, events, history };
     Ok(Some(RecordedRecovery { run: Arc::new(run), meanings, times }))
 }
 
+/// Records the recovery by the kernel, on a pseudo-device.
+fn kernel_recovery(
+    bench: &Bench<'_>,
+    base: &Start,
+    setups: Vec<DeviceSetup>,
+) -> Result<Option<Vec<Recording>>, ProgramError> {
+    let setup = setups.into_iter().next().expect("one device");
+    let session = Session::with(DeviceSetup { keep_start: false, ..setup })?;
+    fill(&session, base).map_err(ProgramError::io("putting a state on a pseudo-device"))?;
+    session.start()?;
+    let recovered = recover(bench, &session)?;
+    let recording = session.finish()?;
+    Ok(recovered.then(|| vec![recording]))
+}
+
 /// Writes contents to a device that holds zeros, beneath the kernel's caches at the end.
-fn fill(session: &Session, base: &Arc<Vec<u8>>) -> io::Result<()> {
+fn fill(session: &Session, base: &Start) -> io::Result<()> {
     let device = File::options().read(true).write(true).open(session.device())?;
-    let start = Start::new(base.clone());
-    for (from, to) in start.pieces() {
-        device.write_all_at(&base[*from..*to], *from as u64)?;
+    for (from, to) in base.pieces() {
+        device.write_all_at(&base.bytes()[*from..*to], *from as u64)?;
     }
     device.sync_all()?;
     sys::forget(&device)

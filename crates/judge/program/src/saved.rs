@@ -26,9 +26,10 @@ pub const FORMAT: &str = "ordo crash of a program, 2";
 pub struct SavedRecording {
     system: ProgramSystem,
     marks: Vec<Mark>,
-    meanings: Vec<Meaning>,
+    meanings: Vec<Vec<Meaning>>,
     calls: Vec<Syscall>,
     times: Vec<u64>,
+    began_at: u64,
     began: usize,
     ended: usize,
     status: Option<i32>,
@@ -68,6 +69,7 @@ impl SavedRecording {
             meanings: recorded.meanings.clone(),
             calls: recorded.calls.clone(),
             times: recorded.times.clone(),
+            began_at: recorded.began_at,
             began: recorded.began,
             ended: recorded.ended,
             status: recorded.status,
@@ -76,30 +78,28 @@ impl SavedRecording {
         })
     }
 
-    /// The file system.
-    pub fn system(&self) -> &ProgramSystem {
-        &self.system
-    }
-
-    /// The recording.
+    /// The recording, which is one of this file system.
     ///
     /// # Errors
-    /// The text is inconsistent, or names a file system that is not known.
-    pub fn recorded(&self) -> Result<Recorded, ProgramError> {
-        // The system's name decides which programs are run, so it must be a known one.
-        ProgramSystem::parse(&self.system.name())?;
+    /// The text is inconsistent, or of another file system.
+    pub fn recorded(&self, system: &ProgramSystem) -> Result<Recorded, ProgramError> {
+        if self.system.name() != system.name() {
+            return Err(damaged(format!("it is of {}", self.system.name())));
+        }
         let runs = kept::unpack(&self.run).map_err(damaged)?;
         let [run] = &runs[..] else { return Err(damaged("it has no run")) };
-        if !fits(run, &self.meanings, &self.times) {
+        let sizes = run.disks.iter().map(|disk| disk.base.len() as u64);
+        if !fits(run, &self.meanings, &self.times) || !sizes.eq(system.devices()) {
             return Err(damaged("the run in it is another one"));
         }
         Ok(Recorded {
-            system: self.system.clone(),
+            system: system.clone(),
             run: Arc::clone(run),
             meanings: self.meanings.clone(),
             marks: self.marks.clone(),
             calls: self.calls.clone(),
             times: self.times.clone(),
+            began_at: self.began_at,
             began: self.began,
             ended: self.ended,
             status: self.status,
@@ -109,9 +109,11 @@ impl SavedRecording {
 }
 
 /// Whether there is a meaning for each write, and a time for each event.
-pub(crate) fn fits(run: &Run, meanings: &[Meaning], times: &[u64]) -> bool {
-    run.disks.len() == 1
-        && run.disks[0].writes.len() == meanings.len()
+pub(crate) fn fits(run: &Run, meanings: &[Vec<Meaning>], times: &[u64]) -> bool {
+    let mut disks = run.disks.iter().zip(meanings);
+    run.disks.len() == meanings.len()
+        && !run.disks.is_empty()
+        && disks.all(|(disk, meanings)| disk.writes.len() == meanings.len())
         && run.events.len() == times.len()
 }
 
@@ -144,17 +146,24 @@ impl SavedJob {
         text.get(..200.min(text.len())).is_some_and(|head| head.contains(name))
     }
 
-    /// Reads a saved failure.
+    /// Reads a saved failure. `find` finds a file system by its name and the size of its first device.
     ///
     /// # Errors
     /// The text is not one, or is inconsistent.
-    pub fn parse(text: &str) -> Result<SavedJob, ProgramError> {
+    pub fn parse(
+        text: &str,
+        find: impl FnOnce(&str, u64) -> Result<ProgramSystem, ProgramError>,
+    ) -> Result<SavedJob, ProgramError> {
         if Self::is_one(text) && !text.get(..200.min(text.len())).unwrap_or("").contains(FORMAT) {
             let why = "another version of ordo wrote it; crash the program again";
             return Err(ProgramError::Program(why.into()));
         }
-        let saved: SavedJob = serde_json::from_str(text).map_err(damaged)?;
-        ProgramSystem::parse(&saved.recording.system.name())?;
+        let mut saved: SavedJob = serde_json::from_str(text).map_err(damaged)?;
+        let of = &saved.recording.system;
+        // The system's name decides which programs are run, so it must be a known one.
+        let mut found = find(&of.name(), of.bytes)?;
+        (found.mkfs, found.bytes) = (of.mkfs.clone(), of.bytes);
+        saved.recording.system = found;
         let cuts = &saved.recoveries;
         if cuts.iter().any(|c| !fits(&c.recovery.run, &c.recovery.meanings, &c.recovery.times)) {
             return Err(damaged("the recovery in it is another one"));
@@ -163,12 +172,17 @@ impl SavedJob {
     }
 
     fn recorded(&self) -> Result<Recorded, ProgramError> {
-        self.recording.recorded()
+        self.recording.recorded(&self.recording.system)
     }
 
     /// The file system's name.
     pub fn system(&self) -> String {
         self.recording.system.name()
+    }
+
+    /// Whether the state is one of the kernel's file systems, which only root may mount.
+    pub fn needs_root(&self) -> bool {
+        self.recording.system.is_kernels()
     }
 
     /// Judges the state again, and explains its failure; `None` if it does not fail any more.

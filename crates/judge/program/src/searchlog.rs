@@ -131,7 +131,6 @@ impl SearchLog {
             end += len as u64;
         }
         let Some(head) = head.filter(|head| head.format == FORMAT) else { return Ok(None) };
-        let recorded = head.recording.recorded()?;
         let of = words(plan, check, job);
         if head.of != of {
             return Err(ProgramError::Program(format!(
@@ -140,6 +139,7 @@ impl SearchLog {
                 head.of
             )));
         }
+        let recorded = head.recording.recorded(&plan.system)?;
         let mut log = SearchLog { file };
         log.file.set_len(end).map_err(wrong(path))?;
         log.file.seek(SeekFrom::Start(end)).map_err(wrong(path))?;

@@ -201,14 +201,15 @@ Rules, for states of one meaning only:
 
 Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
 
-A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK.
-The check finds the promises made before the power cut in $ORDO_ACKED, and those under way in
-$ORDO_PENDING. docs/crash-programs.md
+A program runs in a file system of its own: the kernel's (root) or Ordo's (FUSE). It states its
+promises by lines to $ORDO_MARK. The check finds the promises made before the power cut in
+$ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
 Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
 for errors, 130 stopped: --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
+  ordo crash --fs ffs-soft-updates --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash --resume -o found.json --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
@@ -231,7 +232,7 @@ pub struct Crash {
     pub command: Option<CrashCommand>,
     /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
     /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
-    /// ext4:data=journal,nobarrier.
+    /// ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.

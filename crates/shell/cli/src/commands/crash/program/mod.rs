@@ -1,6 +1,7 @@
 //! `ordo crash -- COMMAND`: power cuts under any program.
 
 mod junit;
+mod own;
 mod page;
 mod search;
 
@@ -123,9 +124,6 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         bail!("--check is missing: give a command whose exit status says whether a state is right");
     };
     let stop = on_signals()?;
-    ordo_program::own_mounts().context(
-        "mounts of its own (unshare): the kernel's file systems need root; see docs/crash-programs.md",
-    )?;
     let origin = std::env::current_dir().context("the current directory")?;
     let timeout = Duration::from_secs(args.program.check_timeout);
     let check = Check { command: check, timeout, origin: origin.clone() };
@@ -133,15 +131,17 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         names if names.is_empty() => vec!["ext4".to_owned()],
         names => names,
     };
+    let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
+    private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
     let mut results = Results::new(args, &check).resumed(args)?;
     let mut unfinished = None;
-    'all: for name in &names {
+    'all: for system in &systems {
         for model in &args.model {
-            let plan = plan(args, name, *model, &origin)?;
+            let plan = plan(args, system, *model, &origin);
             if results.has(&plan, args.program.sector) {
                 continue;
             }
-            match one(args, &plan, &check, &stop).with_context(|| name.clone())? {
+            match one(args, &plan, &check, &stop).with_context(|| system.name())? {
                 Some(row) if row.counts.states < row.counts.planned => unfinished = Some(row),
                 Some(row) => results.rows.push(row),
                 None => {}
@@ -201,21 +201,39 @@ fn on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<RecordingPlan> {
+/// Gives the process mounts of its own, which go away with it. Only root can do so, and only for the kernel's file
+/// systems must it be done.
+fn private_mounts(needed: bool) -> Result<()> {
+    match ordo_program::own_mounts() {
+        Err(error) if needed => Err(error).context(
+            "mounts of its own (unshare): the kernel's file systems need root; Ordo's do not, as in \
+             --fs ffs-soft-updates; see docs/crash-programs.md",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The file system with this name and the options of the arguments.
+fn system(args: &Crash, name: &str) -> Result<ProgramSystem> {
     let more = args.program.mount_opts.as_deref();
-    let name = match (more, name.contains(':')) {
+    let with = match (more, name.contains(':')) {
         (None, _) => name.to_owned(),
         (Some(more), true) => format!("{name},{more}"),
         (Some(more), false) => format!("{name}:{more}"),
     };
-    let mut system = ProgramSystem::parse(&name)?;
-    if let Some(size) = args.size {
-        system.bytes = size / 4096 * 4096;
+    let own = own::system(name, args.size).is_ok_and(|system| !system.is_kernels());
+    if own && (more.is_some() || args.program.mkfs.is_some()) {
+        bail!("{name}: --mount-opts and --mkfs are for the kernel's file systems");
     }
+    let mut system = own::system(&with, args.size)?;
     let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
     system.mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
-    Ok(RecordingPlan {
-        system,
+    Ok(system)
+}
+
+fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) -> RecordingPlan {
+    RecordingPlan {
+        system: system.clone(),
         setup: args.program.setup.clone(),
         command: args.program.command.clone(),
         neighbour: (args.program.neighbour > 0)
@@ -225,7 +243,7 @@ fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<Re
         timeout: args.program.timeout.map(Duration::from_secs),
         model,
         origin: origin.to_owned(),
-    })
+    }
 }
 
 fn job(args: &Crash) -> Job {
@@ -285,7 +303,7 @@ fn one(
         model: plan.model,
         sector: job.unit,
         command_status: search.recorded.status,
-        writes: search.recorded.meanings.len(),
+        writes: search.recorded.meanings.iter().map(Vec::len).sum(),
         writes_failed: search.recorded.failed,
         promises: search.recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         counts: outcome.counts,
@@ -429,10 +447,15 @@ pub(super) fn is_saved(text: &str) -> bool {
     SavedJob::is_one(text)
 }
 
+fn parse(file: &Path, text: &str) -> Result<SavedJob> {
+    let saved = SavedJob::parse(text, |name, bytes| own::system(name, Some(bytes)));
+    saved.with_context(|| file.display().to_string())
+}
+
 /// Repeats a failure.
 pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Result<ExitCode> {
-    let saved = SavedJob::parse(text).with_context(|| file.display().to_string())?;
-    ordo_program::own_mounts().context("mounts of its own: a state is mounted as root")?;
+    let saved = parse(file, text)?;
+    private_mounts(saved.needs_root())?;
     if shell {
         return saved.look(|work, promises| {
             eprintln!("promised: {}; exit ends it", promises.acked.join(", "));
@@ -458,7 +481,7 @@ pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
     if !SavedJob::is_one(&text) {
         bail!("{}: it is no failure of a program", file.display());
     }
-    let saved = SavedJob::parse(&text).with_context(|| file.display().to_string())?;
+    let saved = parse(file, &text)?;
     saved.image(output)?;
     Ok(ExitCode::SUCCESS)
 }
