@@ -37,6 +37,8 @@ pub struct Job {
     pub shard: (u64, u64),
     /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
     pub rules: Vec<StateRule>,
+    /// The manners of the states that are judged. Empty for all.
+    pub manners: Vec<Manner>,
     /// The number of stands at once.
     pub stands: usize,
     /// The power is cut during the recovery of one in this many states; 0 means of none.
@@ -55,6 +57,7 @@ impl Default for Job {
             unit: 4096,
             shard: (1, 1),
             rules: Vec::new(),
+            manners: Vec::new(),
             stands: 4,
             recovery_every: 200,
             recovery_depth: 1,
@@ -172,6 +175,7 @@ fn picks(bench: &Bench<'_>, job: &Job) -> Vec<(u64, Pick)> {
         from: bench.recorded.began,
         rules: &job.rules,
         groups: &groups,
+        manners: &job.manners,
     };
     let (part, parts) = job.shard;
     let picks = chosen(bench.space.picks(&choosing), &bench.recorded.marks, job.states);

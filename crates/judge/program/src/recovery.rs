@@ -90,6 +90,7 @@ impl Judging<'_> {
             from: 0,
             rules: &[],
             groups: &groups,
+            manners: &[],
         };
         let (mut done, mut number) = (Ok(true), 0);
         space.each(&space.picks(&choosing), |pick, state| {

@@ -56,7 +56,7 @@ fn words(plan: &RecordingPlan, check: &Check, job: &Job) -> String {
     // The number of stands is left out: it changes no result.
     format!(
         "{:?} on {} (mkfs {:?}, {} bytes, model {}), setup {:?}, neighbour {:?}, syscalls {}, fail {:?}; \
-         check {:?}; states {}, seed {}, sector {}, shard {}/{}, rules {rules:?}, recovery-every {}, \
+         check {:?}; states {}, seed {}, sector {}, shard {}/{}, rules {rules:?}, only {:?}, recovery-every {}, \
          recovery-depth {}",
         plan.command,
         plan.system.name(),
@@ -73,6 +73,7 @@ fn words(plan: &RecordingPlan, check: &Check, job: &Job) -> String {
         job.unit,
         job.shard.0,
         job.shard.1,
+        job.manners,
         job.recovery_every,
         job.recovery_depth
     )

@@ -166,3 +166,27 @@ fn the_power_fails_again_during_recovery() {
     let row = serde_json::from_str::<Value>(&out).unwrap()["rows"][0].take();
     assert!(row["in_recovery"].as_u64() > Some(20), "{row}");
 }
+
+/// Only states of the wanted manners are judged. A state that several manners have is judged if one of them is wanted.
+///
+/// Would catch a restriction that is ignored, and prefixes that are left out because they are other states too.
+#[test]
+fn states_are_restricted_to_some_manners() {
+    if !is_possible(&TOOLS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = "for n in 1 2 3; do echo $n >>log; echo $n >\"$ORDO_MARK\"; done";
+    let check = "cmp -s log \"$ORDO_ACKED\" || test ! -s \"$ORDO_ACKED\" || { echo lost; exit 1; }";
+    for manner in ["amnesia", "prefix"] {
+        let mut args = vec!["--only", manner, "--check", check, "--no-shrink", "--json", "--quiet"];
+        args.extend(["--save", "f.json", "--", "sh", "-c", run]);
+        let (code, out, err) = crash(dir.path(), &args);
+        assert_eq!(code, 1, "{manner}: {out}{err}");
+        let row = serde_json::from_str::<Value>(&out).unwrap()["rows"][0].take();
+        let findings = row["findings"].as_array().unwrap();
+        assert!(findings.iter().all(|found| found["pick"]["manner"] == manner), "{row}");
+    }
+    let (code, _, err) = crash(dir.path(), &["--only", "luck", "--check", "true", "--", "true"]);
+    assert!(code == 2 && err.contains("amnesia"), "{code} {err}");
+}

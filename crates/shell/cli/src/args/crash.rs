@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
+use ordo_crash::space::Manner;
 use ordo_crash::{CrashModel as DiskModel, FsGeometry, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
@@ -294,7 +295,7 @@ pub struct Crash {
     /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Threads [default: one for each processor].
+    /// Threads [default: one for each processor; for a program 16, which mostly wait for the kernel].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub threads: usize,
     /// Do only this part of the runs: 2/4 is the second of four.
@@ -347,6 +348,10 @@ pub struct ProgramArgs {
     /// Bytes that the disk never tears: 512 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
     pub sector: usize,
+    /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed is lost),
+    /// everything (nothing is lost), group, one, prefix (writes up to some point survive), torn, chance, rule.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", value_parser = manner)]
+    pub only: Vec<Manner>,
     /// Record system calls (needs strace), so that causes are known instead of guessed.
     #[arg(long, requires = "command")]
     pub syscalls: bool,
@@ -380,6 +385,15 @@ fn sector(text: &str) -> Result<usize, String> {
         "4096" | "4k" => Ok(4096),
         _ => Err(format!("'{text}': a disk has sectors of 512 or of 4096 bytes")),
     }
+}
+
+fn manner(text: &str) -> Result<Manner, String> {
+    let found = serde_json::from_value(serde_json::Value::String(text.to_owned()));
+    found.map_err(|_| {
+        format!(
+            "'{text}': there are amnesia, everything, rule, group, one, prefix, torn and chance"
+        )
+    })
 }
 
 fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ordo_crash::CrashModel;
+use ordo_crash::space::Manner;
 use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
@@ -35,8 +36,9 @@ use crate::text::put;
 const NOT_JUDGED: u8 = 3;
 /// The default for the most states of a program.
 const STATES: usize = 1000;
-/// The default number of states that are judged at once. Judging is mostly waiting.
-const STANDS: usize = 4;
+/// The default number of states that are judged at once. Nearly all of a state's time is waiting for the kernel's mount
+/// and unmount, not for a processor.
+const STANDS: usize = 16;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
 
@@ -71,6 +73,7 @@ struct Results {
     seed: u64,
     shard: (u64, u64),
     rules: Vec<String>,
+    only: Vec<Manner>,
     rows: Vec<Row>,
 }
 
@@ -85,6 +88,7 @@ impl Results {
             seed: args.seed,
             shard: args.shard,
             rules: args.rule.iter().map(ToString::to_string).collect(),
+            only: args.program.only.clone(),
             rows: Vec::new(),
         }
     }
@@ -99,8 +103,8 @@ impl Results {
         let found: Results = serde_json::from_str(&text)
             .with_context(|| format!("{}: no results of a program", path.display()))?;
         let same = |a: &Results, b: &Results| {
-            (&a.command, &a.check, a.states, a.seed, a.shard, &a.rules)
-                == (&b.command, &b.check, b.states, b.seed, b.shard, &b.rules)
+            (&a.command, &a.check, a.states, a.seed, a.shard, &a.rules, &a.only)
+                == (&b.command, &b.check, b.states, b.seed, b.shard, &b.rules, &b.only)
         };
         if !same(&found, &self) {
             bail!(
@@ -253,6 +257,7 @@ fn job(args: &Crash) -> Job {
         unit: args.program.sector,
         shard: args.shard,
         rules: args.rule.clone(),
+        manners: args.program.only.clone(),
         stands: if args.threads == 0 { STANDS } else { args.threads },
         recovery_every: args.recovery_every,
         recovery_depth: args.recovery_depth,
