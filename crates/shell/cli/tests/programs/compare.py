@@ -5,9 +5,9 @@
     compare.py guarantees ORDO MISTAKES-C MISTAKES-RUST FS...     prints which guarantees mount options give
     compare.py speed ORDO MISTAKES-C MISTAKES-RUST                prints states a second with a trivial check
 
-Two restrictions of the search stand for other tools, on the same recordings' programs: LazyFS loses everything that was not
+Two restrictions of the search stand for other tools: LazyFS loses everything that was not
 synced, at any moment (only the states of amnesia); a replay of dm-log-writes applies the writes in the order in which
-they were completed, up to each one (only prefixes). They share this search's recording and recovery, so only the states differ.
+they were completed, up to each one (only prefixes). They share this search's way of recording and recovery, so only the choice of states differs.
 """
 import json
 import os
