@@ -99,10 +99,10 @@ fn an_ordinary_user_needs_no_root() {
         $as test -x \"$ORDO\" || { echo out of reach; exit 0; }; c=0; \
         $as \"$ORDO\" crash --fs ffs-soft-updates --states 30 --quiet --check \"$CHECK\" \
           -- sh -c \"$RUN\" || c=$?; echo first $c; \
-        $as \"$ORDO\" crash --fs ffs-soft-updates --states 30 --quiet --check 'sleep 60' \
+        $as \"$ORDO\" crash --fs ffs-soft-updates --states 30 --threads 2 --quiet --check 'sleep 60' \
           -- sh -c \"$RUN\" & pid=$!; n=0; \
         until grep -q ordo-state /proc/self/mountinfo || test $n = 300; do sleep 0.1; n=$((n+1)); done; \
-        grep -c ordo-state /proc/self/mountinfo; kill -KILL $pid; wait; n=0; \
+        sleep 1; grep -c ordo-state /proc/self/mountinfo; kill -KILL $pid; wait; n=0; \
         while grep -q ordo-state /proc/self/mountinfo && test $n != 100; do sleep 0.1; n=$((n+1)); done; \
         grep -c ordo-state /proc/self/mountinfo || true";
     let out = Command::new("unshare")
