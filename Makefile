@@ -144,6 +144,8 @@ crash-page:
 # they are installed. Writes docs/results/programs.md.
 PROGRAM_FS ?= ext4 xfs btrfs
 PROGRAM_STATES ?= 200
+# Mount options whose guarantees are measured, separated by spaces.
+PROGRAM_OPTIONS ?= ext4 ext4:data=journal,journal_checksum ext4:data=writeback ext4:nobarrier ext4:nodelalloc ext3 xfs btrfs
 PROGRAM_PACKAGES = strace redis-server git rsync python3-lmdb python3-plyvel
 crash-programs:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -157,7 +159,22 @@ crash-programs:
 	  echo "Written by \`make crash-programs\` on $$(nproc) cores of $$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)," \
 	    "Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; echo; \
 	  python3 crates/shell/cli/tests/programs/real.py campaign target/release/ordo $(PROGRAM_FS); \
+	  echo; $(MAKE) --no-print-directory crash-mistakes; \
 	} > docs/results/programs.md
+
+# As root. The programs with one mistake each: on every file system, beside what other tools try, and on file systems with
+# other mount options. Prints Markdown.
+MISTAKES = crates/shell/cli/tests/programs
+.PHONY: crash-mistakes
+crash-mistakes:
+	@[ -n "$$ORDO" ] || $(CARGO) build --release --quiet --package ordo-cli
+	@at=$$(mktemp -d) && trap 'rm -rf "$$at"' EXIT && cc -O1 -o "$$at/c" $(MISTAKES)/mistakes.c && \
+	rustc --edition 2024 -o "$$at/rust" $(MISTAKES)/mistakes.rs && ordo=$${ORDO:-target/release/ordo} && \
+	echo '## Programs with a known mistake, and their twins' && echo && \
+	python3 $(MISTAKES)/compare.py tools "$$ordo" "$$at/c" "$$at/rust"; \
+	echo; echo '## Guarantees of mount options'; echo; \
+	python3 $(MISTAKES)/compare.py guarantees "$$ordo" "$$at/c" "$$at/rust" $(PROGRAM_OPTIONS); \
+	echo; echo '## Speed'; echo; python3 $(MISTAKES)/compare.py speed "$$ordo" "$$at/c" "$$at/rust"
 
 # As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
 # and make build; what is not given is left out, aloud.

@@ -100,6 +100,8 @@ pub struct DeviceSetup {
     pub io_uring: bool,
     /// A disk model that gives requests their least time, once recording has begun.
     pub disk: Option<&'static Model>,
+    /// Whether the device reports a volatile cache, so that its user sends flushes.
+    pub volatile: bool,
 }
 
 impl DeviceSetup {
@@ -113,7 +115,15 @@ impl DeviceSetup {
 
     /// A device in a place, with no disk model; `keep` says which requests are kept.
     pub fn new(place: Transport, keep: KeepRequests) -> DeviceSetup {
-        DeviceSetup { place, keep, keep_start: false, observer: None, io_uring: true, disk: None }
+        DeviceSetup {
+            place,
+            keep,
+            keep_start: false,
+            observer: None,
+            io_uring: true,
+            disk: None,
+            volatile: false,
+        }
     }
 }
 
@@ -196,6 +206,7 @@ pub(crate) struct Ruled {
     paced: Cell<bool>,
     runtime: Runtime,
     verdict: Rc<Cell<RequestDecision>>,
+    volatile: bool,
 }
 
 impl Ruled {
@@ -206,7 +217,8 @@ impl Ruled {
 
 impl BlockDevice for Ruled {
     fn geometry(&self) -> Geometry {
-        self.disk.geometry()
+        let geometry = self.disk.geometry();
+        Geometry { volatile_cache: geometry.volatile_cache || self.volatile, ..geometry }
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
@@ -280,6 +292,7 @@ impl Core {
             paced: Cell::new(false),
             runtime: runtime.clone(),
             verdict: verdict.clone(),
+            volatile: setup.volatile,
         };
         let recorder = match setup.keep {
             KeepRequests::Contents => Recorder::new(true),
@@ -360,6 +373,57 @@ impl Core {
         let model = self.tap.inner().disk.model();
         trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
         Some(Recording { start, trace, clock, marks: numbers })
+    }
+}
+
+/// A recorded device for a file system of the same thread, which needs no kernel.
+#[derive(Clone)]
+pub struct RecordedDisk(Rc<Core>);
+
+impl RecordedDisk {
+    /// A device with the given configuration.
+    ///
+    /// # Errors
+    /// The place of its contents cannot be opened, in words.
+    pub fn new(runtime: &Runtime, setup: DeviceSetup) -> Result<RecordedDisk, String> {
+        Core::new(runtime, setup).map(|core| RecordedDisk(Rc::new(core)))
+    }
+
+    /// Begins recording; the trace starts with the device's present contents.
+    pub fn start(&self) {
+        self.0.start();
+    }
+
+    /// Puts a mark into the trace.
+    pub fn mark(&self, text: &str) {
+        self.0.mark(text);
+    }
+
+    /// Ends the recording. `None` if it never began.
+    pub fn finish(&self) -> Option<Recording> {
+        self.0.finish()
+    }
+}
+
+impl BlockDevice for RecordedDisk {
+    fn geometry(&self) -> Geometry {
+        self.0.tap.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
+        self.0.tap.read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
+        self.0.tap.write(offset, data, flags).await
+    }
+
+    async fn flush(&self) -> Result<(), BlockError> {
+        self.0.tap.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
+        self.0.tap.discard(offset, len).await
     }
 }
 

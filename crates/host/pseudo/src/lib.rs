@@ -3,7 +3,8 @@
 //! Layers, from the kernel down: a loop device, opened so that it caches nothing; a FUSE file system with the device
 //! as a file ([`file`]), over io_uring where the kernel has that. For virtual machines and other kernels there is NBD
 //! instead ([`nbd`]). Beneath either: a tap, rules about writes, and memory, an image, or a device (`device`). A
-//! thread of its own serves the requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`].
+//! thread of its own serves the requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`]. A file system
+//! of the same thread uses a [`RecordedDisk`], which has only the part beneath.
 //!
 //! Invariants:
 //! - The recording has every request to the device, in the order of arrival, with its contents.
@@ -33,7 +34,8 @@ mod session;
 mod watchdog;
 
 pub use device::{
-    Before, DeviceSetup, KeepRequests, MakeObserver, Observer, Recording, RequestDecision,
-    Transport,
+    Before, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
+    RequestDecision, Transport,
 };
 pub use session::{PseudoError, Session};
+pub use watchdog::WatchedMount;

@@ -14,7 +14,8 @@
 //! # fn of(run: std::sync::Arc<ordo_crash::Run>) {
 //! use ordo_crash::space::{Choosing, Space};
 //! let space = Space::new(run, 4096);
-//! let choosing = Choosing { states: 100, seed: 1, from: 0, rules: &[], groups: &[] };
+//! let (rules, groups, manners) = (&[], &[], &[]);
+//! let choosing = Choosing { states: 100, seed: 1, from: 0, rules, groups, manners };
 //! let picks = space.picks(&choosing);
 //! space.each(&picks, |pick, state| {
 //!     println!("frontier {}: {} sectors", pick.frontier, state.sectors(0).count());
@@ -58,6 +59,8 @@ pub struct Choosing<'a> {
     /// For each write of the first disk, the number of its group (a file's data, a directory). Some states lose
     /// or keep the writes of a group together.
     pub groups: &'a [u64],
+    /// The manners in which states are selected. Empty for all.
+    pub manners: &'a [Manner],
 }
 
 /// The value of a state for finding faults. Smaller values come first.
@@ -189,7 +192,9 @@ impl Space {
             let events = self.sectors.judged[frontier];
             let mut seen = FxHashSet::default();
             self.of_frontier(layout, choosing, (by_chance, &mut rng), |manner, state| {
-                if !layout.is_later(&state) && seen.insert(state.clone()) {
+                let is_wanted = choosing.manners.is_empty() || choosing.manners.contains(&manner);
+                // A state that several manners have belongs to the first of them that is wanted.
+                if is_wanted && !layout.is_later(&state) && seen.insert(state.clone()) {
                     let pick = Pick { frontier, events, state, manner };
                     by_manner.entry(manner).or_default().push(pick);
                 }

@@ -258,6 +258,13 @@ impl Sizes {
         let key = (call.fd.unwrap_or(-1), file.clone());
         match &*call.name {
             "open" | "creat" | "openat" => {
+                // Descriptors of an earlier file of this name, which strace does not show when they are copied, say
+                // nothing about a new one.
+                let created = call.flags.contains("O_CREAT") && !self.sizes.contains_key(&file);
+                if call.flags.contains("O_TRUNC") || created {
+                    self.places.retain(|(_, name), _| *name != file);
+                    self.appending.retain(|(_, name), _| *name != file);
+                }
                 if call.flags.contains("O_TRUNC") {
                     self.sizes.insert(file, 0);
                 }
@@ -394,6 +401,23 @@ mod tests {
         );
         assert_eq!(calls[2].ended - calls[2].began, 750_000);
         assert_eq!((calls[1].fd, calls[1].began), (Some(3), 100_000_100_000));
+    }
+
+    /// A shell copies descriptors, which the trace does not show. A new file begins at byte 0 all the same, whatever was
+    /// written through that descriptor to an earlier file of its name.
+    #[test]
+    fn a_new_file_of_an_old_name_begins_at_its_start() {
+        let round = |at: u32| {
+            format!(
+                "7 100.{at}1 openat(AT_FDCWD</m>, \"new\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3</m/new> <0.000020>\n\
+                 7 100.{at}2 write(1</m/new>, \"1\\n\", 2) = 2 <0.000010>\n\
+                 7 100.{at}3 rename(\"/m/new\", \"/m/db\") = 0 <0.000005>\n"
+            )
+        };
+        let calls = parse(&(round(1) + &round(2)), "/m");
+        let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
+        let round = ["openat(new)", "write(new, bytes 0 to 1)", "rename(new -> db)"];
+        assert_eq!(texts, [round, round].concat());
     }
 
     /// Lines that are no calls, or are cut off, are skipped.

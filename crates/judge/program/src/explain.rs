@@ -1,14 +1,16 @@
 //! A failure made small, and explained in the program's words.
 
-use ordo_crash::space::{Fate, Pick};
+use ordo_crash::space::{Fate, Pick, Space};
 use ordo_sba::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
+use crate::bench::Bench;
 use crate::calls::Syscall;
 use crate::causes::{self, Cause, CauseFailure, LostWrite};
 use crate::check::Check;
-use crate::explore::{Bench, JobFinding, Wrong};
+use crate::explore::{JobFinding, Wrong};
+use crate::judged::RecoveryCut;
 use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
 use crate::tree::FileTree;
@@ -35,6 +37,24 @@ pub struct ListedWrite {
     pub at: u64,
 }
 
+/// A power cut during a recovery, explained.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExplainedCut {
+    /// The moment of the power cut, in nanoseconds after the recovery began.
+    pub cut: u64,
+    /// The recovery's writes that the cut may lose, with the fate of each.
+    pub writes: Vec<ListedWrite>,
+}
+
+/// A failure, explained and made small.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The explanation.
+    pub told: Explanation,
+    /// The power cuts during recoveries, with the recordings of these.
+    pub recoveries: Vec<RecoveryCut>,
+}
+
 /// An explained failure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explanation {
@@ -56,6 +76,8 @@ pub struct Explanation {
     pub differences: Vec<String>,
     /// The writes that a power cut at this moment may lose, with the fate of each.
     pub writes: Vec<ListedWrite>,
+    /// The power cuts during the recovery of this state, and of what they left. Mostly there are none.
+    pub recoveries: Vec<ExplainedCut>,
     /// System calls before the cut, with marks between them.
     pub calls: Vec<String>,
     /// The causes, the most likely one first.
@@ -72,26 +94,27 @@ pub fn explain(
     unit: usize,
     finding: &JobFinding,
     shrink: bool,
-) -> Result<Explanation, ProgramError> {
+) -> Result<Explained, ProgramError> {
     let bench = Bench::new(recorded, check, unit);
     let stand = bench.stand(0)?;
-    let pick = match shrink {
+    let (pick, recoveries) = match shrink {
         true => small(&bench, &stand, finding)?,
-        false => finding.pick.clone(),
+        false => (finding.pick.clone(), finding.recoveries.clone()),
     };
-    let judged = bench.judge_pick(&stand, &pick)?;
+    let judged = bench.judge_pick(&stand, &pick, &recoveries)?;
     let said = judged.map_or_else(|| finding.said.clone(), |(_, said)| said);
     let differences = match finding.wrong {
         Wrong::Unsound => Vec::new(),
-        _ => differences(&bench, &stand, &pick)?,
+        _ => differences(&bench, &stand, &pick, &recoveries)?,
     };
     let (paths, differences): (Vec<String>, Vec<String>) = differences
         .into_iter()
         .map(|(path, said)| (path.clone(), format!("{path} {said}")))
         .unzip();
-    let began = event_time(recorded, recorded.began);
+    let began = recorded.began_at;
     let cut = event_time(recorded, pick.events);
-    let writes = writes(&bench, &pick, began);
+    let writes = writes(&recorded.meanings, &bench.space.fates(&pick), began);
+    let cuts = recoveries.iter().map(|cut| explained_cut(cut, unit)).collect();
     let promises = bench.promises(pick.events);
     let marks = recorded.marks.iter().filter(|mark| mark.events <= pick.events);
     let promised = marks.clone().rfind(|mark| !mark.text.starts_with("begin "));
@@ -106,9 +129,9 @@ pub fn explain(
         (_, false) => causes::by_calls(&recorded.calls, &failure),
         (wrong, true) => causes::by_writes(wrong, &lost(&writes), &paths),
     };
-    let mut told = calls_before(recorded, cut, began);
-    told.push(format!("{:>9.3} ms  power cut", millis(cut, began)));
-    Ok(Explanation {
+    let mut lines = calls_before(recorded, cut, began);
+    lines.push(format!("{:>9.3} ms  power cut", millis(cut, began)));
+    let told = Explanation {
         pick,
         wrong: finding.wrong,
         said,
@@ -118,20 +141,36 @@ pub fn explain(
         cut: cut.saturating_sub(began),
         differences,
         writes,
-        calls: if recorded.calls.is_empty() { Vec::new() } else { told },
+        recoveries: cuts,
+        calls: if recorded.calls.is_empty() { Vec::new() } else { lines },
         causes,
-    })
+    };
+    Ok(Explained { told, recoveries })
 }
 
-/// Finds a state of the same moment that fails in the same way, with as few lost writes as possible.
-fn small(bench: &Bench<'_>, stand: &Stand, finding: &JobFinding) -> Result<Pick, ProgramError> {
+/// The writes of a recovery at a power cut during it.
+fn explained_cut(cut: &RecoveryCut, unit: usize) -> ExplainedCut {
+    let recovery = &cut.recovery;
+    let fates = Space::new(recovery.run.clone(), unit).fates(&cut.pick);
+    let last = recovery.times.last().copied().unwrap_or(0);
+    let at = recovery.times.get(cut.pick.events).copied().unwrap_or(last + 1);
+    ExplainedCut { cut: at, writes: writes(&recovery.meanings, &fates, 0) }
+}
+
+/// Finds a state of the same moment that fails in the same way, with as few lost writes as possible. If a recovery was
+/// cut, its writes are those that are lost or kept.
+fn small(
+    bench: &Bench<'_>,
+    stand: &Stand,
+    finding: &JobFinding,
+) -> Result<(Pick, Vec<RecoveryCut>), ProgramError> {
     let (mut error, mut left) = (None, SHRINK_MAX);
-    let mut fails = |pick: &Pick| {
+    let mut fails = |pick: &Pick, cuts: &[RecoveryCut]| {
         if left == 0 {
             return false;
         }
         left -= 1;
-        match bench.judge_pick(stand, pick) {
+        match bench.judge_pick(stand, pick, cuts) {
             Ok(found) => found.is_some_and(|(wrong, _)| wrong == finding.wrong),
             Err(why) => {
                 error.get_or_insert(why);
@@ -139,12 +178,25 @@ fn small(bench: &Bench<'_>, stand: &Stand, finding: &JobFinding) -> Result<Pick,
             }
         }
     };
-    // Often no write needs to be lost: the missing data were never sent.
-    let pick = match bench.space.everything(finding.pick.frontier) {
-        Some(whole) if fails(&whole) => whole,
-        _ => bench.space.shrink(&finding.pick, &mut fails),
-    };
-    error.map_or(Ok(pick), Err)
+    let (mut pick, mut cuts) = (finding.pick.clone(), finding.recoveries.clone());
+    match cuts.split_last_mut() {
+        None => {
+            // Often no write needs to be lost: the missing data were never sent.
+            pick = match bench.space.everything(pick.frontier) {
+                Some(whole) if fails(&whole, &[]) => whole,
+                _ => bench.space.shrink(&pick, |pick| fails(pick, &[])),
+            };
+        }
+        Some((last, before)) => {
+            let space = Space::new(last.recovery.run.clone(), bench.unit());
+            let recovery = last.recovery.clone();
+            last.pick = space.shrink(&last.pick, |cut| {
+                let cut = RecoveryCut { recovery: recovery.clone(), pick: cut.clone() };
+                fails(&pick, &[&*before, &[cut]].concat())
+            });
+        }
+    }
+    error.map_or(Ok((pick, cuts)), Err)
 }
 
 fn millis(at: u64, began: u64) -> f64 {
@@ -162,16 +214,17 @@ fn differences(
     bench: &Bench<'_>,
     stand: &Stand,
     pick: &Pick,
+    cuts: &[RecoveryCut],
 ) -> Result<Vec<(String, String)>, ProgramError> {
-    let tree = bench.look(stand, pick, FileTree::of)?;
+    let tree = bench.look(stand, pick, cuts, FileTree::of)?;
     let Some(Ok(tree)) = tree else { return Ok(Vec::new()) };
     let promises = bench.promises(pick.events);
     let last = bench.space.frontiers().saturating_sub(1);
     let (mut at, mut step, mut right) = (pick.frontier, 1, None);
     for _ in 0..RIGHT_MAX {
         let Some(whole) = bench.space.everything(at) else { break };
-        let seen = bench
-            .look(stand, &whole, |work| (FileTree::of(work), bench.check.run(work, &promises)))?;
+        let look = |work: &std::path::Path| (FileTree::of(work), bench.check.run(work, &promises));
+        let seen = bench.look(stand, &whole, &[], look)?;
         if let Some((Ok(tree), said)) = seen {
             right = Some(tree);
             if !said?.is_broken() {
@@ -186,13 +239,18 @@ fn differences(
     Ok(right.map_or_else(Vec::new, |right| tree.differences(&right, LISTED_MAX)))
 }
 
-fn writes(bench: &Bench<'_>, pick: &Pick, began: u64) -> Vec<ListedWrite> {
-    let fates = bench.space.fates(pick);
-    let tell = |(_, write, fate): &(usize, usize, Fate)| {
-        let meaning = &bench.recorded.meanings[*write];
+/// Writes with their fates, and with times after the moment `began`.
+fn writes(
+    meanings: &[Vec<Meaning>],
+    fates: &[(usize, usize, Fate)],
+    began: u64,
+) -> Vec<ListedWrite> {
+    let tell = |(disk, write, fate): &(usize, usize, Fate)| {
+        let meaning = &meanings[*disk][*write];
+        let of = if *disk == 0 { String::new() } else { format!(" of disk {disk}") };
         ListedWrite {
             fate: *fate,
-            what: in_words(meaning),
+            what: in_words(meaning) + &of,
             path: meaning.path.clone(),
             bytes: meaning.bytes,
             at: meaning.at.saturating_sub(began),
@@ -265,7 +323,17 @@ impl Explanation {
             self.after.as_ref().map_or("before any promise".to_owned(), |a| format!("after '{a}'"));
         out.push(format!("  power cut {after}, {:.3} ms after the start", self.cut as f64 / 1e6));
         out.extend(self.differences.iter().map(|line| format!("  there: {line}")));
-        out.extend(self.write_lines());
+        match self.recoveries.is_empty() {
+            true => out.extend(write_lines(&self.writes)),
+            false => out.extend(lost_lines(&self.writes)),
+        }
+        for cut in &self.recoveries {
+            let at = cut.cut as f64 / 1e6;
+            out.push(format!(
+                "  power cut again, {at:.3} ms after the recovery of this state began"
+            ));
+            out.extend(lost_lines(&cut.writes));
+        }
         for cause in &self.causes {
             let (name, advice) = cause.mistake.advice();
             let sure = if cause.sure { "cause" } else { "perhaps" };
@@ -278,31 +346,37 @@ impl Explanation {
         }
         out.join("\n")
     }
+}
 
-    /// The lines for the writes that make the difference.
-    fn write_lines(&self) -> Vec<String> {
-        let of = |fate: Fate| self.writes.iter().filter(move |write| write.fate == fate);
-        let losses = of(Fate::Lost).chain(of(Fate::Torn));
-        if losses.clone().next().is_none() {
-            return vec![
-                "  no write was lost: the missing data had not been sent to the disk yet"
-                    .to_owned(),
-            ];
-        }
-        let line = |write: &ListedWrite| {
-            let fate = match write.fate {
-                Fate::Kept => "KEPT",
-                Fate::Lost => "LOST",
-                Fate::Torn => "TORN",
-            };
-            format!("  {fate} {} (written at {:.3} ms)", write.what, write.at as f64 / 1e6)
-        };
-        let mut lines: Vec<String> = losses.clone().take(LISTED_MAX).map(line).collect();
-        let more = losses.count().saturating_sub(LISTED_MAX);
-        if more > 0 {
-            lines.push(format!("  and {more} more are lost"));
-        }
-        lines.extend(of(Fate::Kept).take(4).map(line));
-        lines
+/// The lines for the writes that make the difference.
+fn write_lines(writes: &[ListedWrite]) -> Vec<String> {
+    let lines = lost_lines(writes);
+    if lines.is_empty() {
+        return vec![
+            "  no write was lost: the missing data had not been sent to the disk yet".to_owned(),
+        ];
     }
+    let kept = writes.iter().filter(|write| write.fate == Fate::Kept);
+    lines.into_iter().chain(kept.take(4).map(write_line)).collect()
+}
+
+fn write_line(write: &ListedWrite) -> String {
+    let fate = match write.fate {
+        Fate::Kept => "KEPT",
+        Fate::Lost => "LOST",
+        Fate::Torn => "TORN",
+    };
+    format!("  {fate} {} (written at {:.3} ms)", write.what, write.at as f64 / 1e6)
+}
+
+/// The lines for the writes that are lost, and then those that are torn.
+fn lost_lines(writes: &[ListedWrite]) -> Vec<String> {
+    let of = |fate: Fate| writes.iter().filter(move |write| write.fate == fate);
+    let losses = of(Fate::Lost).chain(of(Fate::Torn));
+    let mut lines: Vec<String> = losses.clone().take(LISTED_MAX).map(write_line).collect();
+    let more = losses.count().saturating_sub(LISTED_MAX);
+    if more > 0 {
+        lines.push(format!("  and {more} more are lost"));
+    }
+    lines
 }

@@ -5,8 +5,6 @@
 //! promises.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +13,16 @@ use std::time::Instant;
 use ordo_crash::StateRule;
 use ordo_crash::space::{Choosing, CrashState, Fate, Manner, Pick, Space};
 use ordo_sba::Class;
-use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
+use crate::bench::{Bench, StateDisk, groups};
 use crate::check::{Check, CheckAnswer};
-use crate::marks::{Mark, Promises};
-use crate::record::{Recorded, WORK};
-use crate::stand::{Stand, Start};
-use crate::tree::FileTree;
+use crate::judged::{Judged, JudgedState, RecoveryCut, StateResult};
+use crate::marks::Mark;
+use crate::record::{Meaning, Recorded};
+use crate::recovery::Judging;
+use crate::stand::Stand;
 
 /// The exploration of a recording.
 #[derive(Clone, Debug)]
@@ -38,10 +37,16 @@ pub struct Job {
     pub shard: (u64, u64),
     /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
     pub rules: Vec<StateRule>,
+    /// The manners of the states that are judged. Empty for all.
+    pub manners: Vec<Manner>,
     /// The number of stands at once.
     pub stands: usize,
-    /// The number of states that were judged before, and are left out.
-    pub skip: usize,
+    /// The power is cut during the recovery of one in this many states; 0 means of none.
+    pub recovery_every: usize,
+    /// The number of recoveries in a row that are cut.
+    pub recovery_depth: u32,
+    /// The most states of each recovery that is cut.
+    pub recovery_states: usize,
 }
 
 impl Default for Job {
@@ -52,8 +57,11 @@ impl Default for Job {
             unit: 4096,
             shard: (1, 1),
             rules: Vec::new(),
+            manners: Vec::new(),
             stands: 4,
-            skip: 0,
+            recovery_every: 200,
+            recovery_depth: 1,
+            recovery_states: 40,
         }
     }
 }
@@ -75,6 +83,8 @@ pub enum Wrong {
 pub struct JobFinding {
     /// The state.
     pub pick: Pick,
+    /// The power cuts during its recovery, and the recovery of what they left. Mostly there are none.
+    pub recoveries: Vec<RecoveryCut>,
     /// The kind of failure.
     pub wrong: Wrong,
     /// The output of the check, or the kernel's error.
@@ -88,7 +98,13 @@ pub struct JobFinding {
 pub struct JobCounts {
     /// The number of states judged.
     pub states: u64,
-    /// The number of possible states.
+    /// The number of states to judge, which is larger only after a stop.
+    pub planned: u64,
+    /// The number of recoveries that were recorded and cut.
+    pub recoveries: u64,
+    /// The number of states that cuts during them left, which were judged besides.
+    pub in_recovery: u64,
+    /// The number of possible states, up to 1e300.
     pub possible: f64,
     /// The number of distinct disks among them.
     pub images: u64,
@@ -132,189 +148,16 @@ pub enum ExploreEvent<'a> {
     Reached(u64, u64),
     /// A new sort of failure.
     Found(&'a JobFinding),
+    /// The results for one pick, by which a search that is stopped can be continued.
+    Judged(&'a Judged),
 }
 
 /// The number of states that are considered for each one that is judged.
 const SURPLUS: usize = 4;
+/// The largest number of possible states that is reported, since JSON has no infinity.
+const POSSIBLE_MAX: f64 = 1e300;
 /// The most sorts of failures that are kept.
 const FINDINGS_MAX: usize = 40;
-
-/// The result of one state.
-enum StateResult {
-    Unsound(String),
-    CheckAnswer(CheckAnswer, Option<Wrong>),
-}
-
-/// The results that are known already, by disk and by tree.
-#[derive(Default)]
-struct Known {
-    /// The tree to which each disk recovers, as a sum of names and contents.
-    trees: FxHashMap<u128, Result<u128, String>>,
-    said: FxHashMap<(u128, u64), (CheckAnswer, Option<Wrong>)>,
-    checks: u64,
-}
-
-/// A recording, with everything from which its states are made.
-pub(crate) struct Bench<'a> {
-    pub recorded: &'a Recorded,
-    pub check: &'a Check,
-    pub space: Space,
-    start: Arc<Start>,
-    known: Mutex<Known>,
-}
-
-fn hash(promises: &Promises) -> u64 {
-    let mut hasher = FxHasher::default();
-    promises.hash(&mut hasher);
-    hasher.finish()
-}
-
-impl<'a> Bench<'a> {
-    pub fn new(recorded: &'a Recorded, check: &'a Check, unit: usize) -> Bench<'a> {
-        let space = Space::new(recorded.run.clone(), unit);
-        let start = Arc::new(Start::new(recorded.run.disks[0].base.clone()));
-        Bench { recorded, check, space, start, known: Mutex::default() }
-    }
-
-    pub fn stand(&self, number: u8) -> Result<Stand, ProgramError> {
-        Stand::new(&self.recorded.system, self.start.clone(), number)
-    }
-
-    /// The promises after the first `events` events.
-    pub fn promises(&self, events: usize) -> Promises {
-        Promises::at(&self.recorded.marks, events)
-    }
-
-    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
-        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Runs the check in a state.
-    fn said(
-        &self,
-        stand: &Stand,
-        state: &CrashState<'_>,
-        promises: &Promises,
-    ) -> Result<Result<(Option<u128>, CheckAnswer), String>, ProgramError> {
-        stand.put(state.sectors(0))?;
-        let seen = stand.look(|dir| -> Result<(Option<u128>, CheckAnswer), ProgramError> {
-            let work = dir.join(WORK);
-            let sum = FileTree::of(&work).ok().map(|tree| tree.sum());
-            let known = sum.and_then(|sum| {
-                self.known(|known| known.said.get(&(sum, hash(promises))).cloned())
-            });
-            if let Some((said, _)) = known {
-                return Ok((sum, said));
-            }
-            self.known(|known| known.checks += 1);
-            Ok((sum, self.check.run(&work, promises)?))
-        })?;
-        match seen {
-            Ok(done) => done.map(Ok),
-            Err(why) => Ok(Err(why)),
-        }
-    }
-
-    fn judge(
-        &self,
-        stand: &Stand,
-        state: &CrashState<'_>,
-        promises: &Promises,
-    ) -> Result<StateResult, ProgramError> {
-        let (image, key) = (state.sum(), hash(promises));
-        let known = self.known(|known| match known.trees.get(&image)? {
-            Err(why) => Some(StateResult::Unsound(why.clone())),
-            Ok(tree) => {
-                let (said, wrong) = known.said.get(&(*tree, key))?;
-                Some(StateResult::CheckAnswer(said.clone(), *wrong))
-            }
-        });
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let (sum, said) = match self.said(stand, state, promises)? {
-            Ok(seen) => seen,
-            Err(why) => {
-                self.known(|known| known.trees.insert(image, Err(why.clone())));
-                return Ok(StateResult::Unsound(why));
-            }
-        };
-        // Another state with the same tree may have been judged already.
-        let before = sum.and_then(|sum| self.known(|known| known.said.get(&(sum, key)).cloned()));
-        let wrong = match (&said, before) {
-            (_, Some((_, wrong))) => wrong,
-            (CheckAnswer::Broken(_), None) => Some(self.wrong(stand, state, promises)?),
-            _ => None,
-        };
-        if let Some(sum) = sum {
-            self.known(|known| {
-                known.trees.insert(image, Ok(sum));
-                known.said.insert((sum, key), (said.clone(), wrong));
-            });
-        }
-        Ok(StateResult::CheckAnswer(said, wrong))
-    }
-
-    /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
-    fn wrong(
-        &self,
-        stand: &Stand,
-        state: &CrashState<'_>,
-        promises: &Promises,
-    ) -> Result<Wrong, ProgramError> {
-        let without = self.said(stand, state, &promises.none())?;
-        Ok(match without {
-            Ok((_, said)) if !said.is_broken() => Wrong::LostDurable,
-            _ => Wrong::NotAtomic,
-        })
-    }
-
-    /// Judges one state. Returns its kind of failure and the check's output.
-    pub fn judge_pick(
-        &self,
-        stand: &Stand,
-        pick: &Pick,
-    ) -> Result<Option<(Wrong, String)>, ProgramError> {
-        let promises = self.promises(pick.events);
-        let verdict = self.space.with(pick, |state| self.judge(stand, &state, &promises));
-        Ok(match verdict.transpose()? {
-            Some(StateResult::Unsound(why)) => Some((Wrong::Unsound, why)),
-            Some(StateResult::CheckAnswer(CheckAnswer::Broken(said), wrong)) => {
-                wrong.map(|wrong| (wrong, said))
-            }
-            _ => None,
-        })
-    }
-
-    /// Mounts a state, and calls `look` with the program's directory in it.
-    pub fn look<T>(
-        &self,
-        stand: &Stand,
-        pick: &Pick,
-        look: impl FnOnce(&Path) -> T,
-    ) -> Result<Option<T>, ProgramError> {
-        let looked = self.space.with(pick, |state| {
-            stand.put(state.sectors(0))?;
-            stand.look(|dir| look(&dir.join(WORK)))
-        });
-        Ok(looked.transpose()?.and_then(Result::ok))
-    }
-
-    /// Writes a state to a file; `None` if there is no such state.
-    pub fn write(&self, file: &std::fs::File, pick: &Pick) -> Option<std::io::Result<()>> {
-        self.space.with(pick, |state| self.start.write(file, state.sectors(0)))
-    }
-
-    /// For each write, the group with which it is lost or kept: contents of one file, or parts of one structure.
-    fn groups(&self) -> Vec<u64> {
-        let group = |meaning: &crate::record::Meaning| {
-            let mut hasher = FxHasher::default();
-            (meaning.class, &meaning.path).hash(&mut hasher);
-            hasher.finish()
-        };
-        self.recorded.meanings.iter().map(group).collect()
-    }
-}
 
 /// The sort of a failure: its kind, and the first words of the output, without numbers.
 fn sort(wrong: Wrong, said: &str) -> (Wrong, String) {
@@ -323,7 +166,25 @@ fn sort(wrong: Wrong, said: &str) -> (Wrong, String) {
     (wrong, words.collect::<Vec<_>>().join(" "))
 }
 
-/// Judges the states of a recording. `stop` ends it early, with the results so far.
+/// The picks of a job, with their numbers among all shards' picks.
+fn picks(bench: &Bench<'_>, job: &Job) -> Vec<(u64, Pick)> {
+    let groups = groups(&bench.recorded.meanings);
+    let choosing = Choosing {
+        states: job.states.saturating_mul(SURPLUS),
+        seed: job.seed,
+        from: bench.recorded.began,
+        rules: &job.rules,
+        groups: &groups,
+        manners: &job.manners,
+    };
+    let (part, parts) = job.shard;
+    let picks = chosen(bench.space.picks(&choosing), &bench.recorded.marks, job.states);
+    let all = (0u64..).zip(picks);
+    all.filter(|(n, _)| n % parts == part - 1).collect()
+}
+
+/// Judges the states of a recording, except those of `before`, the results of an earlier search by the same job. `stop`
+/// ends it early, with the results so far.
 ///
 /// # Errors
 /// There is no loop device, or the check cannot be run.
@@ -331,68 +192,78 @@ pub fn explore(
     recorded: &Recorded,
     check: &Check,
     job: &Job,
+    before: Vec<Judged>,
     stop: &AtomicBool,
     tell: &(dyn Fn(ExploreEvent<'_>) + Sync),
 ) -> Result<JobOutcome, ProgramError> {
     let began = Instant::now();
     let bench = Bench::new(recorded, check, job.unit);
-    let groups = bench.groups();
-    let choosing = Choosing {
-        states: job.states.saturating_mul(SURPLUS),
-        seed: job.seed,
-        from: recorded.began,
-        rules: &job.rules,
-        groups: &groups,
-    };
-    let (part, parts) = job.shard;
-    let picks = chosen(bench.space.picks(&choosing), &recorded.marks, job.states);
-    let all = picks.into_iter().zip(0u64..);
-    let picks: Vec<Pick> =
-        all.filter(|(_, n)| n % parts == part - 1).map(|(pick, _)| pick).skip(job.skip).collect();
-    let count = job.stands.clamp(1, 64).min(picks.len().max(1));
-    let stands = (0..count).map(|n| bench.stand(n as u8)).collect::<Result<Vec<_>, _>>()?;
+    let all = picks(&bench, job);
     let mut sums = Sums { bench: &bench, outcome: JobOutcome::default(), sorts: BTreeMap::new() };
-    let quit = AtomicBool::new(false);
-    std::thread::scope(|scope| -> Result<(), ProgramError> {
-        let (to_stands, states) = sync_channel(count);
-        let states = Arc::new(Mutex::new(states));
-        let (to_sums, verdicts) = channel();
-        for stand in stands {
-            let (states, to_sums, bench) = (states.clone(), to_sums.clone(), &bench);
-            scope.spawn(move || work(bench, &stand, &states, &to_sums));
-        }
-        drop((states, to_sums));
-        let (bench, picks, quit) = (&bench, &picks, &quit);
-        scope.spawn(move || {
-            bench.space.each(picks, |pick, state| {
-                let stopped = stop.load(Ordering::Relaxed) || quit.load(Ordering::Relaxed);
-                !stopped && to_stands.send((pick.clone(), state)).is_ok()
-            });
-        });
-        let mut failed = Ok(());
-        for (pick, verdict) in verdicts {
-            match verdict {
-                Ok(verdict) => sums.add(pick, verdict, tell),
-                Err(error) => {
-                    quit.store(true, Ordering::Relaxed);
-                    failed = Err(error);
-                }
-            }
-            tell(ExploreEvent::Reached(sums.outcome.counts.states, picks.len() as u64));
-        }
-        failed
+    let done = sums.resume(before, &all);
+    let open: Vec<(u64, Pick)> = all.iter().filter(|(n, _)| !done.contains(n)).cloned().collect();
+    search(&bench, job, &open, stop, |judged, pick| {
+        tell(ExploreEvent::Judged(&judged));
+        sums.add(pick, judged, tell);
+        tell(ExploreEvent::Reached(sums.outcome.counts.states, all.len() as u64));
     })?;
     let mut outcome = sums.outcome;
     bench.known(|known| {
         outcome.counts.images = known.trees.len() as u64;
         let trees = known.trees.values().flatten();
         outcome.counts.trees = trees.collect::<BTreeSet<_>>().len() as u64;
-        outcome.counts.checks = known.checks;
     });
-    outcome.counts.possible = bench.space.possible(recorded.began);
+    outcome.counts.planned = all.len() as u64;
+    outcome.counts.possible = bench.space.possible(recorded.began).min(POSSIBLE_MAX);
     outcome.counts.seconds = began.elapsed().as_secs_f64();
     outcome.findings.sort_by_key(|f| (f.wrong, f.pick.frontier, f.pick.manner));
     Ok(outcome)
+}
+
+/// Judges picks on several stands at once, and calls `done` with the results of each, in the order in which they end.
+fn search(
+    bench: &Bench<'_>,
+    job: &Job,
+    open: &[(u64, Pick)],
+    stop: &AtomicBool,
+    mut done: impl FnMut(Judged, Pick),
+) -> Result<(), ProgramError> {
+    let count = job.stands.clamp(1, 64).min(open.len().max(1));
+    let stands = (0..count).map(|n| bench.stand(n as u8)).collect::<Result<Vec<_>, _>>()?;
+    let quit = AtomicBool::new(false);
+    let stopped = || stop.load(Ordering::Relaxed) || quit.load(Ordering::Relaxed);
+    let picks: Vec<Pick> = open.iter().map(|(_, pick)| pick.clone()).collect();
+    std::thread::scope(|scope| -> Result<(), ProgramError> {
+        let (to_stands, states) = sync_channel(count);
+        let states = Arc::new(Mutex::new(states));
+        let (to_sums, verdicts) = channel();
+        for stand in stands {
+            let (states, to_sums) = (states.clone(), to_sums.clone());
+            let stopped = &stopped;
+            scope.spawn(move || work((bench, &stand, job), stopped, &states, &to_sums));
+        }
+        drop((states, to_sums));
+        let (picks, stopped) = (&picks, &stopped);
+        scope.spawn(move || {
+            let mut open = open.iter();
+            bench.space.each(picks, |pick, state| {
+                let Some((number, _)) = open.find(|(_, open)| open == pick) else { return false };
+                !stopped() && to_stands.send((*number, pick.clone(), state)).is_ok()
+            });
+        });
+        let mut failed = Ok(());
+        for (pick, verdict) in verdicts {
+            match verdict {
+                Ok(Some(judged)) => done(judged, pick),
+                Ok(None) => {}
+                Err(error) => {
+                    quit.store(true, Ordering::Relaxed);
+                    failed = Err(error);
+                }
+            }
+        }
+        failed
+    })
 }
 
 /// Chooses among more picks than are wanted. First come those at every moment at which a promise was new, or about to
@@ -436,20 +307,23 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     out
 }
 
-type Judged = (Pick, Result<StateResult, ProgramError>);
+type Task<'a> = (u64, Pick, CrashState<'a>);
+type Verdict = (Pick, Result<Option<Judged>, ProgramError>);
 
 /// The work of a stand, until there are no more states.
 fn work(
-    bench: &Bench<'_>,
-    stand: &Stand,
-    states: &Mutex<Receiver<(Pick, CrashState<'_>)>>,
-    to: &Sender<Judged>,
+    (bench, stand, job): (&Bench<'_>, &Stand, &Job),
+    stop: &dyn Fn() -> bool,
+    states: &Mutex<Receiver<Task<'_>>>,
+    to: &Sender<Verdict>,
 ) {
     loop {
         let next = states.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((pick, state)) = next else { return };
+        let Ok((number, pick, state)) = next else { return };
         let promises = bench.promises(pick.events);
-        let verdict = bench.judge(stand, &state, &promises);
+        let judging = Judging { bench, stand, job, stop, promises, judged: Judged::default() };
+        let disk = StateDisk { start: &bench.start, state: &state, image: state.sum() };
+        let verdict = judging.judge(number, disk);
         if to.send((pick, verdict)).is_err() {
             return;
         }
@@ -464,50 +338,78 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    fn add(&mut self, pick: Pick, verdict: StateResult, tell: &(dyn Fn(ExploreEvent<'_>) + Sync)) {
+    /// Adds the results of an earlier search. Returns the numbers of their picks.
+    fn resume(&mut self, before: Vec<Judged>, all: &[(u64, Pick)]) -> BTreeSet<u64> {
+        let mut done = BTreeSet::new();
+        for judged in before {
+            let at = all.binary_search_by_key(&judged.number, |(n, _)| *n);
+            if let (Ok(at), true) = (at, done.insert(judged.number)) {
+                self.bench.known(|known| known.note(&judged));
+                self.add(all[at].1.clone(), judged, &|_| {});
+            }
+        }
+        done
+    }
+
+    fn add(&mut self, pick: Pick, judged: Judged, tell: &(dyn Fn(ExploreEvent<'_>) + Sync)) {
+        self.outcome.counts.checks += judged.checks;
+        self.outcome.counts.recoveries += judged.recoveries.len() as u64;
+        for state in &judged.states {
+            self.add_state(&pick, &judged, state, tell);
+        }
+    }
+
+    fn add_state(
+        &mut self,
+        pick: &Pick,
+        judged: &Judged,
+        state: &JudgedState,
+        tell: &(dyn Fn(ExploreEvent<'_>) + Sync),
+    ) {
         let counts = &mut self.outcome.counts;
-        counts.states += 1;
-        let (wrong, said) = match verdict {
-            StateResult::Unsound(why) => {
-                counts.unsound += 1;
-                (Wrong::Unsound, why)
-            }
-            StateResult::CheckAnswer(CheckAnswer::Broken(said), wrong) => {
-                let wrong = wrong.unwrap_or(Wrong::NotAtomic);
+        match state.cuts.is_empty() {
+            true => counts.states += 1,
+            false => counts.in_recovery += 1,
+        }
+        match &state.result {
+            StateResult::Unsound(_) => counts.unsound += 1,
+            StateResult::Checked(CheckAnswer::Broken(_), wrong) => {
                 counts.promise_broken += 1;
-                counts.lost_durable += u64::from(wrong == Wrong::LostDurable);
-                counts.not_atomic += u64::from(wrong == Wrong::NotAtomic);
-                (wrong, said)
+                counts.lost_durable += u64::from(*wrong == Some(Wrong::LostDurable));
+                counts.not_atomic += u64::from(*wrong != Some(Wrong::LostDurable));
             }
-            StateResult::CheckAnswer(CheckAnswer::Failed(said), _) => {
+            StateResult::Checked(CheckAnswer::Failed(said), _) => {
                 counts.check_failed += 1;
-                self.outcome.check_output.get_or_insert(said);
-                return;
+                self.outcome.check_output.get_or_insert_with(|| said.clone());
             }
-            StateResult::CheckAnswer(CheckAnswer::TimedOut, _) => {
-                counts.timed_out += 1;
-                return;
-            }
-            StateResult::CheckAnswer(CheckAnswer::Kept, _) => return,
-        };
-        if wrong == Wrong::Unsound && torn_superblock(self.bench, &pick) {
+            StateResult::Checked(CheckAnswer::TimedOut, _) => counts.timed_out += 1,
+            StateResult::Checked(CheckAnswer::Kept, _) => {}
+        }
+        let Some((wrong, said)) = state.result.failure() else { return };
+        let recoveries = judged.cuts(state);
+        if wrong == Wrong::Unsound && torn_superblock(self.bench, pick, &recoveries) {
             self.outcome.counts.torn_superblock += 1;
         }
+        let said = said.to_owned();
+        self.found(JobFinding { pick: pick.clone(), recoveries, wrong, said, alike: 1 }, tell);
+    }
+
+    /// Adds a failure to those of its sort.
+    fn found(&mut self, found: JobFinding, tell: &(dyn Fn(ExploreEvent<'_>) + Sync)) {
         let next = self.outcome.findings.len();
-        match self.sorts.entry(sort(wrong, &said)) {
+        match self.sorts.entry(sort(found.wrong, &found.said)) {
             std::collections::btree_map::Entry::Occupied(known) => {
                 let known = &mut self.outcome.findings[*known.get()];
-                known.alike += 1;
+                let alike = known.alike + 1;
                 // The order in which stands finish is random, so the choice must not depend on it.
-                if (pick.manner, pick.frontier, &pick.state)
-                    < (known.pick.manner, known.pick.frontier, &known.pick.state)
-                {
-                    (known.pick, known.said) = (pick, said);
+                if found.order() < known.order() {
+                    *known = found;
                 }
+                known.alike = alike;
             }
             std::collections::btree_map::Entry::Vacant(new) if next < FINDINGS_MAX => {
                 new.insert(next);
-                self.outcome.findings.push(JobFinding { pick, wrong, said, alike: 1 });
+                self.outcome.findings.push(found);
                 tell(ExploreEvent::Found(&self.outcome.findings[next]));
             }
             std::collections::btree_map::Entry::Vacant(_) => {}
@@ -515,11 +417,35 @@ impl Sums<'_> {
     }
 }
 
-fn torn_superblock(bench: &Bench<'_>, pick: &Pick) -> bool {
-    let fates = bench.space.fates(pick);
-    fates.iter().any(|(_, write, fate)| {
-        *fate == Fate::Torn && bench.recorded.meanings[*write].class == Class::Superblock
-    })
+impl JobFinding {
+    /// The order in which failures of one sort are told: a failure without a second cut first.
+    fn order(&self) -> impl Ord {
+        let cuts = self.recoveries.iter().map(|cut| (cut.pick.manner, cut.pick.state.clone()));
+        let pick = &self.pick;
+        (
+            self.recoveries.len(),
+            pick.manner,
+            pick.frontier,
+            pick.state.clone(),
+            cuts.collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// Whether the last power cut before the failure tore a superblock.
+fn torn_superblock(bench: &Bench<'_>, pick: &Pick, cuts: &[RecoveryCut]) -> bool {
+    let is_one = |fates: &[(usize, usize, Fate)], meanings: &[Vec<Meaning>]| {
+        let torn = fates.iter().filter(|(_, _, fate)| *fate == Fate::Torn);
+        let class = |disk: &usize, write: &usize| meanings[*disk][*write].class;
+        torn.into_iter().any(|(disk, write, _)| class(disk, write) == Class::Superblock)
+    };
+    match cuts.last() {
+        None => is_one(&bench.space.fates(pick), &bench.recorded.meanings),
+        Some(cut) => {
+            let space = Space::new(cut.recovery.run.clone(), bench.unit());
+            is_one(&space.fates(&cut.pick), &cut.recovery.meanings)
+        }
+    }
 }
 
 #[cfg(test)]

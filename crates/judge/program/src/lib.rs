@@ -1,4 +1,4 @@
-//! Any program, crashed: the promises that it breaks, on any of the kernel's file systems.
+//! Any program, crashed: the promises that it breaks, on any of the kernel's file systems, or on one of this process.
 //!
 //! A program runs in a file system on a pseudo-device, which records every request. Each state that a power cut may
 //! leave is put on a device, recovered by the kernel's own mount, and judged by a check, which is any command.
@@ -6,8 +6,11 @@
 //! Layers, lowest first:
 //! - [`system`]: a file system by name and options; `sys`: system calls without a safe wrapper.
 //! - [`marks`]: the program's promises; [`calls`]: its system calls; [`tree`]: the contents of a directory.
-//! - [`mod@record`]: the command run and recorded, with the meaning of each write.
-//! - `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
+//! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's, recorded.
+//! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`).
+//! - `start`: contents without zeros; `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
+//! - `bench`: a recording, from which states are made and judged; `recovery`: power cuts during recoveries;
+//!   [`judged`]: the results of a state.
 //! - [`mod@explore`]: states judged on several stands at once, each image and each tree once.
 //! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual cause; [`saved`]: a
 //!   failure as a file.
@@ -20,7 +23,8 @@
 //! - A cause is named only if the failing state lacks something that the cause explains, and never for a program
 //!   whose check passes.
 //!
-//! All of this needs root, `/dev/fuse`, loop devices, and the file system's mkfs.
+//! The kernel's file systems need root, `/dev/fuse`, loop devices, and the file system's mkfs. File systems of this
+//! process need only FUSE, which ordinary users may use too where there is `fusermount3`.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -28,27 +32,37 @@
 //! # fn of(plan: RecordingPlan, check: Check, job: Job) -> Result<(), ordo_program::ProgramError> {
 //! let stop = AtomicBool::new(false);
 //! let recorded = record(&plan, &stop)?;
-//! let outcome = explore(&recorded, &check, &job, &stop, &|_| {})?;
+//! let outcome = explore(&recorded, &check, &job, Vec::new(), &stop, &|_| {})?;
 //! println!("{} states, {} broken", outcome.counts.states, outcome.counts.promise_broken);
 //! # Ok(())
 //! # }
 //! ```
 
+mod bench;
+mod btrfs;
 pub mod calls;
 pub mod causes;
 pub mod check;
+mod devices;
 pub mod explain;
 pub mod explore;
+pub mod judged;
+mod markpipe;
 pub mod marks;
+pub mod own;
 pub mod record;
+mod recovery;
+mod requests;
 pub mod saved;
+pub mod searchlog;
 mod stand;
+mod start;
 mod sys;
 pub mod system;
 pub mod tree;
 
 pub use check::{Check, CheckAnswer};
-pub use explain::{Explanation, explain};
+pub use explain::{Explained, Explanation, explain};
 pub use explore::{ExploreEvent, Job, JobCounts, JobFinding, JobOutcome, explore};
 pub use record::{Recorded, RecordingPlan, record};
 pub use sys::own_mounts;

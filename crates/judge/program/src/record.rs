@@ -9,23 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ordo_annotate::BlockRow;
-use ordo_annotate::rows::Known;
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event};
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
-use ordo_live::watching::{Into as SeenInto, take, watching};
-use ordo_pseudo::{DeviceSetup, Recording, Session};
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
 use ordo_vfs::Ino;
-use rustix::mount::UnmountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{self, Syscall};
+use crate::devices::RecordedDevices;
 use crate::marks::Mark;
-use crate::stand::unmount;
+use crate::requests::{Requests, watched};
 use crate::system::ProgramSystem;
 use crate::{ProgramError, sys};
 
@@ -84,14 +80,16 @@ pub struct Recorded {
     pub system: ProgramSystem,
     /// Every write and flush, in order.
     pub run: Arc<Run>,
-    /// The meaning of each write.
-    pub meanings: Vec<Meaning>,
+    /// For each disk, the meaning of each write.
+    pub meanings: Vec<Vec<Meaning>>,
     /// The program's marks.
     pub marks: Vec<Mark>,
     /// The system calls, in the run's clock.
     pub calls: Vec<Syscall>,
     /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
+    /// The time at which the command began, in nanoseconds of the run's clock.
+    pub began_at: u64,
     /// The number of events before the command began.
     pub began: usize,
     /// The number of events before it ended.
@@ -102,41 +100,40 @@ pub struct Recorded {
     pub failed: usize,
 }
 
-/// Runs a command on a kernel file system, and records it. `stop` ends it early.
+/// Runs a command on a file system, and records it. `stop` ends it early.
 ///
 /// # Errors
-/// The caller is not root, a program is missing, the file system cannot be made, or the setup failed.
+/// The caller is not root and the file system is the kernel's, a program is missing, the file system cannot be made, or
+/// the setup failed.
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
-    let seen = SeenInto::default();
     let lax = Arc::new(AtomicBool::new(true));
     let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
-    let observer = Some(watching(wanted, Arc::clone(&seen)));
-    let session =
-        Session::with(DeviceSetup { observer, ..DeviceSetup::in_memory(plan.system.bytes) })?;
-    plan.system.make(session.device())?;
+    let (setups, seen) = watched(&plan.system.devices(), &wanted);
+    let devices = RecordedDevices::new(&plan.system, setups)?;
     let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
     let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
     // The command may run as another user.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).map_err(ProgramError::io("that directory"))?;
-    prepare(plan, &session, folder.path())?;
-    session.start()?;
-    let mounted = Mounted::new(plan, &session, folder.path())?;
+    prepare(plan, &devices, folder.path())?;
+    devices.start()?;
+    let mounted = devices.mount(folder.path(), plan.neighbour)?;
     lax.store(false, Ordering::Relaxed);
-    let ran = mounted.work(plan, &session, stop)?;
+    let ran = work(plan, &devices, folder.path(), stop)?;
     lax.store(true, Ordering::Relaxed);
     drop(mounted);
-    let recording = session.finish()?;
-    let mut rows = take(&seen).map(|mut seen| {
-        seen.renumber(&recording);
-        seen.rows
-    });
-    Ok(ran.recorded(plan, recording, &rows.take().unwrap_or_default()))
+    let recordings = devices.finish()?;
+    let requests = Requests::of(&recordings, seen);
+    Ok(ran.recorded(plan, recordings, requests))
 }
 
 /// Mounts the new file system once, and runs the setup before the recording.
-fn prepare(plan: &RecordingPlan, session: &Session, dir: &Path) -> Result<(), ProgramError> {
-    let mounted = Mounted::new(plan, session, dir)?;
+fn prepare(
+    plan: &RecordingPlan,
+    devices: &RecordedDevices,
+    dir: &Path,
+) -> Result<(), ProgramError> {
+    let mounted = devices.mount(dir, None)?;
     let work = dir.join(WORK);
     std::fs::create_dir(&work).map_err(ProgramError::io("the program's directory"))?;
     std::fs::write(dir.join(NEIGHBOUR), b"").map_err(ProgramError::io("a file"))?;
@@ -148,15 +145,46 @@ fn prepare(plan: &RecordingPlan, session: &Session, dir: &Path) -> Result<(), Pr
             return Err(ProgramError::Program(format!("the setup '{setup}' failed: {status}")));
         }
     }
-    drop(mounted);
-    let device = File::open(session.device());
-    let written = device.and_then(|device| device.sync_all());
-    written.map_err(ProgramError::io("writing the device's cache"))
+    mounted.unmount()?;
+    devices.settle()
 }
 
-/// A file system mounted on the pseudo-device.
-struct Mounted<'a> {
-    dir: &'a Path,
+/// Runs the command to its end. Then commits names, and after that writes everything.
+fn work(
+    plan: &RecordingPlan,
+    devices: &RecordedDevices,
+    dir: &Path,
+    stop: &AtomicBool,
+) -> Result<Ran, ProgramError> {
+    let clocks = (Instant::now(), SystemTime::now());
+    let (work, mut neighbour) = (dir.join(WORK), Neighbour::new(plan, dir)?);
+    let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
+    let began = Instant::now();
+    let mut child = start(plan, &devices.marks(), &work, log.path())?;
+    let status = std::thread::scope(|scope| {
+        let (done, ended) = channel::<()>();
+        if let Some(pause) = plan.neighbour {
+            let neighbour = &mut neighbour;
+            scope.spawn(move || {
+                while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    neighbour.disturb();
+                }
+            });
+        }
+        let status = wait(&mut child, plan.timeout, stop);
+        drop(done);
+        status
+    })?;
+    let ended = Instant::now();
+    // Renamed files whose contents are not written: the names are committed first, and the contents are written
+    // later.
+    neighbour.commit();
+    std::thread::sleep(SETTLE);
+    neighbour.sync();
+    let settled = Instant::now();
+    let text = std::fs::read(log.path()).unwrap_or_default();
+    let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
+    Ok(Ran { status, calls, clocks, began, ended, settled })
 }
 
 /// A command that has ended.
@@ -170,71 +198,9 @@ struct Ran {
     settled: Instant,
 }
 
-impl<'a> Mounted<'a> {
-    fn new(
-        plan: &RecordingPlan,
-        session: &Session,
-        dir: &'a Path,
-    ) -> Result<Mounted<'a>, ProgramError> {
-        let mounted = plan.system.mount(session.device(), dir);
-        mounted.map_err(|error| ProgramError::Io {
-            what: format!("mounting {} on {}", plan.system.name(), session.device().display()),
-            error,
-        })?;
-        Ok(Mounted { dir })
-    }
-
-    /// Runs the command to its end. Then commits names, and after that writes everything.
-    fn work(
-        &self,
-        plan: &RecordingPlan,
-        session: &Session,
-        stop: &AtomicBool,
-    ) -> Result<Ran, ProgramError> {
-        let clocks = (Instant::now(), SystemTime::now());
-        let (work, mut neighbour) = (self.dir.join(WORK), Neighbour::new(plan, self.dir)?);
-        let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
-        let began = Instant::now();
-        let mut child = start(plan, session, &work, log.path())?;
-        let status = std::thread::scope(|scope| {
-            let (done, ended) = channel::<()>();
-            if let Some(pause) = plan.neighbour {
-                let neighbour = &mut neighbour;
-                scope.spawn(move || {
-                    while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                        neighbour.disturb();
-                    }
-                });
-            }
-            let status = wait(&mut child, plan.timeout, stop);
-            drop(done);
-            status
-        })?;
-        let ended = Instant::now();
-        // Renamed files whose contents are not written: the names are committed first, and the contents are written
-        // later.
-        neighbour.commit();
-        std::thread::sleep(SETTLE);
-        neighbour.sync();
-        let settled = Instant::now();
-        let text = std::fs::read(log.path()).unwrap_or_default();
-        let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
-        Ok(Ran { status, calls, clocks, began, ended, settled })
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        if unmount(self.dir).is_err() {
-            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
-            let _ = rustix::mount::unmount(self.dir, UnmountFlags::DETACH);
-        }
-    }
-}
-
 fn start(
     plan: &RecordingPlan,
-    session: &Session,
+    marks: &Path,
     work: &Path,
     log: &Path,
 ) -> Result<Child, ProgramError> {
@@ -251,7 +217,7 @@ fn start(
         }
     };
     command.args(args).current_dir(work);
-    command.env("ORDO_MARK", session.marks()).env("ORDO_DIR", work);
+    command.env("ORDO_MARK", marks).env("ORDO_DIR", work);
     command.env("ORDO_ORIGIN", &plan.origin);
     let what = if plan.syscalls { "strace".into() } else { program.to_string_lossy() };
     let what = format!("running {what}");
@@ -322,28 +288,33 @@ impl Neighbour {
 }
 
 impl Ran {
-    fn recorded(self, plan: &RecordingPlan, recording: Recording, rows: &[BlockRow]) -> Recorded {
-        let (instant, time) = recording.clock;
+    fn recorded(
+        self,
+        plan: &RecordingPlan,
+        recordings: Vec<ordo_pseudo::Recording>,
+        mut requests: Requests,
+    ) -> Recorded {
+        let first = &recordings[0];
+        let (instant, time) = first.clock;
         let on_clock = |at: Instant| {
             let ago = instant.saturating_duration_since(at).as_nanos() as u64;
             time.as_nanos().saturating_sub(ago)
         };
-        let (writes, mut events) = ordo_kernel::requests(&recording, rows);
         // The writes of the unmount do not belong to the program.
         let until = on_clock(self.settled);
-        events.retain(|(at, _)| at.as_nanos() <= until);
-        let times: Vec<u64> = events.iter().map(|(at, _)| at.as_nanos()).collect();
-        let events: Vec<Event> = events.into_iter().map(|(_, event)| event).collect();
+        requests.events.retain(|(at, _)| *at <= until);
+        let times: Vec<u64> = requests.events.iter().map(|(at, _)| *at).collect();
         let before = |at: u64| times.partition_point(|t| *t < at);
         let mark = |request: &ordo_trace::TraceRequest| {
-            let text = recording.trace.data(request).unwrap_or_default();
+            let text = first.trace.data(request).unwrap_or_default();
             let at = request.issued.as_nanos();
             Mark { events: before(at), at, text: String::from_utf8_lossy(text).into_owned() }
         };
-        let requests = recording.trace.requests();
-        let marks = requests.iter().filter(|r| r.op == RequestOp::Mark).map(mark).collect();
-        let (began, ended) = (before(on_clock(self.began)), before(on_clock(self.ended)));
-        let meanings = meanings(&writes, &times, &events, rows);
+        let all = first.trace.requests();
+        let marks = all.iter().filter(|r| r.op == RequestOp::Mark).map(mark).collect();
+        let began_at = on_clock(self.began);
+        let (began, ended) = (before(began_at), before(on_clock(self.ended)));
+        let meanings = requests.meanings(&times);
         // Strace gives the time of day.
         let wall = self.clocks.1.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
         let shift = on_clock(self.clocks.0) as i64 - wall;
@@ -351,9 +322,11 @@ impl Ran {
         for call in &mut calls {
             (call.began, call.ended) = (call.began + shift, call.ended + shift);
         }
+        let events: Vec<Event> = requests.events.into_iter().map(|(_, event)| event).collect();
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
-        let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
+        let disks = recordings.into_iter().zip(requests.writes);
+        let disks = disks.map(|(r, writes)| DiskRun { base: Arc::new(r.start), writes }).collect();
         // The history has no calls: only the root exists.
         let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
         let run = Run { model: plan.model, disks, events, history };
@@ -364,56 +337,11 @@ impl Ran {
             marks,
             calls,
             times,
+            began_at,
             began,
             ended,
             status: self.status,
             failed,
         }
-    }
-}
-
-/// The meaning of each write.
-fn meanings(
-    writes: &[ordo_crash::run::Write],
-    times: &[u64],
-    events: &[Event],
-    rows: &[BlockRow],
-) -> Vec<Meaning> {
-    let mut issued = vec![0; writes.len()];
-    for (at, event) in times.iter().zip(events) {
-        if let Event::Issued { write, .. } = event {
-            issued[*write] = *at;
-        }
-    }
-    let of = |write: &ordo_crash::run::Write| {
-        let from = rows.partition_point(|row| row.request < write.id);
-        let to = rows.partition_point(|row| row.request <= write.id);
-        &rows[from..to]
-    };
-    writes.iter().zip(issued).map(|(write, at)| meaning(write, of(write), at)).collect()
-}
-
-fn meaning(write: &ordo_crash::run::Write, rows: &[BlockRow], at: u64) -> Meaning {
-    // The choice of states, and the report of failures, use only what was known of a block when it was written.
-    let is_known = |row: &&BlockRow| {
-        row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
-    };
-    let rows = || rows.iter().filter(is_known);
-    let path = rows().find_map(|row| row.path.as_deref()).and_then(in_work);
-    let blocks = rows().filter_map(|row| row.file_block.map(|block| (block, row.len)));
-    let bytes = blocks.fold(None, |range: Option<(u64, u64)>, (block, len)| {
-        let size = len.next_power_of_two();
-        let (from, to) = (block * size, block * size + len);
-        Some(range.map_or((from, to), |(a, b)| (a.min(from), b.max(to))))
-    });
-    Meaning { class: write.class, path, bytes, words: write.name.clone(), at }
-}
-
-/// A path of the file system as one below the program's directory.
-fn in_work(path: &str) -> Option<String> {
-    let rest = path.trim_start_matches('/').strip_prefix(WORK)?;
-    match rest.strip_prefix('/') {
-        Some(rest) => Some(rest.to_owned()),
-        None => rest.is_empty().then(String::new),
     }
 }

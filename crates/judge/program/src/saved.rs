@@ -4,36 +4,32 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use ordo_crash::kept;
+use ordo_crash::{Run, kept};
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
+use crate::bench::Bench;
 use crate::calls::Syscall;
 use crate::check::Check;
-use crate::explain::{Explanation, explain};
-use crate::explore::{Bench, JobFinding};
+use crate::explain::{Explained, Explanation, explain};
+use crate::explore::JobFinding;
+use crate::judged::RecoveryCut;
 use crate::marks::{Mark, Promises};
 use crate::record::{Meaning, Recorded};
 use crate::system::ProgramSystem;
 
 /// The beginning of such a file.
-pub const FORMAT: &str = "ordo crash of a program, 1";
+pub const FORMAT: &str = "ordo crash of a program, 2";
 
-/// A failure, with everything that is needed to repeat it.
+/// A recording as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SavedJob {
-    /// [`FORMAT`].
-    pub format: String,
-    /// The command, for the reader of the file.
-    pub command: Vec<String>,
+pub struct SavedRecording {
     system: ProgramSystem,
-    check: Check,
-    unit: usize,
-    explanation: Explanation,
     marks: Vec<Mark>,
-    meanings: Vec<Meaning>,
+    meanings: Vec<Vec<Meaning>>,
     calls: Vec<Syscall>,
     times: Vec<u64>,
+    began_at: u64,
     began: usize,
     ended: usize,
     status: Option<i32>,
@@ -42,33 +38,38 @@ pub struct SavedJob {
     run: String,
 }
 
+/// A failure, with everything that is needed to repeat it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedJob {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The command, for the reader of the file.
+    pub command: Vec<String>,
+    check: Check,
+    unit: usize,
+    explanation: Explanation,
+    /// The power cuts during recoveries.
+    recoveries: Vec<RecoveryCut>,
+    recording: SavedRecording,
+}
+
 fn damaged(why: impl std::fmt::Display) -> ProgramError {
     ProgramError::Program(format!("it is damaged: {why}"))
 }
 
-impl SavedJob {
-    /// Saves a failure of a recording.
+impl SavedRecording {
+    /// Saves a recording.
     ///
     /// # Errors
     /// None occurs in practice.
-    pub fn new(
-        recorded: &Recorded,
-        check: &Check,
-        unit: usize,
-        command: &[String],
-        explanation: &Explanation,
-    ) -> Result<SavedJob, ProgramError> {
-        Ok(SavedJob {
-            format: FORMAT.to_owned(),
-            command: command.to_vec(),
+    pub fn new(recorded: &Recorded) -> Result<SavedRecording, ProgramError> {
+        Ok(SavedRecording {
             system: recorded.system.clone(),
-            check: check.clone(),
-            unit,
-            explanation: explanation.clone(),
             marks: recorded.marks.clone(),
             meanings: recorded.meanings.clone(),
             calls: recorded.calls.clone(),
             times: recorded.times.clone(),
+            began_at: recorded.began_at,
             began: recorded.began,
             ended: recorded.ended,
             status: recorded.status,
@@ -77,48 +78,111 @@ impl SavedJob {
         })
     }
 
-    /// Whether a text is such a file, complete or not.
-    pub fn is_one(text: &str) -> bool {
-        text.get(..200.min(text.len())).is_some_and(|head| head.contains(FORMAT))
-    }
-
-    /// Reads a saved failure.
+    /// The recording, which is one of this file system.
     ///
     /// # Errors
-    /// The text is not one, or is inconsistent.
-    pub fn parse(text: &str) -> Result<SavedJob, ProgramError> {
-        let saved: SavedJob = serde_json::from_str(text).map_err(damaged)?;
-        // The system's name decides which programs are run, so it must be a known one.
-        ProgramSystem::parse(&saved.system.name())?;
-        Ok(saved)
-    }
-
-    fn recorded(&self) -> Result<Recorded, ProgramError> {
+    /// The text is inconsistent, or of another file system.
+    pub fn recorded(&self, system: &ProgramSystem) -> Result<Recorded, ProgramError> {
+        if self.system.name() != system.name() {
+            return Err(damaged(format!("it is of {}", self.system.name())));
+        }
         let runs = kept::unpack(&self.run).map_err(damaged)?;
         let [run] = &runs[..] else { return Err(damaged("it has no run")) };
-        let fits = run.disks.len() == 1
-            && run.disks[0].writes.len() == self.meanings.len()
-            && run.events.len() == self.times.len();
-        if !fits {
+        let sizes = run.disks.iter().map(|disk| disk.base.len() as u64);
+        if !fits(run, &self.meanings, &self.times) || !sizes.eq(system.devices()) {
             return Err(damaged("the run in it is another one"));
         }
         Ok(Recorded {
-            system: self.system.clone(),
+            system: system.clone(),
             run: Arc::clone(run),
             meanings: self.meanings.clone(),
             marks: self.marks.clone(),
             calls: self.calls.clone(),
             times: self.times.clone(),
+            began_at: self.began_at,
             began: self.began,
             ended: self.ended,
             status: self.status,
             failed: self.failed,
         })
     }
+}
+
+/// Whether there is a meaning for each write, and a time for each event.
+pub(crate) fn fits(run: &Run, meanings: &[Vec<Meaning>], times: &[u64]) -> bool {
+    let mut disks = run.disks.iter().zip(meanings);
+    run.disks.len() == meanings.len()
+        && !run.disks.is_empty()
+        && disks.all(|(disk, meanings)| disk.writes.len() == meanings.len())
+        && run.events.len() == times.len()
+}
+
+impl SavedJob {
+    /// Saves a failure of a recording. `recoveries` are the power cuts during recoveries that belong to it.
+    ///
+    /// # Errors
+    /// None occurs in practice.
+    pub fn new(
+        recorded: &Recorded,
+        check: &Check,
+        unit: usize,
+        command: &[String],
+        explained: &Explained,
+    ) -> Result<SavedJob, ProgramError> {
+        Ok(SavedJob {
+            format: FORMAT.to_owned(),
+            command: command.to_vec(),
+            check: check.clone(),
+            unit,
+            explanation: explained.told.clone(),
+            recoveries: explained.recoveries.clone(),
+            recording: SavedRecording::new(recorded)?,
+        })
+    }
+
+    /// Whether a text is such a file, complete or not, of this version or another.
+    pub fn is_one(text: &str) -> bool {
+        let name = FORMAT.trim_end_matches(char::is_numeric);
+        text.get(..200.min(text.len())).is_some_and(|head| head.contains(name))
+    }
+
+    /// Reads a saved failure. `find` finds a file system by its name and the size of its first device.
+    ///
+    /// # Errors
+    /// The text is not one, or is inconsistent.
+    pub fn parse(
+        text: &str,
+        find: impl FnOnce(&str, u64) -> Result<ProgramSystem, ProgramError>,
+    ) -> Result<SavedJob, ProgramError> {
+        if Self::is_one(text) && !text.get(..200.min(text.len())).unwrap_or("").contains(FORMAT) {
+            let why = "another version of ordo wrote it; crash the program again";
+            return Err(ProgramError::Program(why.into()));
+        }
+        let mut saved: SavedJob = serde_json::from_str(text).map_err(damaged)?;
+        let of = &saved.recording.system;
+        // The system's name decides which programs are run, so it must be a known one.
+        let mut found = find(&of.name(), of.bytes)?;
+        (found.mkfs, found.bytes) = (of.mkfs.clone(), of.bytes);
+        saved.recording.system = found;
+        let cuts = &saved.recoveries;
+        if cuts.iter().any(|c| !fits(&c.recovery.run, &c.recovery.meanings, &c.recovery.times)) {
+            return Err(damaged("the recovery in it is another one"));
+        }
+        Ok(saved)
+    }
+
+    fn recorded(&self) -> Result<Recorded, ProgramError> {
+        self.recording.recorded(&self.recording.system)
+    }
 
     /// The file system's name.
     pub fn system(&self) -> String {
-        self.system.name()
+        self.recording.system.name()
+    }
+
+    /// Whether the state is one of the kernel's file systems, which only root may mount.
+    pub fn needs_root(&self) -> bool {
+        self.recording.system.is_kernels()
     }
 
     /// Judges the state again, and explains its failure; `None` if it does not fail any more.
@@ -130,12 +194,14 @@ impl SavedJob {
         let found = {
             let bench = Bench::new(&recorded, &self.check, self.unit);
             let stand = bench.stand(0)?;
-            bench.judge_pick(&stand, &self.explanation.pick)?
+            bench.judge_pick(&stand, &self.explanation.pick, &self.recoveries)?
         };
         let Some((wrong, said)) = found else { return Ok(None) };
         let (pick, alike) = (self.explanation.pick.clone(), self.explanation.alike);
-        let finding = JobFinding { pick, wrong, said, alike };
-        explain(&recorded, &self.check, self.unit, &finding, false).map(Some)
+        let recoveries = self.recoveries.clone();
+        let finding = JobFinding { pick, recoveries, wrong, said, alike };
+        let explained = explain(&recorded, &self.check, self.unit, &finding, false)?;
+        Ok(Some(explained.told))
     }
 
     /// Mounts the state, and calls `look` with the program's directory in it and the promises.
@@ -147,7 +213,7 @@ impl SavedJob {
         let bench = Bench::new(&recorded, &self.check, self.unit);
         let (stand, pick) = (bench.stand(0)?, &self.explanation.pick);
         let promises = bench.promises(pick.events);
-        let seen = bench.look(&stand, pick, |work| look(work, &promises))?;
+        let seen = bench.look(&stand, pick, &self.recoveries, |work| look(work, &promises))?;
         seen.ok_or_else(|| ProgramError::Program("the state cannot be mounted".into()))
     }
 
@@ -160,7 +226,7 @@ impl SavedJob {
         let bench = Bench::new(&recorded, &self.check, self.unit);
         let wrong = |error| ProgramError::Io { what: format!("writing {}", to.display()), error };
         let file = File::create(to).map_err(wrong)?;
-        let written = bench.write(&file, &self.explanation.pick);
+        let written = bench.write(&file, &self.explanation.pick, &self.recoveries);
         written.ok_or_else(|| damaged("there is no such state"))?.map_err(wrong)
     }
 }

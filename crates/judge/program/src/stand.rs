@@ -1,12 +1,13 @@
-//! A stand, the place for a state: a file in memory, a loop device over it, and a directory to mount it on.
+//! A stand, the place for a state: devices, and a directory on which the state is mounted.
 //!
-//! A stand is made once and used for many states. [`Stand::put`] makes the file hold one state: the device's contents
-//! at the start, without its zeros, and the sectors that differ. [`Stand::look`] mounts it by the system call and
-//! unmounts it again, so no process is started for a state.
+//! A stand is made once and used for many states. [`Stand::put`] makes the devices hold one state: their contents at the
+//! start, without zeros, and the sectors that differ. [`Stand::look`] mounts it and unmounts it again. For the kernel's
+//! file systems the device is a file in memory under a loop device, and the mount is a system call, so no process is
+//! started for a state. For file systems of this process it is a thread (`own`).
 
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -14,119 +15,122 @@ use std::time::Duration;
 
 use rustix::mount::UnmountFlags;
 
+use crate::bench::StateDisk;
+use crate::own::{OwnFs, OwnImage, mount_state};
 use crate::system::ProgramSystem;
-use crate::{ProgramError, sys};
+use crate::{ProgramError, btrfs, sys};
 
-/// The unit in which zeros are skipped, in bytes.
-const PIECE: usize = 16 << 10;
-const SECTOR: u64 = 512;
 /// The number of times that an unmount is tried while the mount is busy; the next constant is the pause between two.
 const TRIES: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A device's contents at the start, without its zeros.
-pub(crate) struct Start {
-    bytes: Arc<Vec<u8>>,
-    /// The ranges that are not zero: first byte, end.
-    pieces: Vec<(usize, usize)>,
-}
-
-impl Start {
-    pub(crate) fn new(bytes: Arc<Vec<u8>>) -> Start {
-        let mut pieces: Vec<(usize, usize)> = Vec::new();
-        for (n, piece) in bytes.chunks(PIECE).enumerate() {
-            if piece.iter().all(|b| *b == 0) {
-                continue;
-            }
-            let (from, to) = (n * PIECE, n * PIECE + piece.len());
-            match pieces.last_mut() {
-                Some(last) if last.1 == from => last.1 = to,
-                _ => pieces.push((from, to)),
-            }
-        }
-        Start { bytes, pieces }
-    }
-
-    /// Makes a file hold these contents, with the given sectors in place of their own; sectors are in ascending
-    /// order.
-    pub(crate) fn write<'a>(
-        &self,
-        file: &File,
-        sectors: impl Iterator<Item = (u64, &'a [u8])>,
-    ) -> io::Result<()> {
-        file.set_len(0)?;
-        file.set_len(self.bytes.len() as u64)?;
-        for (from, to) in &self.pieces {
-            file.write_all_at(&self.bytes[*from..*to], *from as u64)?;
-        }
-        let (mut at, mut run) = (0, Vec::new());
-        for (sector, data) in sectors {
-            if at + run.len() as u64 != sector * SECTOR {
-                file.write_all_at(&run, at)?;
-                run.clear();
-                at = sector * SECTOR;
-            }
-            run.extend_from_slice(data);
-        }
-        file.write_all_at(&run, at)
-    }
-}
-
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {
-    system: ProgramSystem,
-    start: Arc<Start>,
-    memory: File,
-    device: File,
-    path: PathBuf,
+    devices: Devices,
     folder: tempfile::TempDir,
-    /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
-    number: u8,
+    /// The number of checks that were run here.
+    pub(crate) checks: Cell<u64>,
+}
+
+enum Devices {
+    Kernel(LoopDevice),
+    Own(Arc<dyn OwnFs>, RefCell<Vec<OwnImage>>),
 }
 
 impl Stand {
     /// A new stand. Each stand in use at the same time needs another `number`.
-    pub(crate) fn new(
-        system: &ProgramSystem,
-        start: Arc<Start>,
-        number: u8,
-    ) -> Result<Stand, ProgramError> {
+    pub(crate) fn new(system: &ProgramSystem, number: u32) -> Result<Stand, ProgramError> {
+        let devices = match system.own() {
+            Some(own) => Devices::Own(own.clone(), RefCell::default()),
+            None => Devices::Kernel(LoopDevice::new(system, number)?),
+        };
+        let folder = tempfile::Builder::new().prefix("ordo-state-").tempdir();
+        let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+        Ok(Stand { devices, folder, checks: Cell::new(0) })
+    }
+
+    /// Makes the devices hold a state.
+    pub(crate) fn put(&self, disk: StateDisk<'_>) -> Result<(), ProgramError> {
+        match &self.devices {
+            Devices::Kernel(device) => device.put(disk),
+            Devices::Own(_, images) => {
+                let image = |(number, start): (usize, &Arc<crate::start::Start>)| OwnImage {
+                    start: start.clone(),
+                    sectors: disk.state.sectors(number).map(|(n, data)| (n, data.into())).collect(),
+                };
+                images.replace(disk.start.iter().enumerate().map(image).collect());
+                Ok(())
+            }
+        }
+    }
+
+    /// Repairs the state if that must come first, mounts it, calls `look`, and unmounts it. Each state can be looked
+    /// into once.
+    ///
+    /// # Errors
+    /// The error of the mount if the state cannot be mounted: the file system was lost.
+    pub(crate) fn look<T>(
+        &self,
+        look: impl FnOnce(&Path) -> T,
+    ) -> Result<Result<T, String>, ProgramError> {
+        let dir = self.folder.path();
+        match &self.devices {
+            Devices::Kernel(device) => device.look(dir, look),
+            Devices::Own(own, images) => match mount_state(own, images.take(), dir)? {
+                Err(why) => Ok(Err(format!("mounting: {why}"))),
+                Ok(mounted) => {
+                    let seen = look(dir);
+                    // The state is thrown away, so an error of its unmount is one of nobody.
+                    let _ = mounted.unmount();
+                    Ok(Ok(seen))
+                }
+            },
+        }
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // The state is still mounted only if an unmount failed or a check panicked.
+        let _ = rustix::mount::unmount(self.folder.path(), UnmountFlags::DETACH);
+    }
+}
+
+/// A file in memory under a loop device, for a file system of the kernel's.
+struct LoopDevice {
+    system: ProgramSystem,
+    memory: File,
+    device: File,
+    path: PathBuf,
+    /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
+    number: u32,
+}
+
+impl LoopDevice {
+    fn new(system: &ProgramSystem, number: u32) -> Result<LoopDevice, ProgramError> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
         let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
-        memory.set_len(start.bytes.len() as u64).map_err(ProgramError::io("a file in memory"))?;
+        memory.set_len(system.bytes).map_err(ProgramError::io("a file in memory"))?;
         let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
             .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
-        let folder = tempfile::Builder::new().prefix("ordo-state-").tempdir();
-        let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
-        Ok(Stand { system: system.clone(), start, memory, device, path, folder, number })
+        Ok(LoopDevice { system: system.clone(), memory, device, path, number })
     }
 
-    /// The mount point.
-    pub(crate) fn dir(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Makes the device hold the start, with these sectors in place of its own.
-    pub(crate) fn put<'a>(
-        &self,
-        sectors: impl Iterator<Item = (u64, &'a [u8])>,
-    ) -> Result<(), ProgramError> {
-        let put = sys::forget(&self.device).and_then(|()| self.start.write(&self.memory, sectors));
+    fn put(&self, disk: StateDisk<'_>) -> Result<(), ProgramError> {
+        let write = || disk.start[0].write(&self.memory, disk.state.sectors(0));
+        let put = sys::forget(&self.device).and_then(|()| write());
         put.map_err(ProgramError::io("putting a state on a device"))?;
         if self.system.is_btrfs() {
-            rename_btrfs(&self.memory, self.number)
+            btrfs::rename(&self.memory, self.number)
                 .map_err(ProgramError::io("the superblock of a state"))?;
         }
         Ok(())
     }
 
-    /// Repairs the state if that must come first, mounts it, calls `look`, and unmounts it.
-    ///
-    /// # Errors
-    /// The kernel's error if the state cannot be mounted: the file system was lost.
-    pub(crate) fn look<T>(
+    fn look<T>(
         &self,
+        dir: &Path,
         look: impl FnOnce(&Path) -> T,
     ) -> Result<Result<T, String>, ProgramError> {
         if let [program, args @ ..] = self.system.repair() {
@@ -139,19 +143,12 @@ impl Stand {
             }
             sys::forget(&self.device).map_err(ProgramError::io("a loop device"))?;
         }
-        if let Err(error) = self.system.mount(&self.path, self.dir()) {
+        if let Err(error) = self.system.mount(&self.path, dir) {
             return Ok(Err(format!("mounting: {error}")));
         }
-        let seen = look(self.dir());
-        unmount(self.dir()).map_err(ProgramError::io("unmounting a state"))?;
+        let seen = look(dir);
+        unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
         Ok(Ok(seen))
-    }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        // The state is still mounted only if an unmount failed or a check panicked.
-        let _ = rustix::mount::unmount(self.folder.path(), UnmountFlags::DETACH);
     }
 }
 
@@ -166,83 +163,5 @@ pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
             }
             done => return Ok(done?),
         }
-    }
-}
-
-// `struct btrfs_super_block`: its place, its length, and bytes in it.
-const BTRFS_SUPER: u64 = 64 << 10;
-const BTRFS_SUPER_LEN: usize = 4096;
-const CSUM: std::ops::Range<usize> = 0..4;
-const FSID: std::ops::Range<usize> = 0x20..0x30;
-const MAGIC: std::ops::Range<usize> = 0x40..0x48;
-const INCOMPAT_FLAGS: std::ops::Range<usize> = 0xbc..0xc4;
-const CSUM_TYPE: std::ops::Range<usize> = 0xc4..0xc6;
-const METADATA_UUID: std::ops::Range<usize> = 0x23b..0x24b;
-/// `BTRFS_FEATURE_INCOMPAT_METADATA_UUID`.
-const HAS_METADATA_UUID: u64 = 1 << 10;
-
-/// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two mounted copies with one
-/// UUID for one file system. A torn superblock stays torn.
-fn rename_btrfs(file: &File, number: u8) -> io::Result<()> {
-    let mut sb = vec![0; BTRFS_SUPER_LEN];
-    file.read_exact_at(&mut sb, BTRFS_SUPER)?;
-    if named_btrfs(&mut sb, number) {
-        file.write_all_at(&sb, BTRFS_SUPER)?;
-    }
-    Ok(())
-}
-
-fn named_btrfs(sb: &mut [u8], number: u8) -> bool {
-    let right = sb[CSUM] == crc32c::crc32c(&sb[FSID.start..]).to_le_bytes();
-    if sb[MAGIC] != *b"_BHRfS_M" || sb[CSUM_TYPE] != [0, 0] || !right {
-        return false;
-    }
-    let flags = u64::from_le_bytes(sb[INCOMPAT_FLAGS].try_into().expect("eight bytes"));
-    if flags & HAS_METADATA_UUID == 0 {
-        sb.copy_within(FSID, METADATA_UUID.start);
-        sb[INCOMPAT_FLAGS].copy_from_slice(&(flags | HAS_METADATA_UUID).to_le_bytes());
-    }
-    sb[FSID.end - 1] = sb[METADATA_UUID.end - 1].wrapping_add(number).wrapping_add(1);
-    let sum = crc32c::crc32c(&sb[FSID.start..]).to_le_bytes();
-    sb[CSUM].copy_from_slice(&sum);
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A start is written without its zeros, over any earlier contents of the file, with the state's sectors on top.
-    #[test]
-    fn a_state_is_the_start_and_what_differs() {
-        let mut start = vec![0; 100_000 / 512 * 512];
-        start[40_000..50_000].fill(7);
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&[9; 99_000], 0).unwrap();
-        let sectors: Vec<(u64, Vec<u8>)> =
-            [(3, 1), (4, 2), (90, 3)].map(|(n, b)| (n, vec![b; 512])).to_vec();
-        let start = Start::new(Arc::new(start));
-        start.write(&file, sectors.iter().map(|(n, data)| (*n, &data[..]))).unwrap();
-        let mut expected = start.bytes.to_vec();
-        sectors.iter().for_each(|(n, data)| {
-            expected[*n as usize * 512..][..512].copy_from_slice(data);
-        });
-        let mut found = vec![0; expected.len()];
-        file.read_exact_at(&mut found, 0).unwrap();
-        assert!(found == expected);
-        assert_eq!(file.metadata().unwrap().len(), expected.len() as u64);
-    }
-
-    /// A superblock gets another UUID and a matching checksum. A superblock whose checksum is wrong stays as it is.
-    #[test]
-    fn superblocks_are_distinguished() {
-        let mut sb = vec![0; BTRFS_SUPER_LEN];
-        sb[MAGIC].copy_from_slice(b"_BHRfS_M");
-        sb[FSID].fill(5);
-        assert!(!named_btrfs(&mut sb, 1));
-        let sum = crc32c::crc32c(&sb[32..]).to_le_bytes();
-        sb[CSUM].copy_from_slice(&sum);
-        assert!(named_btrfs(&mut sb, 1) && sb[METADATA_UUID] == [5; 16] && sb[FSID][15] == 7);
-        assert!(named_btrfs(&mut sb, 2) && sb[FSID][15] == 8);
     }
 }

@@ -1,11 +1,13 @@
 //! A kernel file system, by its name and any mount options: `ext4:data=journal,journal_checksum`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
+use crate::own::OwnFs;
 
 /// A file system on which a program is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +18,24 @@ pub struct ProgramSystem {
     pub options: String,
     /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,
-    /// The size of its device in bytes.
+    /// The size of its device in bytes; of the first, if there are several.
     pub bytes: u64,
+    /// The file system, if it is one of this process.
+    #[serde(skip)]
+    own: Option<Own>,
 }
+
+/// A file system of this process. Whether two are the same is told by their names and sizes.
+#[derive(Clone, Debug)]
+struct Own(Arc<dyn OwnFs>);
+
+impl PartialEq for Own {
+    fn eq(&self, other: &Own) -> bool {
+        self.0.devices() == other.0.devices()
+    }
+}
+
+impl Eq for Own {}
 
 struct Known {
     kind: &'static str,
@@ -63,7 +80,6 @@ impl ProgramSystem {
     ///
     /// # Errors
     /// [`ProgramError::System`]: there is no such kind.
-    /// [`ProgramError::System`]: there is no such kind.
     pub fn parse(text: &str) -> Result<ProgramSystem, ProgramError> {
         let (kind, options) = text.split_once(':').unwrap_or((text, ""));
         let (kind, options) = match kind {
@@ -76,7 +92,29 @@ impl ProgramSystem {
             ProgramError::System { name: kind.to_owned(), known }
         })?;
         let options = options.trim_matches(',').to_owned();
-        Ok(ProgramSystem { kind: kind.to_owned(), options, mkfs: Vec::new(), bytes: known.bytes })
+        let (kind, bytes) = (kind.to_owned(), known.bytes);
+        Ok(ProgramSystem { kind, options, mkfs: Vec::new(), bytes, own: None })
+    }
+
+    /// A file system of this process with this name.
+    pub fn of_process(name: &str, bytes: u64, own: Arc<dyn OwnFs>) -> ProgramSystem {
+        let (kind, own) = (name.to_owned(), Some(Own(own)));
+        ProgramSystem { kind, options: String::new(), mkfs: Vec::new(), bytes, own }
+    }
+
+    /// The file system, if it is one of this process.
+    pub(crate) fn own(&self) -> Option<&Arc<dyn OwnFs>> {
+        self.own.as_ref().map(|own| &own.0)
+    }
+
+    /// Whether the kernel makes and mounts it, for which it asks for root.
+    pub fn is_kernels(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// The sizes of its devices in bytes.
+    pub(crate) fn devices(&self) -> Vec<u64> {
+        self.own().map_or_else(|| vec![self.bytes], |own| own.devices())
     }
 
     /// The name as a user gives it.
@@ -146,7 +184,7 @@ impl ProgramSystem {
 
     /// The command that repairs the file system after a crash, before a mount; empty if none is needed.
     pub(crate) fn repair(&self) -> &'static [&'static str] {
-        self.known().repair
+        if self.own.is_some() { &[] } else { self.known().repair }
     }
 
     pub(crate) fn is_btrfs(&self) -> bool {

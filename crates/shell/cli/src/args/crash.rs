@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
+use ordo_crash::space::Manner;
 use ordo_crash::{CrashModel as DiskModel, FsGeometry, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
@@ -201,14 +202,16 @@ Rules, for states of one meaning only:
 
 Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
 
-A program (root) runs in a file system of its own. It states its promises by lines to $ORDO_MARK.
-The check finds the promises made before the power cut in $ORDO_ACKED, and those under way in
-$ORDO_PENDING. docs/crash-programs.md
+A program runs in a file system of its own: the kernel's (root) or Ordo's (FUSE). It states its
+promises by lines to $ORDO_MARK. The check finds the promises made before the power cut in
+$ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
 Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
-for errors.
+for errors, 130 stopped: --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
+  ordo crash --fs ffs-soft-updates --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
+  ordo crash --resume -o found.json --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
   ordo crash --fs ffs-none --model prefix --json
   ordo crash --fs ext3,ext4 --states 300 --runs 1  each state is mounted and checked (root)
@@ -230,7 +233,7 @@ pub struct Crash {
     pub command: Option<CrashCommand>,
     /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
     /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
-    /// ext4:data=journal,nobarrier.
+    /// ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
@@ -292,13 +295,14 @@ pub struct Crash {
     /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Threads [default: one for each processor].
+    /// Threads [default: one for each processor; for a program 16, which mostly wait for the kernel].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub threads: usize,
     /// Do only this part of the runs: 2/4 is the second of four.
     #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
     pub shard: (u64, u64),
-    /// Continue with the results in the file given by -o.
+    /// Continue with the results in the file given by -o. For a program also with the recording and the states of a
+    /// search that was stopped, which are beside it (FILE.search).
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json].
@@ -344,6 +348,10 @@ pub struct ProgramArgs {
     /// Bytes that the disk never tears: 512 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
     pub sector: usize,
+    /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed is lost),
+    /// everything (nothing is lost), group, one, prefix (writes up to some point survive), torn, chance, rule.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", value_parser = manner)]
+    pub only: Vec<Manner>,
     /// Record system calls (needs strace), so that causes are known instead of guessed.
     #[arg(long, requires = "command")]
     pub syscalls: bool,
@@ -377,6 +385,15 @@ fn sector(text: &str) -> Result<usize, String> {
         "4096" | "4k" => Ok(4096),
         _ => Err(format!("'{text}': a disk has sectors of 512 or of 4096 bytes")),
     }
+}
+
+fn manner(text: &str) -> Result<Manner, String> {
+    let found = serde_json::from_value(serde_json::Value::String(text.to_owned()));
+    found.map_err(|_| {
+        format!(
+            "'{text}': there are amnesia, everything, rule, group, one, prefix, torn and chance"
+        )
+    })
 }
 
 fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {

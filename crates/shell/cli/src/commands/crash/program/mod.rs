@@ -1,7 +1,9 @@
 //! `ordo crash -- COMMAND`: power cuts under any program.
 
 mod junit;
+mod own;
 mod page;
+mod search;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -11,18 +13,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ordo_crash::CrashModel;
+use ordo_crash::space::Manner;
 use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
 use ordo_program::{
-    Check, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem, RecordingPlan,
+    Check, Explained, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem,
+    RecordingPlan,
 };
 use ordo_report::json;
 use ordo_report::number::{count, figure};
 use ordo_report::progress::Progress;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::search::Search;
 use super::{BROKEN, write_whole};
 use crate::args::Crash;
 use crate::text::put;
@@ -31,13 +36,17 @@ use crate::text::put;
 const NOT_JUDGED: u8 = 3;
 /// The default for the most states of a program.
 const STATES: usize = 1000;
-/// The default number of states that are judged at once. Judging is mostly waiting.
-const STANDS: usize = 4;
+/// The default number of states that are judged at once. Nearly all of a state's time is waiting for the kernel's mount
+/// and unmount, not for a processor.
+const STANDS: usize = 16;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
 
+/// The exit status after a signal, when the work can be continued.
+const STOPPED: u8 = 130;
+
 /// The results of one system.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
     system: String,
     model: CrashModel,
@@ -56,11 +65,62 @@ struct Row {
 }
 
 /// The results of all systems.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Results {
     command: Vec<String>,
     check: String,
+    states: usize,
+    seed: u64,
+    shard: (u64, u64),
+    rules: Vec<String>,
+    only: Vec<Manner>,
     rows: Vec<Row>,
+}
+
+impl Results {
+    /// No results yet.
+    fn new(args: &Crash, check: &Check) -> Results {
+        let words = args.program.command.iter().map(|word| word.to_string_lossy().into_owned());
+        Results {
+            command: words.collect(),
+            check: check.command.clone(),
+            states: args.states.unwrap_or(STATES),
+            seed: args.seed,
+            shard: args.shard,
+            rules: args.rule.iter().map(ToString::to_string).collect(),
+            only: args.program.only.clone(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The results in the file of `-o`, if the search goes on with them.
+    fn resumed(self, args: &Crash) -> Result<Results> {
+        let Some(path) = args.output.as_deref().filter(|path| args.resume && path.exists()) else {
+            return Ok(self);
+        };
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("reading {}", path.display()))?;
+        let found: Results = serde_json::from_str(&text)
+            .with_context(|| format!("{}: no results of a program", path.display()))?;
+        let same = |a: &Results, b: &Results| {
+            (&a.command, &a.check, a.states, a.seed, a.shard, &a.rules, &a.only)
+                == (&b.command, &b.check, b.states, b.seed, b.shard, &b.rules, &b.only)
+        };
+        if !same(&found, &self) {
+            bail!(
+                "{}: results of another search: remove the file, or give the same arguments",
+                path.display()
+            );
+        }
+        Ok(found)
+    }
+
+    /// Whether the search of a system was finished earlier.
+    fn has(&self, plan: &RecordingPlan, sector: usize) -> bool {
+        let name = plan.system.name();
+        let is_it = |row: &Row| (&row.system, row.model, row.sector) == (&name, plan.model, sector);
+        self.rows.iter().any(is_it)
+    }
 }
 
 pub(super) fn run(args: &Crash) -> Result<ExitCode> {
@@ -68,9 +128,6 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         bail!("--check is missing: give a command whose exit status says whether a state is right");
     };
     let stop = on_signals()?;
-    ordo_program::own_mounts().context(
-        "mounts of its own (unshare): the kernel's file systems need root; see docs/crash-programs.md",
-    )?;
     let origin = std::env::current_dir().context("the current directory")?;
     let timeout = Duration::from_secs(args.program.check_timeout);
     let check = Check { command: check, timeout, origin: origin.clone() };
@@ -78,19 +135,30 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         names if names.is_empty() => vec!["ext4".to_owned()],
         names => names,
     };
-    let words = args.program.command.iter().map(|word| word.to_string_lossy().into_owned());
-    let mut results =
-        Results { command: words.collect(), check: check.command.clone(), rows: Vec::new() };
-    for name in &names {
+    let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
+    private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
+    let mut results = Results::new(args, &check).resumed(args)?;
+    let mut unfinished = None;
+    'all: for system in &systems {
         for model in &args.model {
-            let plan = plan(args, name, *model, &origin)?;
-            let row = one(args, &plan, &check, &stop).with_context(|| name.clone())?;
-            results.rows.push(row);
+            let plan = plan(args, system, *model, &origin);
+            if results.has(&plan, args.program.sector) {
+                continue;
+            }
+            match one(args, &plan, &check, &stop).with_context(|| system.name())? {
+                Some(row) if row.counts.states < row.counts.planned => unfinished = Some(row),
+                Some(row) => results.rows.push(row),
+                None => {}
+            }
+            if stop.load(Ordering::Relaxed) {
+                break 'all;
+            }
             if let Some(path) = &args.output {
                 write_whole(path, &json(&results)?)?;
             }
         }
     }
+    results.rows.extend(unfinished);
     if let Some(path) = &args.program.html {
         write_whole(path, &page::page(&results))?;
     }
@@ -98,7 +166,21 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         write_whole(path, &junit::suite(&results))?;
     }
     put(None, &if args.json { json(&results)? } else { table(&results) })?;
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("{}", how_to_continue(args));
+        return Ok(ExitCode::from(STOPPED));
+    }
     Ok(status(&results))
+}
+
+fn how_to_continue(args: &Crash) -> String {
+    match &args.output {
+        Some(path) => format!(
+            "stopped: the same command with --resume -o {} goes on where it was",
+            path.display()
+        ),
+        None => "stopped: with -o FILE, --resume would go on where it was".to_owned(),
+    }
 }
 
 fn status(results: &Results) -> ExitCode {
@@ -123,21 +205,39 @@ fn on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<RecordingPlan> {
+/// Gives the process mounts of its own, which go away with it. Only root can do so, and only for the kernel's file
+/// systems must it be done.
+fn private_mounts(needed: bool) -> Result<()> {
+    match ordo_program::own_mounts() {
+        Err(error) if needed => Err(error).context(
+            "mounts of its own (unshare): the kernel's file systems need root; Ordo's do not, as in \
+             --fs ffs-soft-updates; see docs/crash-programs.md",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The file system with this name and the options of the arguments.
+fn system(args: &Crash, name: &str) -> Result<ProgramSystem> {
     let more = args.program.mount_opts.as_deref();
-    let name = match (more, name.contains(':')) {
+    let with = match (more, name.contains(':')) {
         (None, _) => name.to_owned(),
         (Some(more), true) => format!("{name},{more}"),
         (Some(more), false) => format!("{name}:{more}"),
     };
-    let mut system = ProgramSystem::parse(&name)?;
-    if let Some(size) = args.size {
-        system.bytes = size / 4096 * 4096;
+    let own = own::system(name, args.size).is_ok_and(|system| !system.is_kernels());
+    if own && (more.is_some() || args.program.mkfs.is_some()) {
+        bail!("{name}: --mount-opts and --mkfs are for the kernel's file systems");
     }
+    let mut system = own::system(&with, args.size)?;
     let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
     system.mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
-    Ok(RecordingPlan {
-        system,
+    Ok(system)
+}
+
+fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) -> RecordingPlan {
+    RecordingPlan {
+        system: system.clone(),
         setup: args.program.setup.clone(),
         command: args.program.command.clone(),
         neighbour: (args.program.neighbour > 0)
@@ -147,60 +247,86 @@ fn plan(args: &Crash, name: &str, model: CrashModel, origin: &Path) -> Result<Re
         timeout: args.program.timeout.map(Duration::from_secs),
         model,
         origin: origin.to_owned(),
-    })
+    }
 }
 
-/// Records the command on one system, explores that, and explains failures.
-fn one(args: &Crash, plan: &RecordingPlan, check: &Check, stop: &Arc<AtomicBool>) -> Result<Row> {
-    let recorded = ordo_program::record(plan, stop)?;
-    let job = Job {
+fn job(args: &Crash) -> Job {
+    Job {
         states: args.states.unwrap_or(STATES),
         seed: args.seed,
         unit: args.program.sector,
         shard: args.shard,
         rules: args.rule.clone(),
+        manners: args.program.only.clone(),
         stands: if args.threads == 0 { STANDS } else { args.threads },
-        skip: 0,
-    };
-    let outcome = explore(args, &recorded, check, &job, stop)?;
-    if stop.load(Ordering::Relaxed) {
-        bail!("stopped after {} states", outcome.counts.states);
+        recovery_every: args.recovery_every,
+        recovery_depth: args.recovery_depth,
+        ..Job::default()
     }
-    let mut findings = Vec::new();
-    for finding in outcome.findings.iter().take(EXPLAINED_MAX) {
-        let shrink = !args.no_shrink;
-        let told = ordo_program::explain(&recorded, check, job.unit, finding, shrink)?;
-        if !args.quiet {
-            eprintln!("{}: {}\n", plan.system.name(), told.text());
+}
+
+/// Records the command on one system, or takes the recording of a search that was stopped; explores it, and explains
+/// failures. `None` if the work was stopped before there was a recording.
+fn one(
+    args: &Crash,
+    plan: &RecordingPlan,
+    check: &Check,
+    stop: &Arc<AtomicBool>,
+) -> Result<Option<Row>> {
+    let job = job(args);
+    let mut search = match Search::begin(args, plan, check, &job, stop) {
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            return match error.downcast_ref() {
+                Some(ordo_program::ProgramError::Stopped) => Ok(None),
+                _ => Err(error),
+            };
         }
-        findings.push(told);
+        begun => begun?,
+    };
+    let outcome = explore(args, &mut search, check, &job, stop)?;
+    let recorded = &search.recorded;
+    let mut findings = Vec::new();
+    let is_stopped = stop.load(Ordering::Relaxed);
+    for finding in outcome.findings.iter().take(if is_stopped { 0 } else { EXPLAINED_MAX }) {
+        let shrink = !args.no_shrink;
+        let explained = ordo_program::explain(recorded, check, job.unit, finding, shrink)?;
+        if !args.quiet {
+            eprintln!("{}: {}\n", plan.system.name(), explained.told.text());
+        }
+        findings.push(explained);
     }
-    save(args, plan, &recorded, check, &findings)?;
+    save(args, plan, recorded, check, &findings)?;
+    let findings: Vec<Explanation> = findings.into_iter().map(|f| f.told).collect();
     let mut causes: Vec<_> = findings.iter().flat_map(|f| f.causes.first().cloned()).collect();
     causes.sort_by_key(|cause| cause.mistake);
     causes.dedup_by_key(|cause| cause.mistake);
-    Ok(Row {
+    if outcome.counts.states == outcome.counts.planned {
+        search.remove()?;
+    }
+    Ok(Some(Row {
         system: plan.system.name(),
         model: plan.model,
         sector: job.unit,
-        command_status: recorded.status,
-        writes: recorded.meanings.len(),
-        writes_failed: recorded.failed,
-        promises: recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
+        command_status: search.recorded.status,
+        writes: search.recorded.meanings.iter().map(Vec::len).sum(),
+        writes_failed: search.recorded.failed,
+        promises: search.recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         counts: outcome.counts,
         check_output: outcome.check_output,
         causes,
         findings,
-    })
+    }))
 }
 
 fn explore(
     args: &Crash,
-    recorded: &Recorded,
+    search: &mut Search,
     check: &Check,
     job: &Job,
     stop: &AtomicBool,
 ) -> Result<JobOutcome> {
+    let (before, log) = (std::mem::take(&mut search.done), &search.log);
+    let (earlier, recorded) = (before.len() as u64, &search.recorded);
     let progress = Progress::new(args.quiet);
     progress.begin(&recorded.system.name(), "states", job.states as u64);
     let quiet = args.quiet;
@@ -211,12 +337,15 @@ fn explore(
             eprintln!("{}: found: {line}", recorded.system.name());
         }
         ExploreEvent::Found(_) => {}
+        ExploreEvent::Judged(judged) => log.add(judged),
     };
-    let outcome = ordo_program::explore(recorded, check, job, stop, &tell)?;
+    let outcome = ordo_program::explore(recorded, check, job, before, stop, &tell)?;
     progress.finish();
+    search.log.check()?;
     if !quiet {
-        let rate = figure(outcome.counts.states as f64 / outcome.counts.seconds.max(1e-9));
-        let (states, seconds) = (count(outcome.counts.states), outcome.counts.seconds);
+        let judged = outcome.counts.states - earlier + outcome.counts.in_recovery;
+        let rate = figure(judged as f64 / outcome.counts.seconds.max(1e-9));
+        let (states, seconds) = (count(judged), outcome.counts.seconds);
         let name = recorded.system.name();
         eprintln!("{name}: {states} states in {seconds:.1} s, {rate} a second");
     }
@@ -229,9 +358,9 @@ fn save(
     plan: &RecordingPlan,
     recorded: &Recorded,
     check: &Check,
-    findings: &[Explanation],
+    findings: &[Explained],
 ) -> Result<()> {
-    let broken = |finding: &&Explanation| finding.wrong != Wrong::Unsound;
+    let broken = |finding: &&Explained| finding.told.wrong != Wrong::Unsound;
     let Some(finding) = findings.iter().find(broken).or(findings.first()) else { return Ok(()) };
     let default = || PathBuf::from(format!("ordo-crash-{}-{}.json", plan.system.kind, args.seed));
     let path = args.save.clone().unwrap_or_else(default);
@@ -277,6 +406,18 @@ fn table(results: &Results) -> String {
 fn notes(out: &mut String, row: &Row) {
     use std::fmt::Write;
     let (system, counts) = (&row.system, &row.counts);
+    if counts.states < counts.planned {
+        let of = count(counts.planned);
+        let _ = writeln!(out, "{system}: stopped after {} of {of} states", count(counts.states));
+    }
+    if counts.recoveries > 0 {
+        let _ = writeln!(
+            out,
+            "{system}: {} recoveries were cut too, which left {} more states",
+            count(counts.recoveries),
+            count(counts.in_recovery)
+        );
+    }
     if row.command_status != Some(0) {
         let status = row.command_status.map_or("a signal".to_owned(), |n| format!("status {n}"));
         let _ = writeln!(out, "{system}: the command ended with {status}");
@@ -311,10 +452,15 @@ pub(super) fn is_saved(text: &str) -> bool {
     SavedJob::is_one(text)
 }
 
+fn parse(file: &Path, text: &str) -> Result<SavedJob> {
+    let saved = SavedJob::parse(text, |name, bytes| own::system(name, Some(bytes)));
+    saved.with_context(|| file.display().to_string())
+}
+
 /// Repeats a failure.
 pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Result<ExitCode> {
-    let saved = SavedJob::parse(text).with_context(|| file.display().to_string())?;
-    ordo_program::own_mounts().context("mounts of its own: a state is mounted as root")?;
+    let saved = parse(file, text)?;
+    private_mounts(saved.needs_root())?;
     if shell {
         return saved.look(|work, promises| {
             eprintln!("promised: {}; exit ends it", promises.acked.join(", "));
@@ -340,7 +486,7 @@ pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
     if !SavedJob::is_one(&text) {
         bail!("{}: it is no failure of a program", file.display());
     }
-    let saved = SavedJob::parse(&text).with_context(|| file.display().to_string())?;
+    let saved = parse(file, &text)?;
     saved.image(output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,284 @@
+//! The bench: a recording with everything from which its states are made and judged.
+
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ordo_crash::Run;
+use ordo_crash::space::{CrashState, Pick, Space};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::ProgramError;
+use crate::check::{Check, CheckAnswer};
+use crate::explore::Wrong;
+use crate::judged::{Judged, JudgedState, RecoveryCut, StateResult};
+use crate::marks::Promises;
+use crate::record::{Meaning, Recorded, WORK};
+use crate::stand::Stand;
+use crate::start::Start;
+use crate::tree::FileTree;
+
+/// The results that are known already, by disk and by tree.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// The tree to which each disk recovers, as a sum of names and contents.
+    pub trees: FxHashMap<u128, Result<u128, String>>,
+    answers: FxHashMap<(u128, u64), (CheckAnswer, Option<Wrong>)>,
+}
+
+impl Known {
+    /// Notes the results of an earlier search.
+    pub fn note(&mut self, judged: &Judged) {
+        for state in &judged.states {
+            match (&state.result, state.tree) {
+                (StateResult::Unsound(why), _) => {
+                    self.trees.insert(state.image, Err(why.clone()));
+                }
+                (StateResult::Checked(answer, wrong), Some(tree)) => {
+                    self.trees.insert(state.image, Ok(tree));
+                    self.answers.insert((tree, state.promises), (answer.clone(), *wrong));
+                }
+                (StateResult::Checked(..), None) => {}
+            }
+        }
+    }
+}
+
+/// The disk in one state.
+#[derive(Clone, Copy)]
+pub(crate) struct StateDisk<'a> {
+    /// The contents of each disk before the first request.
+    pub start: &'a [Arc<Start>],
+    /// The sectors that differ.
+    pub state: &'a CrashState<'a>,
+    /// A sum of the contents, which is another one for another disk.
+    pub image: u128,
+}
+
+/// A recording, with everything from which its states are made.
+pub(crate) struct Bench<'a> {
+    pub recorded: &'a Recorded,
+    pub check: &'a Check,
+    pub space: Space,
+    unit: usize,
+    pub start: Vec<Arc<Start>>,
+    known: Mutex<Known>,
+    /// The number of recoveries recorded so far; locked while one is recorded, since that takes memory.
+    recoveries: Mutex<u32>,
+}
+
+pub(crate) fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The contents of the disks before the first request of a run.
+pub(crate) fn starts(run: &Run) -> Vec<Arc<Start>> {
+    run.disks.iter().map(|disk| Arc::new(Start::new(disk.base.clone()))).collect()
+}
+
+/// For each write of the first disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
+pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<u64> {
+    meanings
+        .iter()
+        .take(1)
+        .flatten()
+        .map(|meaning| hash_of((meaning.class, &meaning.path)))
+        .collect()
+}
+
+/// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be mounted.
+type Seen = Result<(Option<u128>, CheckAnswer), String>;
+
+impl<'a> Bench<'a> {
+    pub fn new(recorded: &'a Recorded, check: &'a Check, unit: usize) -> Bench<'a> {
+        let space = Space::new(recorded.run.clone(), unit);
+        let start = starts(&recorded.run);
+        let (known, recoveries) = (Mutex::default(), Mutex::default());
+        Bench { recorded, check, space, unit, start, known, recoveries }
+    }
+
+    pub fn stand(&self, number: u8) -> Result<Stand, ProgramError> {
+        Stand::new(&self.recorded.system, u32::from(number))
+    }
+
+    /// The size in bytes that the disk never tears.
+    pub fn unit(&self) -> usize {
+        self.unit
+    }
+
+    /// The turn to record a recovery, and the number of those before it.
+    pub fn recovery_turn(&self) -> MutexGuard<'_, u32> {
+        self.recoveries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The promises after the first `events` events.
+    pub fn promises(&self, events: usize) -> Promises {
+        Promises::at(&self.recorded.marks, events)
+    }
+
+    pub fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Mounts a state and runs the check in it, unless the answer is known for its tree.
+    fn seen(
+        &self,
+        stand: &Stand,
+        disk: StateDisk<'_>,
+        promises: &Promises,
+    ) -> Result<Seen, ProgramError> {
+        stand.put(disk)?;
+        let seen = stand.look(|dir| -> Result<(Option<u128>, CheckAnswer), ProgramError> {
+            let work = dir.join(WORK);
+            let sum = FileTree::of(&work).ok().map(|tree| tree.sum());
+            let known = sum.and_then(|sum| {
+                self.known(|known| known.answers.get(&(sum, hash_of(promises))).cloned())
+            });
+            if let Some((answer, _)) = known {
+                return Ok((sum, answer));
+            }
+            stand.checks.set(stand.checks.get() + 1);
+            Ok((sum, self.check.run(&work, promises)?))
+        })?;
+        match seen {
+            Ok(done) => done.map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    /// Judges a state, from earlier results if its disk or its tree has been seen before.
+    pub fn judge(
+        &self,
+        stand: &Stand,
+        disk: StateDisk<'_>,
+        promises: &Promises,
+    ) -> Result<JudgedState, ProgramError> {
+        let (image, key) = (disk.image, hash_of(promises));
+        let judged =
+            |result, tree| JudgedState { cuts: Vec::new(), result, image, tree, promises: key };
+        let known = self.known(|known| match known.trees.get(&image)? {
+            Err(why) => Some((StateResult::Unsound(why.clone()), None)),
+            Ok(tree) => {
+                let (answer, wrong) = known.answers.get(&(*tree, key))?;
+                Some((StateResult::Checked(answer.clone(), *wrong), Some(*tree)))
+            }
+        });
+        if let Some((result, tree)) = known {
+            return Ok(judged(result, tree));
+        }
+        let (tree, answer) = match self.seen(stand, disk, promises)? {
+            Ok(seen) => seen,
+            Err(why) => {
+                self.known(|known| known.trees.insert(image, Err(why.clone())));
+                return Ok(judged(StateResult::Unsound(why), None));
+            }
+        };
+        // Another state with the same tree may have been judged already.
+        let before =
+            tree.and_then(|sum| self.known(|known| known.answers.get(&(sum, key)).cloned()));
+        let wrong = match (&answer, before) {
+            (_, Some((_, wrong))) => wrong,
+            (CheckAnswer::Broken(_), None) => Some(self.wrong(stand, disk, promises)?),
+            _ => None,
+        };
+        if let Some(sum) = tree {
+            self.known(|known| {
+                known.trees.insert(image, Ok(sum));
+                known.answers.insert((sum, key), (answer.clone(), wrong));
+            });
+        }
+        Ok(judged(StateResult::Checked(answer, wrong), tree))
+    }
+
+    /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
+    fn wrong(
+        &self,
+        stand: &Stand,
+        disk: StateDisk<'_>,
+        promises: &Promises,
+    ) -> Result<Wrong, ProgramError> {
+        let without = self.seen(stand, disk, &promises.none())?;
+        Ok(match without {
+            Ok((_, answer)) if !answer.is_broken() => Wrong::LostDurable,
+            _ => Wrong::NotAtomic,
+        })
+    }
+
+    /// Calls `with` with the disk in the state of a pick, or in the state that the last of some cuts during recoveries
+    /// left; `None` if there is no such state.
+    pub fn with<T>(
+        &self,
+        pick: &Pick,
+        cuts: &[RecoveryCut],
+        with: impl FnOnce(StateDisk<'_>) -> T,
+    ) -> Option<T> {
+        let Some(last) = cuts.last() else {
+            return self.space.with(pick, |state| {
+                with(StateDisk { start: &self.start, state: &state, image: state.sum() })
+            });
+        };
+        let start = starts(&last.recovery.run);
+        let space = Space::new(last.recovery.run.clone(), self.unit);
+        // The sum of a state counts only the places that the recovery wrote, so it belongs to that recovery.
+        let of = hash_of(kept_before(pick, cuts));
+        space.with(&last.pick, |state| {
+            with(StateDisk { start: &start, state: &state, image: nested(u128::from(of), &state) })
+        })
+    }
+
+    /// Judges one state. Returns its kind of failure and the check's output.
+    pub fn judge_pick(
+        &self,
+        stand: &Stand,
+        pick: &Pick,
+        cuts: &[RecoveryCut],
+    ) -> Result<Option<(Wrong, String)>, ProgramError> {
+        let promises = self.promises(pick.events);
+        let judged = self.with(pick, cuts, |disk| self.judge(stand, disk, &promises));
+        let judged = judged.transpose()?;
+        Ok(judged.and_then(|judged| {
+            judged.result.failure().map(|(wrong, said)| (wrong, said.to_owned()))
+        }))
+    }
+
+    /// Mounts a state, and calls `look` with the program's directory in it.
+    pub fn look<T>(
+        &self,
+        stand: &Stand,
+        pick: &Pick,
+        cuts: &[RecoveryCut],
+        look: impl FnOnce(&Path) -> T,
+    ) -> Result<Option<T>, ProgramError> {
+        let looked = self.with(pick, cuts, |disk| {
+            stand.put(disk)?;
+            stand.look(|dir| look(&dir.join(WORK)))
+        });
+        Ok(looked.transpose()?.and_then(Result::ok))
+    }
+
+    /// Writes a state of the first disk to a file; `None` if there is no such state.
+    pub fn write(
+        &self,
+        file: &std::fs::File,
+        pick: &Pick,
+        cuts: &[RecoveryCut],
+    ) -> Option<std::io::Result<()>> {
+        self.with(pick, cuts, |disk| disk.start[0].write(file, disk.state.sectors(0)))
+    }
+}
+
+/// The picks before the last cut.
+fn kept_before<'p>(pick: &'p Pick, cuts: &'p [RecoveryCut]) -> Vec<(usize, &'p [u8])> {
+    let cuts = cuts[..cuts.len() - 1].iter().map(|cut| (cut.pick.frontier, &cut.pick.state[..]));
+    std::iter::once((pick.frontier, &pick.state[..])).chain(cuts).collect()
+}
+
+/// The sum of a disk after a cut during the recovery of another disk, of which `of` is the sum.
+pub(crate) fn nested(of: u128, state: &CrashState<'_>) -> u128 {
+    // An odd factor keeps the sums of different disks apart.
+    of.wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+        .wrapping_add(state.sum())
+}

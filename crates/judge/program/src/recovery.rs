@@ -1,0 +1,185 @@
+//! Power cuts during the kernel's own recovery.
+//!
+//! The state is put on a pseudo-device, which records what the file system's mount (and, before it, its repair), and the
+//! unmount write. The states that a second cut leaves of these writes are judged by the promises of the first: a
+//! recovery that is interrupted must lose nothing that it would have kept.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use ordo_crash::Run;
+use ordo_crash::recording::HistoryRecorder;
+use ordo_crash::run::DiskRun;
+use ordo_crash::space::{Choosing, Pick, Space};
+use ordo_live::Wanted;
+use ordo_pseudo::{DeviceSetup, Recording, Session};
+use ordo_vfs::Ino;
+
+use crate::bench::{Bench, StateDisk, groups, nested, starts};
+use crate::explore::Job;
+use crate::judged::{Judged, RecordedRecovery};
+use crate::marks::Promises;
+use crate::requests::{Requests, watched};
+use crate::stand::{Stand, unmount};
+use crate::start::Start;
+use crate::{ProgramError, btrfs, own, sys};
+
+/// The numbers from which recoveries are counted, so that their copies of a btrfs file system differ from those of
+/// stands.
+const NUMBER: u32 = 1 << 16;
+
+/// The judgement of a pick, with cuts during the recovery of its state.
+pub(crate) struct Judging<'a> {
+    pub bench: &'a Bench<'a>,
+    pub stand: &'a Stand,
+    pub job: &'a Job,
+    pub stop: &'a dyn Fn() -> bool,
+    pub promises: Promises,
+    pub judged: Judged,
+}
+
+impl Judging<'_> {
+    /// Judges the state of the pick `number`. `None` if the work was stopped in the middle.
+    pub fn judge(
+        mut self,
+        number: u64,
+        disk: StateDisk<'_>,
+    ) -> Result<Option<Judged>, ProgramError> {
+        self.judged.number = number;
+        self.stand.checks.set(0);
+        let done = self.state(number, disk, Vec::new())?;
+        self.judged.checks = self.stand.checks.get();
+        self.judged.keep_failing();
+        Ok(done.then_some(self.judged))
+    }
+
+    /// Judges one state, and the cuts during its recovery if it is the turn of that. Returns whether everything was
+    /// judged.
+    fn state(
+        &mut self,
+        number: u64,
+        disk: StateDisk<'_>,
+        cuts: Vec<(usize, Pick)>,
+    ) -> Result<bool, ProgramError> {
+        let depth = cuts.len() as u32;
+        let mut state = self.bench.judge(self.stand, disk, &self.promises)?;
+        state.cuts.clone_from(&cuts);
+        let is_kept = state.result.is_kept();
+        self.judged.states.push(state);
+        let every = self.job.recovery_every as u64;
+        let turn = every > 0 && number.is_multiple_of(every) && depth < self.job.recovery_depth;
+        if turn && is_kept { self.cut(disk, &cuts) } else { Ok(true) }
+    }
+
+    /// Records the recovery of a state, and judges the states that cuts during it leave.
+    fn cut(&mut self, disk: StateDisk<'_>, before: &[(usize, Pick)]) -> Result<bool, ProgramError> {
+        // If the recovery fails now, the state's own result says so.
+        let Some(recovery) = recorded(self.bench, disk)? else { return Ok(true) };
+        let recovery = Arc::new(recovery);
+        let index = self.judged.recoveries.len();
+        self.judged.recoveries.push(Some(recovery.clone()));
+        let space = Space::new(recovery.run.clone(), self.bench.unit());
+        let start = starts(&recovery.run);
+        let groups = groups(&recovery.meanings);
+        let choosing = Choosing {
+            states: self.job.recovery_states,
+            seed: self.job.seed,
+            from: 0,
+            rules: &[],
+            groups: &groups,
+            manners: &[],
+        };
+        let (mut done, mut number) = (Ok(true), 0);
+        space.each(&space.picks(&choosing), |pick, state| {
+            if (self.stop)() {
+                done = Ok(false);
+                return false;
+            }
+            let mut cuts = before.to_vec();
+            cuts.push((index, pick.clone()));
+            let disk =
+                StateDisk { start: &start, state: &state, image: nested(disk.image, &state) };
+            done = self.state(number, disk, cuts);
+            number += 1;
+            matches!(done, Ok(true))
+        });
+        done
+    }
+}
+
+/// Records the recovery of a state; `None` if it cannot be recovered.
+fn recorded(
+    bench: &Bench<'_>,
+    disk: StateDisk<'_>,
+) -> Result<Option<RecordedRecovery>, ProgramError> {
+    let mut turn = bench.recovery_turn();
+    *turn += 1;
+    let system = &bench.recorded.system;
+    let with = |(n, start): (usize, &Arc<Start>)| start.with(disk.state.sectors(n));
+    let mut bases: Vec<Vec<u8>> = disk.start.iter().enumerate().map(with).collect();
+    if system.is_btrfs() {
+        btrfs::renamed(&mut bases[0], NUMBER + *turn);
+    }
+    let bases: Vec<Arc<Start>> =
+        bases.into_iter().map(|base| Arc::new(Start::new(Arc::new(base)))).collect();
+    let (setups, seen) = watched(&system.devices(), &Wanted { rows: true, ..Wanted::default() });
+    let recordings = match system.own() {
+        Some(own) => own::record_recovery(&**own, &bases, setups)?,
+        None => kernel_recovery(bench, &bases[0], setups)?,
+    };
+    let Some(recordings) = recordings else { return Ok(None) };
+    let requests = Requests::of(&recordings, seen);
+    let from = requests.events.first().map_or(0, |(at, _)| *at);
+    let times: Vec<u64> = requests.events.iter().map(|(at, _)| at - from).collect();
+    let meanings = requests.meanings(&times);
+    let events = requests.events.into_iter().map(|(_, event)| event).collect();
+    let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
+    let disks = bases.iter().zip(requests.writes);
+    let disks = disks.map(|(base, writes)| DiskRun { base: base.shared(), writes }).collect();
+    let run = Run { model: bench.recorded.run.model, disks, events, history };
+    Ok(Some(RecordedRecovery { run: Arc::new(run), meanings, times }))
+}
+
+/// Records the recovery by the kernel, on a pseudo-device.
+fn kernel_recovery(
+    bench: &Bench<'_>,
+    base: &Start,
+    setups: Vec<DeviceSetup>,
+) -> Result<Option<Vec<Recording>>, ProgramError> {
+    let setup = setups.into_iter().next().expect("one device");
+    let session = Session::with(DeviceSetup { keep_start: false, ..setup })?;
+    fill(&session, base).map_err(ProgramError::io("putting a state on a pseudo-device"))?;
+    session.start()?;
+    let recovered = recover(bench, &session)?;
+    let recording = session.finish()?;
+    Ok(recovered.then(|| vec![recording]))
+}
+
+/// Writes contents to a device that holds zeros, beneath the kernel's caches at the end.
+fn fill(session: &Session, base: &Start) -> io::Result<()> {
+    let device = File::options().read(true).write(true).open(session.device())?;
+    for (from, to) in base.pieces() {
+        device.write_all_at(&base.bytes()[*from..*to], *from as u64)?;
+    }
+    device.sync_all()?;
+    sys::forget(&device)
+}
+
+/// Repairs the device if that must come first, mounts it and unmounts it. Returns whether it could be mounted.
+fn recover(bench: &Bench<'_>, session: &Session) -> Result<bool, ProgramError> {
+    let system = &bench.recorded.system;
+    if let [program, args @ ..] = system.repair() {
+        let done = Command::new(program).args(args).arg(session.device()).output();
+        done.map_err(|e| ProgramError::Program(format!("{program}: {e}")))?;
+    }
+    let folder = tempfile::Builder::new().prefix("ordo-recovery-").tempdir();
+    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+    if system.mount(session.device(), folder.path()).is_err() {
+        return Ok(false);
+    }
+    unmount(folder.path()).map_err(ProgramError::io("unmounting a recovered state"))?;
+    Ok(true)
+}

@@ -1,0 +1,105 @@
+//! The requests of recorded devices as one sequence, with the meaning of each write.
+
+use std::sync::Arc;
+
+use ordo_annotate::BlockRow;
+use ordo_annotate::rows::Known;
+use ordo_crash::run::{Event, Write};
+use ordo_live::Wanted;
+use ordo_live::watching::{Into as SeenInto, take, watching};
+use ordo_pseudo::{DeviceSetup, Recording};
+
+use crate::record::{Meaning, WORK};
+
+/// Setups of devices in memory of these sizes, and the places where their watchers put what they see.
+pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<SeenInto>) {
+    let one = |bytes: &u64| {
+        let seen = SeenInto::default();
+        let observer = Some(watching(wanted.clone(), Arc::clone(&seen)));
+        (DeviceSetup { observer, ..DeviceSetup::in_memory(*bytes) }, seen)
+    };
+    sizes.iter().map(one).unzip()
+}
+
+/// The requests of all devices.
+pub(crate) struct Requests {
+    /// For each disk, its writes in the order of issue.
+    pub writes: Vec<Vec<Write>>,
+    /// All events with their times in nanoseconds, in order.
+    pub events: Vec<(u64, Event)>,
+    rows: Vec<Vec<BlockRow>>,
+}
+
+impl Requests {
+    /// The requests of recordings that began together, with what their watchers saw.
+    pub(crate) fn of(recordings: &[Recording], seen: Vec<SeenInto>) -> Requests {
+        let mut out = Requests { writes: Vec::new(), events: Vec::new(), rows: Vec::new() };
+        for (number, (recording, seen)) in recordings.iter().zip(seen).enumerate() {
+            let rows = take(&seen).map(|mut seen| {
+                seen.renumber(recording);
+                seen.rows
+            });
+            let rows = rows.unwrap_or_default();
+            let (writes, events) = ordo_kernel::requests(recording, &rows);
+            let of_disk = |event| match event {
+                Event::Issued { write, .. } => Event::Issued { disk: number, write },
+                Event::Completed { write, .. } => Event::Completed { disk: number, write },
+                Event::Failed { write, .. } => Event::Failed { disk: number, write },
+                Event::FlushIssued { id, .. } => Event::FlushIssued { disk: number, id },
+                Event::Flushed { id, .. } => Event::Flushed { disk: number, id },
+            };
+            out.events.extend(events.into_iter().map(|(at, e)| (at.as_nanos(), of_disk(e))));
+            out.writes.push(writes);
+            out.rows.push(rows);
+        }
+        // The sort is stable, so the order on each disk stays as it is.
+        out.events.sort_by_key(|(at, _)| *at);
+        out
+    }
+
+    /// For each disk, the meaning of each write; `times` are the times of the events.
+    pub(crate) fn meanings(&self, times: &[u64]) -> Vec<Vec<Meaning>> {
+        let mut issued: Vec<Vec<u64>> = self.writes.iter().map(|all| vec![0; all.len()]).collect();
+        for (at, (_, event)) in times.iter().zip(&self.events) {
+            if let Event::Issued { disk, write } = event {
+                issued[*disk][*write] = *at;
+            }
+        }
+        let disks = self.writes.iter().zip(issued).zip(&self.rows);
+        disks.map(|((writes, issued), rows)| meanings(writes, issued, rows)).collect()
+    }
+}
+
+fn meanings(writes: &[Write], issued: Vec<u64>, rows: &[BlockRow]) -> Vec<Meaning> {
+    let of = |write: &Write| {
+        let from = rows.partition_point(|row| row.request < write.id);
+        let to = rows.partition_point(|row| row.request <= write.id);
+        &rows[from..to]
+    };
+    writes.iter().zip(issued).map(|(write, at)| meaning(write, of(write), at)).collect()
+}
+
+fn meaning(write: &Write, rows: &[BlockRow], at: u64) -> Meaning {
+    // The choice of states, and the report of failures, use only what was known of a block when it was written.
+    let is_known = |row: &&BlockRow| {
+        row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
+    };
+    let rows = || rows.iter().filter(is_known);
+    let path = rows().find_map(|row| row.path.as_deref()).and_then(in_work);
+    let blocks = rows().filter_map(|row| row.file_block.map(|block| (block, row.len)));
+    let bytes = blocks.fold(None, |range: Option<(u64, u64)>, (block, len)| {
+        let size = len.next_power_of_two();
+        let (from, to) = (block * size, block * size + len);
+        Some(range.map_or((from, to), |(a, b)| (a.min(from), b.max(to))))
+    });
+    Meaning { class: write.class, path, bytes, words: write.name.clone(), at }
+}
+
+/// A path of the file system as one below the program's directory.
+fn in_work(path: &str) -> Option<String> {
+    let rest = path.trim_start_matches('/').strip_prefix(WORK)?;
+    match rest.strip_prefix('/') {
+        Some(rest) => Some(rest.to_owned()),
+        None => rest.is_empty().then(String::new),
+    }
+}
