@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources, SshBuild,
-    Tpcb, Workload,
+    CreateDelete, Filebench, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources,
+    SshBuild, Tpcb, WmlError, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -32,6 +32,8 @@ overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PER
     random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
 tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
     transactions like TPC-B's: random pages, a history, a log with fsync
+filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS][,VARIABLE=VALUE]
+    many clients at once, by a personality of filebench: one of Ordo's, or a file in filebench's language
 Sizes take k, m or g: 64k, 4m.";
 
 /// The reason why a text is not a workload.
@@ -40,7 +42,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite and tpcb"
+         sources, ssh-build, netnews, overwrite, tpcb and filebench:PERSONALITY"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -66,6 +68,23 @@ pub enum ParseError {
     /// A tree has no path, or one that cannot be read.
     #[error("{0}")]
     Tree(String),
+    /// No personality of filebench has this name.
+    #[error(
+        "no personality is called '{0}'; there are varmail, fileserver, webserver, oltp and files: \
+         filebench:./mine.f"
+    )]
+    NoPersonality(String),
+    /// The file of a personality cannot be read.
+    #[error("{path}: {error}")]
+    Personality {
+        /// The file.
+        path: String,
+        /// The operating system's error.
+        error: String,
+    },
+    /// A personality is not in the part of WML that is read.
+    #[error(transparent)]
+    Wml(#[from] WmlError),
 }
 
 impl FromStr for Workload {
@@ -89,6 +108,7 @@ impl FromStr for Workload {
             "netnews" => netnews(rest).map(Workload::Netnews),
             "overwrite" => overwrite(rest).map(Workload::Overwrite),
             "tpcb" => tpcb(rest).map(Workload::Tpcb),
+            "filebench" => Filebench::parse(rest).map(Workload::Filebench),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
     }
@@ -291,14 +311,14 @@ fn postmark(rest: &str) -> Result<PostMark, ParseError> {
 }
 
 /// Splits `a,b=c` into pairs.
-fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+pub(super) fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     rest.split(',').filter(|p| !p.is_empty()).map(|p| match p.split_once('=') {
         Some((key, value)) => (key, Some(value)),
         None => (p, None),
     })
 }
 
-fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u64, ParseError> {
+pub(super) fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u64, ParseError> {
     let expected = "a number, with k, m or g behind it if wanted";
     let wrong = || bad(parameter, value, expected);
     let text = value.ok_or_else(wrong)?;
