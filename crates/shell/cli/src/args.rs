@@ -167,6 +167,8 @@ Workloads:
   tree:seed=N[,files=N]              the same with a tree generated from a seed
   overwrite[:full=PERCENT,hot=..]    random overwrites on a file system kept this full
   tpcb                               transactions like TPC-B's
+  sdet-like[:users=N]                scripts of commands of users at once
+  mail-server[:minutes=N]            messages queued durably, delivered, read
   filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS]
                                      many clients, by a personality of filebench
 
@@ -229,7 +231,7 @@ Examples:
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
     /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb,
-    /// filebench:PERSONALITY, each with its parameters.
+    /// sdet-like, mail-server, filebench:PERSONALITY, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

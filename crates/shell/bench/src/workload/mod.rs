@@ -7,11 +7,14 @@ mod create_delete;
 mod filebench;
 mod files;
 mod generated;
+mod mail_server;
 mod micro;
 mod netnews;
 mod overwrite;
 mod parse;
 mod postmark;
+mod processor;
+mod sdet_like;
 mod sources;
 mod ssh_build;
 mod tpcb;
@@ -25,11 +28,13 @@ use ordo_vfs::{FileSystem, FsError, FsResult};
 pub use create_delete::CreateDelete;
 pub use filebench::{Filebench, PERSONALITIES, WmlError, WmlPlace, WmlProblem};
 pub use generated::Generated;
+pub use mail_server::MailServer;
 pub use micro::Micro;
 pub use netnews::Netnews;
 pub use overwrite::Overwrite;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
+pub use sdet_like::SdetLike;
 pub use sources::Sources;
 pub use ssh_build::SshBuild;
 pub use tpcb::Tpcb;
@@ -182,6 +187,10 @@ pub enum Workload {
     Tpcb(Tpcb),
     /// A personality of filebench.
     Filebench(Filebench),
+    /// Users who each carry out a script of commands.
+    SdetLike(SdetLike),
+    /// A mail server around the clock.
+    MailServer(MailServer),
 }
 
 impl Workload {
@@ -198,6 +207,8 @@ impl Workload {
             Workload::Overwrite(w) => w.describe(),
             Workload::Tpcb(w) => w.describe(),
             Workload::Filebench(w) => w.describe(),
+            Workload::SdetLike(w) => w.describe(),
+            Workload::MailServer(w) => w.describe(),
         }
     }
 
@@ -214,6 +225,8 @@ impl Workload {
             Workload::Netnews(w) => w.footprint(),
             Workload::Tpcb(w) => w.footprint(),
             Workload::Filebench(w) => w.footprint(),
+            Workload::SdetLike(w) => w.footprint(),
+            Workload::MailServer(w) => w.footprint(),
         }
     }
 
@@ -229,11 +242,13 @@ impl Workload {
             Workload::Netnews(_) => "unbatch".into(),
             Workload::Overwrite(_) => "overwrite".into(),
             Workload::Filebench(_) => "run".into(),
+            Workload::SdetLike(_) => "scripts".into(),
+            Workload::MailServer(_) => "mail".into(),
         }
     }
 
-    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build, a
-    /// news server, overwrites, transactions and personalities of filebench leave their files.
+    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build,
+    /// servers, overwrites, transactions, scripts and personalities of filebench leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
@@ -256,6 +271,8 @@ impl Workload {
             Workload::Overwrite(w) => w.run(&mut run, seed).await?,
             Workload::Tpcb(w) => w.run(&mut run, seed).await?,
             Workload::Filebench(w) => w.run(&mut run, seed).await?,
+            Workload::SdetLike(w) => w.run(&mut run, seed).await?,
+            Workload::MailServer(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -274,6 +291,8 @@ impl fmt::Display for Workload {
             Workload::Overwrite(w) => write!(f, "{w}"),
             Workload::Tpcb(w) => write!(f, "{w}"),
             Workload::Filebench(w) => write!(f, "{w}"),
+            Workload::SdetLike(w) => write!(f, "{w}"),
+            Workload::MailServer(w) => write!(f, "{w}"),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use super::{
-    CreateDelete, Filebench, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources,
-    SshBuild, Tpcb, WmlError, Workload,
+    CreateDelete, Filebench, Generated, MailServer, Micro, Netnews, Overwrite, PostMark, SdetLike,
+    SourceTree, Sources, SshBuild, Tpcb, WmlError, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -32,6 +32,11 @@ overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PER
     random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
 tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
     transactions like TPC-B's: random pages, a history, a log with fsync
+sdet-like[:users=N][,compute=yes|no]
+    users at once, each with a script of commands that edit, compile, copy and search; SDET-like (default
+    one user)
+mail-server[:minutes=N][,messages=N][,users=N]
+    a mail server: messages a minute that are queued durably, delivered and read (default 120 for a day)
 filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS][,VARIABLE=VALUE]
     many clients at once, by a personality of filebench: one of Ordo's, or a file in filebench's language
 Sizes take k, m or g: 64k, 4m.";
@@ -42,7 +47,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite, tpcb and filebench:PERSONALITY"
+         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server and filebench:PERSONALITY"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -108,6 +113,8 @@ impl FromStr for Workload {
             "netnews" => netnews(rest).map(Workload::Netnews),
             "overwrite" => overwrite(rest).map(Workload::Overwrite),
             "tpcb" => tpcb(rest).map(Workload::Tpcb),
+            "sdet-like" => sdet_like(rest).map(Workload::SdetLike),
+            "mail-server" => mail_server(rest).map(Workload::MailServer),
             "filebench" => Filebench::parse(rest).map(Workload::Filebench),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
@@ -214,6 +221,41 @@ fn tpcb(rest: &str) -> Result<Tpcb, ParseError> {
             "commit" => out.commit = number(key, value, 1)?,
             _ => return Err(unknown("tpcb", key, "accounts, warm, transactions, commit")),
         }
+    }
+    Ok(out)
+}
+
+fn sdet_like(rest: &str) -> Result<SdetLike, ParseError> {
+    let mut out = SdetLike::USUAL;
+    for (key, value) in parameters(rest) {
+        match (key, value) {
+            ("users", _) => out.users = number(key, value, 1)?,
+            ("compute", Some("yes")) => out.compute = true,
+            ("compute", Some("no")) => out.compute = false,
+            ("compute", _) => return Err(bad(key, value, "yes or no")),
+            _ => return Err(unknown("sdet-like", key, "users, compute")),
+        }
+    }
+    if out.users > 1000 {
+        return Err(bad("users", Some(&out.users.to_string()), "1000 at most"));
+    }
+    Ok(out)
+}
+
+fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
+    let mut out = MailServer::DAY;
+    for (key, value) in parameters(rest) {
+        let to = match key {
+            "minutes" => &mut out.minutes,
+            "messages" => &mut out.messages,
+            "users" => &mut out.users,
+            _ => return Err(unknown("mail-server", key, "minutes, messages, users")),
+        };
+        *to = number(key, value, 1)?;
+    }
+    if out.minutes > 1_000_000 || out.messages > 100_000 || out.users > 100_000 {
+        let most = "1,000,000 minutes, 100,000 messages a minute and 100,000 users at most";
+        return Err(bad("minutes, messages or users", Some(rest), most));
     }
     Ok(out)
 }
@@ -382,6 +424,11 @@ mod tests {
             "overwrite:full=7,size=8192,block=512,warm=0,writes=3,hot=90,burst=2,pause=5",
             "tpcb",
             "tpcb:accounts=8192,warm=0,transactions=3,commit=2",
+            "sdet-like",
+            "sdet-like:users=20,compute=no",
+            "mail-server",
+            "mail-server:minutes=5,messages=60,users=7",
+            "filebench:oltp,nshadows=3,run=2",
             "tree:/",
         ] {
             if text != "tree:/" {
@@ -412,6 +459,8 @@ mod tests {
         assert!(refused("tpcb:commit=0").contains("not a value for commit"));
         assert!(refused("sources:processes=5").contains("no more processes than copies"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
+        assert!(refused("sdet-like:users=1001").contains("1000 at most"));
+        assert!(refused("mail-server:mail=1").contains("no parameter 'mail'; it has minutes,"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
     }
