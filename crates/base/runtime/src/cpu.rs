@@ -150,6 +150,12 @@ impl Cpu {
         self.charge(self.model.get().request_ns);
     }
 
+    /// Charges `ns` nanoseconds of a program's own computing.
+    #[inline]
+    pub fn compute(&self, ns: u64) {
+        self.charge(ns);
+    }
+
     #[inline]
     fn charge(&self, ns: u64) {
         self.debt_ns.set(self.debt_ns.get() + ns);

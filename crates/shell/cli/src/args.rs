@@ -167,6 +167,10 @@ Workloads:
   tree:seed=N[,files=N]              the same with a tree generated from a seed
   overwrite[:full=PERCENT,hot=..]    random overwrites on a file system kept this full
   tpcb                               transactions like TPC-B's
+  sdet-like[:users=N]                scripts of commands of users at once
+  mail-server[:minutes=N]            messages queued durably, delivered, read
+  filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS]
+                                     many clients, by a personality of filebench
 
 Examples:
   ordo compare                       a real tree of this machine, then PostMark
@@ -175,6 +179,7 @@ Examples:
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
   ordo compare --aged                the same on aged file systems
+  ordo compare --workload filebench:varmail,run=10 --fs ffs-sync,ffs-soft-updates,lffs-wafs-1sync-group
   ordo compare --html page.html      the same with pictures, in one file"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].
@@ -219,12 +224,14 @@ Examples:
   ordo bench micro:total=4m --fs ffs-none
   ordo bench postmark:small --fs ffs-sync --disk cheetah --cpu pentium3-500
   ordo bench postmark --dir /mnt/test      in real time, on whatever is mounted there
+  ordo bench filebench:varmail,nthreads=64 --fs lfs
+  ordo bench filebench:./mine.f,run=10     a workload in filebench's language (docs/filebench.md)
   ordo trace run --fs ext4 --size 4g --without-contents -o sources.trace -- \
     ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME', 'end NAME',
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
-    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb, each with
-    /// its parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb,
+    /// sdet-like, mail-server, filebench:PERSONALITY, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

@@ -16,6 +16,7 @@ use ordo_ffs::mkfs::MkfsOptions;
 use ordo_runtime::Executor;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_vfs::{FileSystem, NewNode};
+use serde_json::Value;
 
 fn ordo(args: &[&str]) -> assert_cmd::assert::Assert {
     Command::cargo_bin("ordo").unwrap().args(args).assert()
@@ -268,6 +269,43 @@ fn a_workload_runs_on_one_system_and_in_a_directory_of_the_host() {
     let out = stdout(&ordo(&["bench", "postmark:files=5,transactions=9", "--dir", dir]).success());
     assert!(out.contains("in real time") && out.contains("transactions"), "{out}");
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0, "something was left behind");
+}
+
+/// A personality of filebench, and a user's own file, run on a system and in a directory of the host; the mix of their
+/// operations is printed; a fault is shown with its line and column.
+#[test]
+fn a_personality_of_filebench_runs_on_a_system_and_in_a_directory() {
+    let temp = tempfile::tempdir().unwrap();
+    let own = temp.path().join("own.f");
+    let script = "set $nthreads=2\ndefine fileset name=set,size=4k,entries=20,dirwidth=5,prealloc=50\n\
+         define process name=p { thread name=t,instances=$nthreads {\n\
+         flowop createfile name=make,filesetname=set,fd=1\n\
+         flowop writewholefile name=fill,fd=1,iosize=1k\nflowop fsync name=sync,fd=1\n\
+         flowop closefile name=close,fd=1\nflowop deletefile name=drop,filesetname=set } }\nrun 1";
+    fs::write(&own, script).unwrap();
+    let own = format!("filebench:{}", own.display());
+    let dir = temp.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    for workload in ["filebench:varmail,run=1,nfiles=30,nthreads=3", own.as_str()] {
+        let args = ["bench", workload, "--fs", "ffs-soft-updates", "--disk", "nvme"];
+        let out = stdout(&ordo(&args).success());
+        assert!(
+            out.contains("percent") && (out.contains("new-sync") || out.contains("fill")),
+            "{out}"
+        );
+        assert!(out.lines().skip(1).all(|line| line.chars().count() <= 100), "{out}");
+        let out = stdout(&ordo(&["bench", workload, "--dir", text(&dir), "--json"]).success());
+        let row: Value = serde_json::from_str(&out).unwrap();
+        let run = &row["phases"][1];
+        assert!(run["mix"].as_array().unwrap().len() >= 5 && run["operations"].as_u64() > Some(20));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "something was left behind");
+    }
+    fs::write(temp.path().join("own.f"), script.replace("entries=20", "entrys=20")).unwrap();
+    let (_, said) = refused(&["bench", &own]);
+    assert!(
+        said.contains("own.f:2:33: a fileset has no attribute 'entrys' here; it has"),
+        "{said}"
+    );
 }
 
 #[test]

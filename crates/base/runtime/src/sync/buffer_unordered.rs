@@ -2,10 +2,56 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// The waker of the task in which the futures run.
+type Outer = Arc<Mutex<Waker>>;
+
+/// The waker of one future: it notes that the future can go on, and wakes the task.
+struct Signal {
+    is_woken: AtomicBool,
+    outer: Outer,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.outer.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+    }
+}
+
+/// A future under way, with its number.
+struct UnderWay<F> {
+    number: usize,
+    future: Pin<Box<F>>,
+    signal: Arc<Signal>,
+    waker: Waker,
+}
+
+impl<F: Future> UnderWay<F> {
+    fn new(number: usize, future: F, outer: &Outer) -> UnderWay<F> {
+        let signal = Arc::new(Signal { is_woken: AtomicBool::new(true), outer: outer.clone() });
+        UnderWay { number, future: Box::pin(future), waker: signal.clone().into(), signal }
+    }
+
+    /// Polls the future if it was woken.
+    fn poll(&mut self) -> Poll<F::Output> {
+        if !self.signal.is_woken.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        self.future.as_mut().poll(&mut Context::from_waker(&self.waker))
+    }
+}
 
 /// Runs the futures, `width` of them at a time. `each` is called with each future's number and output, in the
-/// order in which they end. The first error stops everything, and drops the futures under way.
+/// order in which they end. The first error stops everything, and drops the futures under way. A future is polled
+/// only when it was woken, so many that wait cost little.
 ///
 /// # Errors
 /// The first error that `each` returns.
@@ -15,20 +61,22 @@ pub async fn buffer_unordered<F: Future, E>(
     mut each: impl FnMut(usize, F::Output) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut rest = futures.into_iter().enumerate().fuse();
-    let mut under_way: Vec<(usize, Pin<Box<F>>)> = Vec::new();
+    let outer: Outer = Arc::new(Mutex::new(Waker::noop().clone()));
+    let mut under_way: Vec<UnderWay<F>> = Vec::new();
     std::future::poll_fn(|cx| {
+        outer.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
         let mut at = 0;
         loop {
             if at == under_way.len() && at < width.max(1) {
-                under_way.extend(rest.next().map(|(n, future)| (n, Box::pin(future))));
+                let next = rest.next();
+                under_way.extend(next.map(|(n, future)| UnderWay::new(n, future, &outer)));
             }
-            let Some((n, future)) = under_way.get_mut(at) else { break };
-            match future.as_mut().poll(cx) {
+            let Some(one) = under_way.get_mut(at) else { break };
+            match one.poll() {
                 Poll::Pending => at += 1,
                 Poll::Ready(output) => {
-                    let n = *n;
-                    drop(under_way.swap_remove(at));
-                    if let Err(error) = each(n, output) {
+                    let number = under_way.swap_remove(at).number;
+                    if let Err(error) = each(number, output) {
                         return Poll::Ready(Err(error));
                     }
                 }
@@ -42,6 +90,7 @@ pub async fn buffer_unordered<F: Future, E>(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::future::Future;
     use std::time::Duration;
 
     use super::buffer_unordered;
@@ -74,6 +123,31 @@ mod tests {
         executor.block_on(all).unwrap().unwrap();
         assert!(seen.iter().all(|seen| *seen));
         assert_eq!((most.get(), rt.now().as_nanos()), (4, 15_000_000));
+    }
+
+    /// A thousand futures sleep for different times, twice each: each is polled when it begins and when a sleep ends, and
+    /// never because of another one. Catches a waker that wakes all, and one that is lost.
+    #[test]
+    fn only_futures_that_were_woken_are_polled() {
+        let executor = Executor::simulated(1);
+        let rt = executor.runtime();
+        let polls = Cell::new(0);
+        let sleeps = (1..=1000).map(|n| {
+            let rt = &rt;
+            let sleep = async move {
+                rt.sleep(Duration::from_millis(n)).await;
+                rt.sleep(Duration::from_millis(2 * n)).await;
+            };
+            let mut sleep = Box::pin(sleep);
+            let polls = &polls;
+            std::future::poll_fn(move |cx| {
+                polls.set(polls.get() + 1);
+                sleep.as_mut().poll(cx)
+            })
+        });
+        let all = buffer_unordered(1000, sleeps, |_, ()| Ok::<(), ()>(()));
+        executor.block_on(all).unwrap().unwrap();
+        assert_eq!((polls.get(), rt.now().as_nanos()), (3000, 3_000_000_000));
     }
 
     /// An error ends the run at once.

@@ -16,6 +16,7 @@
 mod dualfs;
 mod items;
 pub mod published;
+mod soft_updates;
 mod tables;
 
 use serde::Serialize;

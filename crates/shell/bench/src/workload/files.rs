@@ -1,6 +1,6 @@
 //! Operations on whole files, as a program does them: create, read, overwrite, append.
 
-use ordo_vfs::{Attr, Errno, FileSystem, FsResult, Ino, NewNode};
+use ordo_vfs::{Attr, Cookie, Errno, FileSystem, FsResult, Ino, NewNode};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -95,6 +95,19 @@ pub(super) async fn read<F: FileSystem>(
     };
     fs.close(file.ino).await?;
     result
+}
+
+/// The names in a directory, without `.` and `..`.
+pub(super) async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<Vec<u8>>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut each = |entry: ordo_vfs::DirEntry<'_>| {
+        if entry.name != b"." && entry.name != b".." {
+            names.push(entry.name.to_vec());
+        }
+        true
+    };
+    fs.readdir(dir, Cookie::START, &mut each).await?;
+    Ok(names)
 }
 
 /// A size for a person: in whole KB or MB where that is exact, or the size is large.

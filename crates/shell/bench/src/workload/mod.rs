@@ -4,13 +4,17 @@
 //! [`WorkloadStage`], and gives its [`Phase`]s. The same seed gives the same operations.
 
 mod create_delete;
+mod filebench;
 mod files;
 mod generated;
+mod mail_server;
 mod micro;
 mod netnews;
 mod overwrite;
 mod parse;
 mod postmark;
+mod processor;
+mod sdet_like;
 mod sources;
 mod ssh_build;
 mod tpcb;
@@ -22,12 +26,15 @@ use ordo_runtime::{Runtime, Time};
 use ordo_vfs::{FileSystem, FsError, FsResult};
 
 pub use create_delete::CreateDelete;
+pub use filebench::{Filebench, PERSONALITIES, WmlError, WmlPlace, WmlProblem};
 pub use generated::Generated;
+pub use mail_server::MailServer;
 pub use micro::Micro;
 pub use netnews::Netnews;
 pub use overwrite::Overwrite;
 pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
+pub use sdet_like::SdetLike;
 pub use sources::{Benchmark, Sources};
 pub use ssh_build::SshBuild;
 pub use tpcb::Tpcb;
@@ -67,6 +74,22 @@ pub struct Phase {
     pub start_seconds: f64,
     /// The end, in seconds on the stage's clock.
     pub end_seconds: f64,
+    /// The kinds of operations, in a phase that mixes some. `operations` and `bytes` have the sums.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mix: Vec<MixEntry>,
+}
+
+/// A kind of operation in a phase that mixes some.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct MixEntry {
+    /// The name of the kind.
+    pub name: String,
+    /// The number of operations.
+    pub operations: u64,
+    /// The bytes that they read and wrote.
+    pub bytes: u64,
+    /// The time that they took, in seconds: the sum over all clients.
+    pub seconds: f64,
 }
 
 impl Phase {
@@ -125,6 +148,9 @@ pub enum WorkloadError {
         /// The first difference.
         first: String,
     },
+    /// A personality asks for something that cannot be done.
+    #[error(transparent)]
+    Wml(#[from] WmlError),
 }
 
 /// Adds the operation of the workload to an error.
@@ -159,6 +185,12 @@ pub enum Workload {
     Overwrite(Overwrite),
     /// Transactions like those of TPC-B.
     Tpcb(Tpcb),
+    /// A personality of filebench.
+    Filebench(Filebench),
+    /// Users who each carry out a script of commands.
+    SdetLike(SdetLike),
+    /// A mail server around the clock.
+    MailServer(MailServer),
 }
 
 impl Workload {
@@ -174,6 +206,9 @@ impl Workload {
             Workload::Netnews(w) => w.describe(),
             Workload::Overwrite(w) => w.describe(),
             Workload::Tpcb(w) => w.describe(),
+            Workload::Filebench(w) => w.describe(),
+            Workload::SdetLike(w) => w.describe(),
+            Workload::MailServer(w) => w.describe(),
         }
     }
 
@@ -189,6 +224,9 @@ impl Workload {
             Workload::SshBuild(w) => w.footprint(),
             Workload::Netnews(w) => w.footprint(),
             Workload::Tpcb(w) => w.footprint(),
+            Workload::Filebench(w) => w.footprint(),
+            Workload::SdetLike(w) => w.footprint(),
+            Workload::MailServer(w) => w.footprint(),
         }
     }
 
@@ -203,11 +241,14 @@ impl Workload {
             Workload::SshBuild(_) => "unpack".into(),
             Workload::Netnews(_) => "unbatch".into(),
             Workload::Overwrite(_) => "overwrite".into(),
+            Workload::Filebench(_) => "run".into(),
+            Workload::SdetLike(_) => "scripts".into(),
+            Workload::MailServer(_) => "mail".into(),
         }
     }
 
-    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build, a
-    /// news server, overwrites and transactions leave their files.
+    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build,
+    /// servers, overwrites, transactions, scripts and personalities of filebench leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
@@ -229,6 +270,9 @@ impl Workload {
             Workload::Netnews(w) => w.run(&mut run, seed).await?,
             Workload::Overwrite(w) => w.run(&mut run, seed).await?,
             Workload::Tpcb(w) => w.run(&mut run, seed).await?,
+            Workload::Filebench(w) => w.run(&mut run, seed).await?,
+            Workload::SdetLike(w) => w.run(&mut run, seed).await?,
+            Workload::MailServer(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -246,6 +290,9 @@ impl fmt::Display for Workload {
             Workload::Netnews(w) => write!(f, "{w}"),
             Workload::Overwrite(w) => write!(f, "{w}"),
             Workload::Tpcb(w) => write!(f, "{w}"),
+            Workload::Filebench(w) => write!(f, "{w}"),
+            Workload::SdetLike(w) => write!(f, "{w}"),
+            Workload::MailServer(w) => write!(f, "{w}"),
         }
     }
 }
@@ -258,6 +305,7 @@ struct Open {
     bytes: u64,
     made: u64,
     total: u64,
+    mix: Vec<MixEntry>,
 }
 
 /// A run of a workload: its stage and its log.
@@ -286,6 +334,19 @@ impl Log<'_> {
         open.bytes = bytes;
         self.watch.progress(&open.name, open.operations, open.total);
     }
+
+    /// As [`reached`](Self::reached), for a phase of a fixed length: `done` of `total` of its time is over.
+    pub(crate) fn reached_share(&mut self, operations: u64, bytes: u64, (done, total): (u64, u64)) {
+        let open = self.open.as_mut().expect("a phase is under way");
+        open.operations = operations;
+        open.bytes = bytes;
+        self.watch.progress(&open.name, done.min(total), total);
+    }
+
+    /// Notes the kinds of operations of the running phase.
+    pub(crate) fn mix(&mut self, mix: Vec<MixEntry>) {
+        self.open.as_mut().expect("a phase is under way").mix = mix;
+    }
 }
 
 impl<S: WorkloadStage> Run<'_, S> {
@@ -298,7 +359,8 @@ impl<S: WorkloadStage> Run<'_, S> {
         let name = name.into();
         self.log.watch.phase_start(&name);
         let start = self.stage.runtime().now();
-        self.log.open = Some(Open { name, start, operations: 0, bytes: 0, made: 0, total });
+        self.log.open =
+            Some(Open { name, start, operations: 0, bytes: 0, made: 0, total, mix: Vec::new() });
     }
 
     /// Counts one step of the phase.
@@ -310,7 +372,7 @@ impl<S: WorkloadStage> Run<'_, S> {
 
     /// Ends the phase.
     pub(crate) fn end(&mut self) {
-        let Open { name, start, operations, bytes, made, .. } =
+        let Open { name, start, operations, bytes, made, mix, .. } =
             self.log.open.take().expect("a phase is under way");
         let phase = Phase {
             name,
@@ -319,6 +381,7 @@ impl<S: WorkloadStage> Run<'_, S> {
             files_made: made,
             start_seconds: start.as_secs_f64(),
             end_seconds: self.stage.runtime().now().as_secs_f64(),
+            mix,
         };
         self.log.watch.ended(&phase);
         self.log.phases.push(phase);

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use super::sources::Benchmark;
 use super::{
-    CreateDelete, Generated, Micro, Netnews, Overwrite, PostMark, SourceTree, Sources, SshBuild,
-    Tpcb, Workload,
+    CreateDelete, Filebench, Generated, MailServer, Micro, Netnews, Overwrite, PostMark, SdetLike,
+    SourceTree, Sources, SshBuild, Tpcb, WmlError, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -33,6 +33,13 @@ overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PER
     random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
 tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
     transactions like TPC-B's: random pages, a history, a log with fsync
+sdet-like[:users=N][,compute=yes|no]
+    users at once, each with a script of commands that edit, compile, copy and search; SDET-like (default
+    one user)
+mail-server[:minutes=N][,messages=N][,users=N]
+    a mail server: messages a minute that are queued durably, delivered and read (default 120 for a day)
+filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS][,VARIABLE=VALUE]
+    many clients at once, by a personality of filebench: one of Ordo's, or a file in filebench's language
 Sizes take k, m or g: 64k, 4m.";
 
 /// The reason why a text is not a workload.
@@ -41,7 +48,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite and tpcb"
+         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server and filebench:PERSONALITY"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -67,6 +74,23 @@ pub enum ParseError {
     /// A tree has no path, or one that cannot be read.
     #[error("{0}")]
     Tree(String),
+    /// No personality of filebench has this name.
+    #[error(
+        "no personality is called '{0}'; there are varmail, fileserver, webserver, oltp and files: \
+         filebench:./mine.f"
+    )]
+    NoPersonality(String),
+    /// The file of a personality cannot be read.
+    #[error("{path}: {error}")]
+    Personality {
+        /// The file.
+        path: String,
+        /// The operating system's error.
+        error: String,
+    },
+    /// A personality is not in the part of WML that is read.
+    #[error(transparent)]
+    Wml(#[from] WmlError),
 }
 
 impl FromStr for Workload {
@@ -90,6 +114,9 @@ impl FromStr for Workload {
             "netnews" => netnews(rest).map(Workload::Netnews),
             "overwrite" => overwrite(rest).map(Workload::Overwrite),
             "tpcb" => tpcb(rest).map(Workload::Tpcb),
+            "sdet-like" => sdet_like(rest).map(Workload::SdetLike),
+            "mail-server" => mail_server(rest).map(Workload::MailServer),
+            "filebench" => Filebench::parse(rest).map(Workload::Filebench),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
     }
@@ -206,6 +233,41 @@ fn tpcb(rest: &str) -> Result<Tpcb, ParseError> {
     Ok(out)
 }
 
+fn sdet_like(rest: &str) -> Result<SdetLike, ParseError> {
+    let mut out = SdetLike::USUAL;
+    for (key, value) in parameters(rest) {
+        match (key, value) {
+            ("users", _) => out.users = number(key, value, 1)?,
+            ("compute", Some("yes")) => out.compute = true,
+            ("compute", Some("no")) => out.compute = false,
+            ("compute", _) => return Err(bad(key, value, "yes or no")),
+            _ => return Err(unknown("sdet-like", key, "users, compute")),
+        }
+    }
+    if out.users > 1000 {
+        return Err(bad("users", Some(&out.users.to_string()), "1000 at most"));
+    }
+    Ok(out)
+}
+
+fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
+    let mut out = MailServer::DAY;
+    for (key, value) in parameters(rest) {
+        let to = match key {
+            "minutes" => &mut out.minutes,
+            "messages" => &mut out.messages,
+            "users" => &mut out.users,
+            _ => return Err(unknown("mail-server", key, "minutes, messages, users")),
+        };
+        *to = number(key, value, 1)?;
+    }
+    if out.minutes > 1_000_000 || out.messages > 100_000 || out.users > 100_000 {
+        let most = "1,000,000 minutes, 100,000 messages a minute and 100,000 users at most";
+        return Err(bad("minutes, messages or users", Some(rest), most));
+    }
+    Ok(out)
+}
+
 fn create_delete(rest: &str) -> Result<CreateDelete, ParseError> {
     let mut out = CreateDelete::PAPER;
     for (key, value) in parameters(rest) {
@@ -299,14 +361,14 @@ fn postmark(rest: &str) -> Result<PostMark, ParseError> {
 }
 
 /// Splits `a,b=c` into pairs.
-fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+pub(super) fn parameters(rest: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     rest.split(',').filter(|p| !p.is_empty()).map(|p| match p.split_once('=') {
         Some((key, value)) => (key, Some(value)),
         None => (p, None),
     })
 }
 
-fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u64, ParseError> {
+pub(super) fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u64, ParseError> {
     let expected = "a number, with k, m or g behind it if wanted";
     let wrong = || bad(parameter, value, expected);
     let text = value.ok_or_else(wrong)?;
@@ -372,6 +434,11 @@ mod tests {
             "overwrite:full=7,size=8192,block=512,warm=0,writes=3,hot=90,burst=2,pause=5",
             "tpcb",
             "tpcb:accounts=8192,warm=0,transactions=3,commit=2",
+            "sdet-like",
+            "sdet-like:users=20,compute=no",
+            "mail-server",
+            "mail-server:minutes=5,messages=60,users=7",
+            "filebench:oltp,nshadows=3,run=2",
             "tree:/",
         ] {
             if text != "tree:/" {
@@ -403,6 +470,8 @@ mod tests {
         assert!(refused("sources:processes=5").contains("no more processes than copies"));
         assert!(refused("sources:only=read").contains("read-data-meta"));
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
+        assert!(refused("sdet-like:users=1001").contains("1000 at most"));
+        assert!(refused("mail-server:mail=1").contains("no parameter 'mail'; it has minutes,"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
     }

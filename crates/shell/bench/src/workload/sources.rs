@@ -14,11 +14,11 @@ use std::fmt;
 
 use ordo_runtime::sync::buffer_unordered;
 use ordo_vfs::tree::{WalkLimits, remove_below};
-use ordo_vfs::{Cookie, FileSystem, FileType, FsResult, Ino, NewNode};
+use ordo_vfs::{FileSystem, FileType, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::files::{Bytes, create, random_size, read, size};
+use super::files::{Bytes, create, names, random_size, read, size};
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The distribution of file sizes: a mean of some 13 KB.
@@ -356,18 +356,6 @@ async fn visit<F: FileSystem>(
         left[above..].reverse();
     }
     Ok(())
-}
-
-async fn names<F: FileSystem>(fs: &F, dir: Ino) -> FsResult<Vec<Vec<u8>>> {
-    let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut each = |entry: ordo_vfs::DirEntry<'_>| {
-        if entry.name != b"." && entry.name != b".." {
-            names.push(entry.name.to_vec());
-        }
-        true
-    };
-    fs.readdir(dir, Cookie::START, &mut each).await?;
-    Ok(names)
 }
 
 impl fmt::Display for Sources {

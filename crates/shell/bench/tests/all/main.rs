@@ -13,6 +13,7 @@ mod crash_workloads;
 mod dualfs_oracle;
 mod faults;
 mod ffs_oracle;
+mod filebench;
 mod journal_faults;
 mod journal_mutants;
 mod lfs_oracle;

@@ -163,6 +163,77 @@ fn a_benchmark_by_itself_finds_its_trees() {
     }
 }
 
+/// Each user's script has every command as often as its definition says, in an order of its own, and the users' computing
+/// shares one processor: scripts of twice as many users take twice as long where nothing waits for a disk. Would catch
+/// commands that are left out, scripts one after another on a processor of their own, and files that are not removed.
+#[test]
+fn every_user_carries_out_the_whole_script() {
+    let (phases, _, left) = run_and_keep("sdet-like:users=3", 1);
+    let scripts = named(&phases, "scripts");
+    let counts = [
+        ("edit", 15),
+        ("compile", 12),
+        ("link", 3),
+        ("copy", 12),
+        ("touch", 8),
+        ("remove", 14),
+        ("move", 6),
+        ("mkdir", 8),
+        ("rmdir", 8),
+        ("list", 15),
+        ("find", 6),
+        ("search", 16),
+        ("compare", 5),
+        ("format", 4),
+        ("spell", 4),
+        ("archive", 2),
+        ("shell", 20),
+    ];
+    let mix: Vec<_> = scripts.mix.iter().map(|e| (e.name.as_str(), e.operations)).collect();
+    assert_eq!(mix, counts.map(|(name, count)| (name, 3 * count)));
+    assert_eq!(scripts.operations, 3 * 158);
+    // What is left of a home: itself and three directories, its 22 files, objects of up to 12 sources, a program, a formatted
+    // text and an archive, and 12 + 8 - 14 copied or touched files. Beside them are headers and two directories.
+    let of_a_home = 4 + 22 + 3 + 6;
+    let objects = left.entries - (3 * of_a_home + 10 + 2);
+    assert!((3..=3 * 12).contains(&objects), "{objects} objects");
+
+    let seconds = |users: u64| {
+        named(&run_and_keep(&format!("sdet-like:users={users}"), 1).0, "scripts").seconds()
+    };
+    let (one, four) = (seconds(1), seconds(4));
+    assert!((3.9..4.1).contains(&(four / one)), "{one} {four}");
+    let (quick, ..) = run_and_keep("sdet-like:compute=no", 1);
+    assert!(named(&quick, "scripts").seconds() < 0.8 * one);
+    assert_eq!(run_and_keep("sdet-like:users=3", 1).0, phases);
+}
+
+/// A mail server gets its messages at their rate, each is accepted once and then delivered or passed on in the given shares,
+/// the queue is empty at the end, and the mailboxes have what was delivered and not read. Would catch messages that are lost
+/// or delivered twice, and lock files that stay.
+#[test]
+fn a_mail_server_delivers_every_message_once() {
+    let text = "mail-server:minutes=30,messages=120,users=20";
+    let (phases, _, left) = run_and_keep(text, 1);
+    let mail = named(&phases, "mail");
+    let of = |kind: &str| mail.mix.iter().find(|entry| entry.name == kind).unwrap();
+    let accepted = of("accept").operations;
+    assert!((3400..3800).contains(&accepted), "{accepted} messages in 30 minutes");
+    assert_eq!(of("deliver").operations + of("pass on").operations, accepted);
+    let share = |part: &str, whole: u64| of(part).operations as f64 / whole as f64;
+    assert!((0.27..0.33).contains(&share("pass on", accepted)), "{}", share("pass on", accepted));
+    let read = share("read", of("deliver").operations);
+    assert!((0.17..0.23).contains(&read), "{read}");
+    let mean = of("accept").bytes as f64 / accepted as f64 - 700.0;
+    assert!((3900.0..4500.0).contains(&mean), "messages of {mean} bytes");
+    // Two directories, the log and twenty mailboxes are left; two lines of the log for each message.
+    assert_eq!(left.entries, 2 + 1 + 20);
+    let in_boxes = left.bytes - 2 * 180 * accepted;
+    assert_eq!(in_boxes, of("deliver").bytes - of("read").bytes);
+    assert!((1799.0..1802.0).contains(&mail.seconds()), "{}", mail.seconds());
+    assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
 #[test]
 fn a_tree_is_copied_compared_and_removed() {
     let temp = tempfile::tempdir().unwrap();

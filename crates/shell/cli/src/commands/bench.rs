@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_bench::compare::{self, ComparisonRow, PhaseRow};
-use ordo_bench::workload::{Phase, PhaseListener, Workload, WorkloadStage};
+use ordo_bench::workload::{MixEntry, Phase, PhaseListener, Workload, WorkloadStage};
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
@@ -51,6 +51,7 @@ fn as_text(workload: &Workload, row: &ComparisonRow) -> String {
         table.row(cells);
     }
     out.push_str(&table.to_string());
+    out.push_str(&mix_tables(phases.iter().copied()));
     out.push_str(&format!(
         "\napplication {}, until everything was on disk {}, disk busy {}\n",
         number::seconds(row.app_seconds),
@@ -80,6 +81,37 @@ fn phase_cells(phase: &Phase) -> Vec<String> {
         phase.rate().map_or("-".into(), number::figure),
         if phase.bytes == 0 { String::new() } else { number::figure(speed) },
     ]
+}
+
+/// A table of the kinds of operations for each phase that mixes some.
+fn mix_tables<'p>(phases: impl Iterator<Item = &'p Phase>) -> String {
+    let mut out = String::new();
+    for phase in phases.filter(|phase| !phase.mix.is_empty()) {
+        let right = |h| (h, Align::Right);
+        let mut table = Table::new(&[
+            (phase.name.as_str(), Align::Left),
+            right("operations"),
+            right("percent"),
+            right("per second"),
+            right("MB/s"),
+            right("each"),
+        ]);
+        for MixEntry { name, operations, bytes, seconds } in &phase.mix {
+            let count = *operations as f64;
+            let speed = *bytes as f64 / phase.seconds() / (1 << 20) as f64;
+            let each = if *operations == 0 { 0.0 } else { seconds / count };
+            table.row([
+                name.clone(),
+                number::count(*operations),
+                number::figure(100.0 * count / phase.operations.max(1) as f64),
+                number::figure(count / phase.seconds()),
+                if *bytes == 0 { String::new() } else { number::figure(speed) },
+                number::seconds(each),
+            ]);
+        }
+        out.push_str(&format!("\n{table}"));
+    }
+    out
 }
 
 fn disk_cells(row: &PhaseRow) -> Vec<String> {
@@ -164,8 +196,9 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     }
     let mut table = phase_table();
     phases.iter().for_each(|p| table.row(phase_cells(p)));
+    let mix = mix_tables(phases.iter());
     Ok(format!(
-        "{}\nin {}, in real time\n\n{table}\napplication {}, until everything was on disk {}\n",
+        "{}\nin {}, in real time\n\n{table}{mix}\napplication {}, until everything was on disk {}\n",
         args.workload.describe(),
         dir.display(),
         number::seconds(app),
