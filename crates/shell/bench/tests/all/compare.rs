@@ -168,8 +168,10 @@ fn the_cleaners_work_is_counted_apart() {
         assert!(moved > cleaner.moved_bytes / 2, "{moved} of {cleaner:?}");
         let phase = phase(&found, "overwrite");
         assert_eq!(phase.phase.bytes, 8192 * (6 << 10));
-        assert!(phase.bytes_written > phase.phase.bytes, "{phase:?}");
-        shares.push(phase.bytes_written as f64 / phase.phase.bytes as f64);
+        // A block that is overwritten twice between two write-outs is written once.
+        let share = phase.bytes_written as f64 / phase.phase.bytes as f64;
+        assert!(share > 0.98, "{phase:?}");
+        shares.push(share);
     }
     assert!(shares[1] > 1.2 * shares[0], "{shares:?}");
     let none = row(ffs::NONE, "overwrite:full=50,warm=0,writes=100", &setup);

@@ -151,7 +151,7 @@ fn transactions_leave_their_tables() {
 #[test]
 fn a_benchmark_by_itself_finds_its_trees() {
     let base = "sources:processes=2,copies=2,files=40";
-    let in_a_row = run(base, 1).0;
+    let in_a_row = run_and_keep(base, 1).0;
     let counts =
         |phase: &Phase| (phase.name.clone(), phase.operations, phase.bytes, phase.files_made);
     assert_eq!(in_a_row.len(), Benchmark::ALL.len());
