@@ -46,13 +46,18 @@ struct Try {
     journaled_data: bool,
 }
 
+/// The shell lines of mkfs. The image is appended.
+const MAKE_JFS: &str = "mkfs.jfs -q";
+/// ReiserFS's programs end with sync(2), which waits for every disk of the machine. This library prevents that, if it is
+/// installed.
+const MAKE_REISERFS: &str = "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f";
+
 const fn reiserfs(options: &'static str, journaled_data: bool) -> Try {
     Try {
         system: "reiserfs",
         options,
-        // Both programs end with sync(2), which waits for every disk of the machine. This library prevents
-        // that, if it is installed.
-        make: "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f",
+        make: MAKE_REISERFS,
+        // As `MAKE_REISERFS`.
         check: "LD_PRELOAD=libeatmydata.so reiserfsck --check -y -q",
         journaled_data,
     }
@@ -62,7 +67,7 @@ const TRIES: [Try; 3] = [
     Try {
         system: "jfs",
         options: "rw",
-        make: "mkfs.jfs -q",
+        make: MAKE_JFS,
         check: "fsck.jfs -n -f",
         journaled_data: false,
     },

@@ -210,6 +210,27 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Programs of this machine with their libraries, for the archive: each program's path here and there.
+///
+/// # Errors
+/// A program or a library cannot be read.
+pub fn with_libraries(programs: &[(String, &str)]) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let paths: Vec<&str> = programs.iter().map(|(path, _)| path.as_str()).collect();
+    let listed = super::shell(&format!("ldd {}", paths.join(" ")))?;
+    let is_library = |word: &&str| word.starts_with('/') && !word.ends_with(':');
+    let mut libraries: Vec<&str> = listed.split_whitespace().filter(is_library).collect();
+    libraries.sort_unstable();
+    libraries.dedup();
+    let same = libraries.into_iter().map(|path| (path, &path[1..]));
+    let own = programs.iter().map(|(path, name)| (path.as_str(), *name));
+    own.chain(same)
+        .map(|(path, name)| {
+            let bytes = fs::read(path).map_err(|e| format!("{path}: {e}"))?;
+            Ok((name.to_owned(), bytes))
+        })
+        .collect()
+}
+
 /// Whether BusyBox names no interpreter, since the guest has no libraries.
 pub fn busybox_is_static() -> bool {
     let Ok(bytes) = fs::read(BUSYBOX) else { return false };

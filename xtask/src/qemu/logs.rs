@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::guest::AT_THE_END;
+use super::guest::{self, AT_THE_END};
 use super::{Guest, Prepared, emulate, number, prepare, shell};
 
 /// Bytes of the disk.
@@ -218,15 +218,10 @@ const TIMED_OUT: i32 = 124;
 
 /// The program, and the cleaner daemon with its libraries and settings.
 fn guest_files(program: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let listed = shell(&format!("ldd {CLEANERD_PATH}"))?;
-    let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
-    let mut files = vec![("etc/nilfs_cleanerd.conf".to_owned(), CLEANERD.into())];
-    let from = [(program.display().to_string(), "overwrite".to_owned())];
-    let same = libraries.chain([CLEANERD_PATH]).map(|path| (path.into(), path[1..].into()));
-    for (path, name) in from.into_iter().chain(same) {
-        let bytes = fs::read(&path).map_err(|e| format!("{path}: {e}"))?;
-        files.push((name, bytes));
-    }
+    let mut files = guest::with_libraries(&[(CLEANERD_PATH.to_owned(), &CLEANERD_PATH[1..])])?;
+    let bytes = fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
+    files.push(("overwrite".to_owned(), bytes));
+    files.push(("etc/nilfs_cleanerd.conf".to_owned(), CLEANERD.into()));
     Ok(files)
 }
 

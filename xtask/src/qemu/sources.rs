@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::guest::AT_THE_END;
-use super::{Guest, Prepared, emulate, prepare, shell};
+use super::guest::{self, AT_THE_END};
+use super::{Guest, MAKE_JFS, MAKE_REISERFS, Prepared, emulate, prepare, shell};
 
 /// The size of the disk, as `truncate` takes it: the paper's.
 const DISK: &str = "4G";
@@ -25,11 +25,7 @@ const NEEDED: [(&str, &str); 5] = [
     ("timeout", "coreutils"),
 ];
 /// The systems: the module's name, and mkfs. The image is appended.
-const SYSTEMS: [(&str, &str); 2] = [
-    ("jfs", "mkfs.jfs -q"),
-    // mkreiserfs ends with sync(2), which waits for every disk of the machine. This library prevents that.
-    ("reiserfs", "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f"),
-];
+const SYSTEMS: [(&str, &str); 2] = [("jfs", MAKE_JFS), ("reiserfs", MAKE_REISERFS)];
 /// The guest's work. A carriage return before the end of a mark's line does no harm.
 const WORK: &str = "mount -t $1 -o $2 /dev/vda /mnt
 cd /mnt
@@ -65,22 +61,8 @@ fn guest_files(prepared: &Prepared) -> Result<Vec<(String, Vec<u8>)>, String> {
     let ordo = prepared.ordo.display();
     let freeze = shell("PATH=$PATH:/usr/sbin:/sbin command -v fsfreeze")?;
     let freeze = freeze.trim();
-    let listed = shell(&format!("ldd {ordo} {freeze}"))?;
-    let mut libraries: Vec<&str> = listed
-        .split_whitespace()
-        .filter(|word| word.starts_with('/') && !word.ends_with(':'))
-        .collect();
-    libraries.sort_unstable();
-    libraries.dedup();
-    let own = [(ordo.to_string(), "ordo"), (freeze.to_owned(), "usr/sbin/fsfreeze")];
-    let same = libraries.into_iter().map(|path| (path.to_owned(), &path[1..]));
-    own.into_iter()
-        .chain(same)
-        .map(|(path, name)| {
-            let bytes = fs::read(&path).map_err(|e| format!("{path}: {e}"))?;
-            Ok((name.to_owned(), bytes))
-        })
-        .collect()
+    let programs = [(ordo.to_string(), "ordo"), (freeze.to_owned(), "usr/sbin/fsfreeze")];
+    guest::with_libraries(&programs)
 }
 
 fn record(

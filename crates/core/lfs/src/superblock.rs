@@ -20,8 +20,8 @@ pub struct FoundSuperblock {
     pub sb: Superblock,
     /// The first byte of the superblock on the device.
     pub at: u64,
-    /// The fault of the other superblock, if there should be one and it is damaged. Checkpoints are written to the first two superblocks
-    /// in turn.
+    /// The fault of the other superblock, if there should be one and it is damaged. Checkpoints are written to the
+    /// first two superblocks in turn.
     pub other: Option<SuperblockError>,
 }
 

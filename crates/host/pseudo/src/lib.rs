@@ -37,5 +37,6 @@ pub use device::{
     Before, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
     RequestDecision, Transport,
 };
+pub use marks::LinePipe;
 pub use session::{PseudoError, Session};
 pub use watchdog::WatchedMount;

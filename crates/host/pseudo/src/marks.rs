@@ -1,85 +1,62 @@
-//! Marks for a device that has no files of its own: a named pipe that takes the commands of the control file.
+//! Lines from a named pipe, for devices that have no file of their own for marks.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ordo_runtime::Runtime;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use crate::device::Core;
-use crate::session::{PseudoError, failed};
+/// The longest line, in bytes; the rest of a longer one is left out.
+const LINE_MAX: usize = 64 << 10;
 
-/// The longest line, in bytes; of a longer one nothing is taken.
-const LINE_MAX: usize = 4096;
-
-/// A named pipe in a folder of its own, which goes away with it.
+/// The reading end of a named pipe to which programs write lines.
 #[derive(Debug)]
-pub(crate) struct MarkPipe {
-    folder: tempfile::TempDir,
-}
-
-impl MarkPipe {
-    /// Makes the pipe. Only this user may write to it.
-    ///
-    /// # Errors
-    /// The folder or the pipe cannot be made.
-    pub(crate) fn new() -> Result<MarkPipe, PseudoError> {
-        let folder = tempfile::Builder::new().prefix("ordo-marks-").tempdir();
-        let pipe = MarkPipe { folder: folder.map_err(failed("making a directory for marks"))? };
-        let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
-        rustix::fs::mknodat(rustix::fs::CWD, pipe.path(), kind, mode, 0)
-            .map_err(|error| failed("making a pipe for marks")(error.into()))?;
-        Ok(pipe)
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("control")
-    }
-}
-
-/// The reading end, which puts each line `mark TEXT` into the trace.
-pub(crate) struct MarkReader {
+pub struct LinePipe {
     file: Arc<File>,
     /// The line that has begun.
     line: RefCell<Vec<u8>>,
 }
 
-impl MarkReader {
-    /// Opens the pipe. It is open for writing too, so that it does not end with a writer.
-    pub(crate) fn open(path: &Path) -> io::Result<MarkReader> {
+impl LinePipe {
+    /// Makes a pipe with these permissions, and opens it. It is open for writing too, so that it does not end with a writer.
+    ///
+    /// # Errors
+    /// The pipe exists, or cannot be made or opened.
+    pub fn make(path: &Path, permissions: u32) -> io::Result<LinePipe> {
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(permissions), 0)?;
+        // The process's mask may have taken some of them.
+        std::fs::set_permissions(path, Permissions::from_mode(permissions))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(MarkReader { file: Arc::new(file), line: RefCell::default() })
+        let file = Arc::new(File::from(rustix::fs::open(path, flags, Mode::empty())?));
+        Ok(LinePipe { file, line: RefCell::default() })
     }
 
-    /// Takes lines for ever.
-    pub(crate) async fn serve(&self, runtime: &Runtime, core: &Core) {
-        while runtime.readable(&self.file).await.is_ok() {
-            self.drain(core);
-        }
-    }
-
-    /// Takes everything that was written so far.
-    pub(crate) fn drain(&self, core: &Core) {
-        let mut some = [0; LINE_MAX];
+    /// Calls `each` with every whole line, without its end, that was written so far.
+    pub fn take(&self, mut each: impl FnMut(&str)) {
+        let mut some = [0; 4096];
         while let Ok(read @ 1..) = (&*self.file).read(&mut some) {
-            self.take(&some[..read], |text| core.mark(text));
+            self.put_together(&some[..read], &mut each);
         }
     }
 
-    /// Adds bytes to the line, and gives the mark of each whole line to `mark`.
-    fn take(&self, bytes: &[u8], mut mark: impl FnMut(&str)) {
+    /// Calls `each` with lines as they come.
+    pub async fn follow(&self, runtime: &Runtime, mut each: impl FnMut(&str)) {
+        while runtime.readable(&self.file).await.is_ok() {
+            self.take(&mut each);
+        }
+    }
+
+    /// Adds bytes to the line that has begun, and calls `each` with the lines that end in them.
+    fn put_together(&self, bytes: &[u8], each: &mut impl FnMut(&str)) {
         let mut line = self.line.borrow_mut();
         for byte in bytes {
             match byte {
                 b'\n' => {
-                    let text = (line.len() < LINE_MAX).then(|| String::from_utf8_lossy(&line));
-                    if let Some(text) = text.as_deref().and_then(|t| t.strip_prefix("mark ")) {
-                        mark(text.trim_end());
-                    }
+                    each(&String::from_utf8_lossy(&line));
                     line.clear();
                 }
                 _ if line.len() < LINE_MAX => line.push(*byte),
@@ -92,19 +69,22 @@ impl MarkReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nbd::mark_of;
 
     /// Lines come in pieces, with the ends that a terminal makes, and among lines that are no marks or too long.
     /// Would catch a mark that is cut where a read ended, and memory that grows with a line without end.
     #[test]
     fn lines_are_put_together() {
-        let pipe = MarkPipe::new().unwrap();
-        let reader = MarkReader::open(&pipe.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = LinePipe::make(&dir.path().join("pipe"), 0o600).unwrap();
         let mut marks = Vec::new();
         let long = format!("mark {}\n", "x".repeat(2 * LINE_MAX));
         for piece in ["ma", "rk one\r\nsta", "rt\nmark two\n", &long, "\nmark three\nmark fo"] {
-            reader.take(piece.as_bytes(), |text| marks.push(text.to_owned()));
+            pipe.put_together(piece.as_bytes(), &mut |line: &str| {
+                marks.extend(mark_of(line).map(str::to_owned));
+            });
         }
         assert_eq!(marks, ["one", "two", "three"]);
-        assert_eq!(reader.line.borrow().as_slice(), b"mark fo");
+        assert_eq!(pipe.line.borrow().as_slice(), b"mark fo");
     }
 }

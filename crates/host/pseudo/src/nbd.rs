@@ -18,13 +18,16 @@ use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
 
 use crate::device::{Core, DeviceSetup, Recording};
-use crate::marks::{MarkPipe, MarkReader};
+use crate::file::CONTROL;
+use crate::marks::LinePipe;
 use crate::session::{PseudoError, Served, failed, joined};
 
 /// The largest request, in bytes; a longer one ends the connection.
 const REQUEST_MAX: u32 = 32 << 20;
 /// The largest data of an option, in bytes.
 const OPTION_MAX: u32 = 64 << 10;
+/// The length of a line of the control pipe, in bytes, that is too long for a mark.
+const MARK_MAX: usize = 4096;
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -74,7 +77,8 @@ pub enum Address {
 pub struct Nbd {
     uri: String,
     socket: Option<PathBuf>,
-    marks: MarkPipe,
+    /// The folder of the control pipe.
+    marks: tempfile::TempDir,
     /// A socket whose closing ends the server.
     stop: Option<UnixStream>,
     server: Option<JoinHandle<Served>>,
@@ -105,14 +109,15 @@ impl Nbd {
             }
         };
         let (stop, stopped) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
-        let marks = MarkPipe::new()?;
-        let reader =
-            MarkReader::open(&marks.path()).map_err(failed("opening the pipe for marks"))?;
+        let marks = tempfile::Builder::new().prefix("ordo-marks-").tempdir();
+        let marks = marks.map_err(failed("making a directory for marks"))?;
+        let lines = LinePipe::make(&marks.path().join(CONTROL), 0o600);
+        let lines = lines.map_err(failed("making a pipe for marks"))?;
         let tcp = socket.is_none();
         let (tell, told) = mpsc::channel();
         let server = std::thread::Builder::new().name("nbd-server".into());
         let server =
-            server.spawn(move || run(setup, File::from(listener), tcp, (stopped, reader), &tell));
+            server.spawn(move || run(setup, File::from(listener), tcp, (stopped, lines), &tell));
         let server = Some(server.map_err(failed("starting the server"))?);
         let mut nbd = Nbd { uri, socket, marks, stop: Some(stop), server };
         match told.recv() {
@@ -131,7 +136,7 @@ impl Nbd {
     /// A named pipe that takes commands, a line each: `mark TEXT` puts a text into the trace, before the requests that
     /// come after the server has read it, a moment after it was written.
     pub fn control(&self) -> PathBuf {
-        self.marks.path()
+        self.marks.path().join(CONTROL)
     }
 
     /// Ends the server, and returns the recording.
@@ -156,11 +161,23 @@ impl Drop for Nbd {
     }
 }
 
+/// The text of a line `mark TEXT`.
+pub(crate) fn mark_of(line: &str) -> Option<&str> {
+    let is_short = line.len() < MARK_MAX;
+    line.strip_prefix("mark ").filter(|_| is_short).map(str::trim_end)
+}
+
+fn put_mark(core: &Core, line: &str) {
+    if let Some(text) = mark_of(line) {
+        core.mark(text);
+    }
+}
+
 fn run(
     setup: DeviceSetup,
     listener: File,
     tcp: bool,
-    (stopped, marks): (UnixStream, MarkReader),
+    (stopped, lines): (UnixStream, LinePipe),
     tell: &mpsc::Sender<()>,
 ) -> Served {
     let executor = Executor::real(1);
@@ -169,15 +186,17 @@ fn run(
     core.start();
     // The send fails only when the receiver has gone.
     let _ = tell.send(());
-    let (served, rt, marks) = (core.clone(), runtime.clone(), Rc::new(marks));
+    let (served, rt, lines) = (core.clone(), runtime.clone(), Rc::new(lines));
     let done = executor.block_on(async move {
         let listener = Arc::new(listener);
-        let (reader, marked, of) = (marks.clone(), served.clone(), rt.clone());
-        rt.spawn_daemon("marks", async move { reader.serve(&of, &marked).await });
+        let (followed, marked, of) = (lines.clone(), served.clone(), rt.clone());
+        rt.spawn_daemon("marks", async move {
+            followed.follow(&of, |line| put_mark(&marked, line)).await;
+        });
         rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served.clone()));
         let stopped = Arc::new(File::from(OwnedFd::from(stopped)));
         let stopped = rt.readable(&stopped).await.map_err(|e| e.to_string());
-        marks.drain(&served);
+        lines.take(|line| put_mark(&served, line));
         stopped
     });
     let ended: Result<(), String> = done.map_err(|e| e.to_string())?;

@@ -3,8 +3,7 @@
 //! A thread of its own has the devices and the file system, and serves one mount after another. Nothing of this needs
 //! root where ordinary users may mount by FUSE (`fusermount3`).
 
-use std::fs::File;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use ordo_crash::Volume;
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, Detach, attach};
 use ordo_fuse::{Handler, HandlerOptions};
-use ordo_pseudo::{DeviceSetup, RecordedDisk, Recording, WatchedMount};
+use ordo_pseudo::{DeviceSetup, LinePipe, RecordedDisk, Recording, WatchedMount};
 use ordo_runtime::{Executor, LocalFuture, Runtime};
 use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 
@@ -326,22 +325,18 @@ impl OwnSession {
     }
 }
 
-/// The pipe that takes marks, open for reading and writing so that it never ends.
-fn pipe(folder: &Path) -> std::io::Result<File> {
-    let path = folder.join(MARKS);
-    let mode = rustix::fs::Mode::from_raw_mode(0o622);
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)?;
+/// The pipe that takes marks.
+fn pipe(folder: &Path) -> std::io::Result<LinePipe> {
     // The command may run as another user.
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o622))?;
-    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+    LinePipe::make(&folder.join(MARKS), 0o622)
 }
 
 /// The work of a session's thread.
 fn run(
     own: &dyn OwnFs,
     setups: Vec<DeviceSetup>,
-    marks: File,
+    pipe: LinePipe,
     orders: &Receiver<Order>,
     made: &Sender<Result<(), String>>,
 ) {
@@ -350,7 +345,7 @@ fn run(
     let make = async {
         let disks = recorded_disks(&rt, setups)?;
         let first = disks.first().ok_or("a file system without a device")?.clone();
-        let marks = Rc::new(MarkPipe::new(marks, first));
+        let marks = Rc::new(MarkPipe { pipe, into: first });
         let marked = |disk: &RecordedDisk| MarkedDisk { disk: disk.clone(), marks: marks.clone() };
         let devices: Vec<Device> = disks.iter().map(|disk| marked(disk).erase()).collect();
         rt.spawn_daemon("marks", marks.clone().follow(rt.clone()));

@@ -195,29 +195,22 @@ impl Store {
             |dirty: ReservedExtent| state.bound(dirty.and(added), true) + kept > state.space();
         is_too_much(self.dirty_at_most(&state)) && is_too_much(self.dirty_counted(&state))
     }
-}
 
-impl Store {
     /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
     /// IFILE has no entry.
     pub(super) fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
         let sb = state.sb.clone();
-        let has_space = |state: &LogState| {
-            let wanted = state.bound(extent, true) + sb.block_frags();
-            wanted + state.kept_from(SpacePurpose::Growth) <= state.space()
-                && state.used() + 4 * u64::from(sb.bsize) <= self.limit
-        };
         let in_use = state.ifile.inodes(&sb) as usize - state.ifile.free_inodes();
         let wanted = (in_use / 4).clamp(FREE_INODES, FREE_INODES_MAX);
-        let has_plenty = |state: &LogState| {
+        let may_grow = |state: &LogState| {
             let kept = state.bound(extent, true) + state.kept_from(SpacePurpose::Growth);
-            state.space() - kept > self.capacity / PLENTY_SHARE
+            let spare = state.space() - kept;
+            let few = state.ifile.free_inodes() < FREE_INODES;
+            spare >= sb.block_frags()
+                && state.used() + 4 * u64::from(sb.bsize) <= self.limit
+                && (few || spare > self.capacity / PLENTY_SHARE)
         };
-        let is_short = |state: &LogState| match state.ifile.free_inodes() {
-            ..FREE_INODES => true,
-            free => free < wanted && has_plenty(state),
-        };
-        while is_short(state) && has_space(state) {
+        while state.ifile.free_inodes() < wanted && may_grow(state) {
             let added = state.ifile.grow(&sb);
             state.pending += added * u64::from(sb.bsize);
         }

@@ -56,19 +56,13 @@ pub struct Sources {
 }
 
 /// One of the paper's benchmarks.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Benchmark {
     /// The paper's name.
     pub name: &'static str,
     /// The names of the copies begin with this.
     place: &'static str,
     work: Work,
-}
-
-impl fmt::Debug for Benchmark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 /// The copies of empty files, and those with contents.
@@ -118,7 +112,7 @@ impl Done {
 }
 
 /// The work of a phase on each copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     /// Unpacks the copy, with empty files or with contents.
     Unpack { empty: bool },

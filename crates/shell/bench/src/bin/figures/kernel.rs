@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use ordo_bench::compare::{ComparisonSetup, run};
 use ordo_bench::reproduce::published;
-use ordo_bench::workload::Workload;
+use ordo_bench::workload::{Benchmark, Workload};
 use ordo_systems::{System, dualfs, ffs};
 use serde_json::Value;
 
@@ -20,16 +20,6 @@ const KERNELS: [(&str, &str); 5] =
 const IN_QEMU: [&str; 2] = ["jfs", "reiserfs"];
 /// Ordo's beside them, in virtual time on the same disk.
 const OURS: [System; 2] = [ffs::NONE, dualfs::DUALFS];
-/// The phases, as the paper's figures have them.
-const PHASES: [&str; 7] = [
-    "write-meta",
-    "read-write-meta",
-    "write-data-meta",
-    "read-meta",
-    "read-data-meta",
-    "read-write-data-meta",
-    "delete",
-];
 /// The size of the paper's disk, in bytes.
 const DEVICE: &str = "4g";
 const DISK: &str = "st34310a";
@@ -44,8 +34,13 @@ struct PhaseSeconds {
     requests: u64,
 }
 
-/// A system and its phases, in the order of [`PHASES`].
+/// A system and its phases, in the order of [`Benchmark::ALL`].
 type Column = (String, Vec<PhaseSeconds>);
+
+/// The names of the phases, as the paper's figures have them.
+fn names() -> impl Iterator<Item = &'static str> {
+    Benchmark::ALL.into_iter().map(|benchmark| benchmark.name)
+}
 
 /// All phases of each system.
 pub fn measure(out: &mut Section) {
@@ -88,10 +83,10 @@ pub fn measure(out: &mut Section) {
         let cells: Vec<String> = columns.iter().map(cell).collect();
         let _ = write!(table, "\n| {first} | {} |", cells.join(" | "));
     };
-    for (index, phase) in PHASES.iter().enumerate() {
+    for (index, phase) in names().enumerate() {
         row(phase, &|(_, seconds)| format!("{:.2}", seconds[index].disk));
     }
-    let read_meta = PHASES.iter().position(|phase| *phase == "read-meta").expect("it is a phase");
+    let read_meta = names().position(|phase| phase == "read-meta").expect("it is a phase");
     row("read-meta, published", &|(name, _)| published_seconds(name));
     row("read-meta, requests", &|(_, seconds)| seconds[read_meta].requests.to_string());
     let think = |seconds: &[PhaseSeconds]| seconds.iter().map(|s| s.think).sum::<f64>();
@@ -108,7 +103,7 @@ fn heads(columns: &[Column]) -> String {
 fn verdicts(out: &mut Section, columns: &[Column], read_meta: usize) {
     let (_, ours) = columns.last().expect("DualFS is the last column");
     let mut target = None;
-    for (index, phase) in PHASES.iter().enumerate() {
+    for (index, phase) in names().enumerate() {
         let others = columns[..columns.len() - 1].iter();
         let others = others.map(|(name, seconds)| (name, seconds[index].disk));
         let (name, best) = others.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are others");
@@ -139,12 +134,12 @@ fn of_ours(system: System) -> Vec<PhaseSeconds> {
     let workload: Workload = "sources".parse().expect("a workload of ours");
     let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::dualfs() };
     let row = run(system, &workload, &setup, &mut ()).expect("it runs");
-    let of = |name: &&str| {
-        let phase = row.phases.iter().find(|p| p.phase.name == **name).expect("it is a phase");
+    let of = |name: &str| {
+        let phase = row.phases.iter().find(|p| p.phase.name == name).expect("it is a phase");
         let (disk, requests) = (phase.disk_seconds, phase.reads + phase.writes.total());
         PhaseSeconds { disk, think: (phase.phase.seconds() - disk).max(0.0), requests }
     };
-    PHASES.iter().map(of).collect()
+    names().map(of).collect()
 }
 
 /// The phases of one of the kernel's file systems.
@@ -163,7 +158,7 @@ fn of_the_kernel(ordo: &Path, name: &str, mkfs: &str) -> Result<Vec<PhaseSeconds
 
 /// The phases of a trace.
 fn phases_of(ordo: &Path, trace: &Path) -> Result<Vec<PhaseSeconds>, String> {
-    PHASES.iter().map(|phase| played(ordo, trace, phase)).collect()
+    names().map(|phase| played(ordo, trace, phase)).collect()
 }
 
 /// A phase of a trace on the paper's disk.
