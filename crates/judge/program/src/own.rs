@@ -22,13 +22,11 @@ use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 
 use crate::ProgramError;
 use crate::markpipe::{MarkPipe, MarkedDisk};
+use crate::stand::{PAUSE, TRIES};
 use crate::start::Start;
 
 /// The largest write with which a disk is filled, in bytes.
 const PIECE: usize = 1 << 20;
-/// The number of times that an unmount is tried while the mount is busy; the next constant is the pause between two.
-const TRIES: u32 = 300;
-const PAUSE: Duration = Duration::from_millis(5);
 /// The longest time that an unmount may take to write everything.
 const END_MAX: Duration = Duration::from_secs(60);
 

@@ -9,19 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ordo_crash::recording::HistoryRecorder;
-use ordo_crash::run::{DiskRun, Event};
+use ordo_crash::run::Event;
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
-use ordo_vfs::Ino;
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{self, Syscall};
 use crate::devices::RecordedDevices;
 use crate::marks::Mark;
-use crate::requests::{Requests, watched};
+use crate::requests::{Requests, run_of, watched};
 use crate::system::ProgramSystem;
 use crate::{ProgramError, sys};
 
@@ -325,11 +323,8 @@ impl Ran {
         let events: Vec<Event> = requests.events.into_iter().map(|(_, event)| event).collect();
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
-        let disks = recordings.into_iter().zip(requests.writes);
-        let disks = disks.map(|(r, writes)| DiskRun { base: Arc::new(r.start), writes }).collect();
-        // The history has no calls: only the root exists.
-        let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
-        let run = Run { model: plan.model, disks, events, history };
+        let bases = recordings.into_iter().map(|recording| Arc::new(recording.start));
+        let run = run_of(plan.model, bases.zip(requests.writes), events);
         Recorded {
             system: plan.system.clone(),
             run: Arc::new(run),

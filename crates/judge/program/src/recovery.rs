@@ -10,19 +10,15 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use ordo_crash::Run;
-use ordo_crash::recording::HistoryRecorder;
-use ordo_crash::run::DiskRun;
 use ordo_crash::space::{Choosing, Pick, Space};
 use ordo_live::Wanted;
 use ordo_pseudo::{DeviceSetup, Recording, Session};
-use ordo_vfs::Ino;
 
 use crate::bench::{Bench, StateDisk, groups, nested, starts};
 use crate::explore::Job;
 use crate::judged::{Judged, RecordedRecovery};
 use crate::marks::Promises;
-use crate::requests::{Requests, watched};
+use crate::requests::{Requests, run_of, watched};
 use crate::stand::{Stand, unmount};
 use crate::start::Start;
 use crate::{ProgramError, btrfs, own, sys};
@@ -136,10 +132,8 @@ fn recorded(
     let times: Vec<u64> = requests.events.iter().map(|(at, _)| at - from).collect();
     let meanings = requests.meanings(&times);
     let events = requests.events.into_iter().map(|(_, event)| event).collect();
-    let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
-    let disks = bases.iter().zip(requests.writes);
-    let disks = disks.map(|(base, writes)| DiskRun { base: base.shared(), writes }).collect();
-    let run = Run { model: bench.recorded.run.model, disks, events, history };
+    let disks = bases.iter().map(|base| base.shared()).zip(requests.writes);
+    let run = run_of(bench.recorded.run.model, disks, events);
     Ok(Some(RecordedRecovery { run: Arc::new(run), meanings, times }))
 }
 

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use ordo_annotate::BlockRow;
 use ordo_annotate::rows::Known;
-use ordo_crash::run::{Event, Write};
+use ordo_crash::recording::HistoryRecorder;
+use ordo_crash::run::{DiskRun, Event, Write};
+use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_live::watching::{Into as SeenInto, take, watching};
 use ordo_pseudo::{DeviceSetup, Recording};
+use ordo_vfs::Ino;
 
 use crate::record::{Meaning, WORK};
 
@@ -19,6 +22,18 @@ pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<
         (DeviceSetup { observer, ..DeviceSetup::in_memory(*bytes) }, seen)
     };
     sizes.iter().map(one).unzip()
+}
+
+/// A run of these disks: for each its contents before the first request, and its writes. The history has no calls: only
+/// the root exists.
+pub(crate) fn run_of(
+    model: CrashModel,
+    disks: impl Iterator<Item = (Arc<Vec<u8>>, Vec<Write>)>,
+    events: Vec<Event>,
+) -> Run {
+    let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
+    let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
+    Run { model, disks, events, history }
 }
 
 /// The requests of all devices.

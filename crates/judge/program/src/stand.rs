@@ -21,8 +21,8 @@ use crate::system::ProgramSystem;
 use crate::{ProgramError, btrfs, sys};
 
 /// The number of times that an unmount is tried while the mount is busy; the next constant is the pause between two.
-const TRIES: u32 = 300;
-const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const TRIES: u32 = 300;
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {

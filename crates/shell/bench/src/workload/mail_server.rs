@@ -16,7 +16,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, create};
-use super::{Doing, MixEntry, Run, WorkloadError, WorkloadStage};
+use super::tally::Tally;
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The bytes of one call of a program.
 const UNIT: usize = 8192;
@@ -85,7 +86,7 @@ impl MailServer {
             spool: &spool,
             bytes: &bytes,
             logged: Cell::new(0),
-            counts: RefCell::new([(0, 0, 0); KINDS.len()]),
+            counts: RefCell::default(),
         };
         let log = RefCell::new(&mut run.log);
         let arrivals = Arrivals {
@@ -104,19 +105,15 @@ impl MailServer {
                 let done = server.message(number, &message).await;
                 done.doing(|| format!("message {number}"))?;
                 let share = (message.at.as_nanos() - start.as_nanos()) / 1_000_000;
-                let (operations, bytes) = server.all();
+                let (operations, bytes) = Tally::all(&*server.counts.borrow());
                 log.borrow_mut().reached_share(operations, bytes, (share, length / 1_000_000));
                 Ok::<_, WorkloadError>(())
             }
         });
         buffer_unordered(PROCESSES, messages, |_, result| result).await?;
         let counts = server.counts.into_inner();
-        let mix = KINDS.iter().zip(counts).map(|(name, (operations, bytes, nanos))| {
-            let seconds = nanos as f64 / 1e9;
-            MixEntry { name: (*name).to_owned(), operations, bytes, seconds }
-        });
-        run.log.made(2 * counts[0].0);
-        run.log.mix(mix.collect());
+        run.log.made(2 * counts[0].operations);
+        run.log.mix(KINDS.iter().zip(counts).map(|(name, tally)| tally.entry(*name)).collect());
         run.end();
         Ok(())
     }
@@ -198,19 +195,14 @@ struct Server<'r, F> {
     bytes: &'r Bytes,
     /// The bytes of the log.
     logged: Cell<u64>,
-    /// Operations, bytes and nanoseconds of each kind.
-    counts: RefCell<[(u64, u64, u64); KINDS.len()]>,
+    /// The counts of each kind.
+    counts: RefCell<[Tally; KINDS.len()]>,
 }
 
 impl<F: FileSystem> Server<'_, F> {
-    fn all(&self) -> (u64, u64) {
-        self.counts.borrow().iter().fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1))
-    }
-
     fn count(&self, kind: usize, bytes: u64, begun: Time) {
-        let count = &mut self.counts.borrow_mut()[kind];
         let nanos = self.runtime.now().as_nanos() - begun.as_nanos();
-        *count = (count.0 + 1, count.1 + bytes, count.2 + nanos);
+        self.counts.borrow_mut()[kind].add(bytes, nanos);
     }
 
     /// A message from its arrival until it is out of the queue.

@@ -17,6 +17,7 @@ mod processor;
 mod sdet_like;
 mod sources;
 mod ssh_build;
+mod tally;
 mod tpcb;
 mod tree;
 

@@ -16,7 +16,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, create};
 use super::processor::compute;
-use super::{Doing, MixEntry, Run, WorkloadError, WorkloadStage};
+use super::tally::Tally;
+use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The bytes of one call of a program.
 const UNIT: usize = 8192;
@@ -90,6 +91,11 @@ const COMMANDS: [(Command, &str, usize, u64); 17] = [
     (Command::Shell, "shell", 20, 1200),
 ];
 
+/// The number of commands of a script.
+fn commands() -> u64 {
+    COMMANDS.iter().map(|command| command.2 as u64).sum()
+}
+
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdetLike {
@@ -104,10 +110,10 @@ impl SdetLike {
     pub const USUAL: SdetLike = SdetLike { users: 1, compute: true };
 
     pub(super) fn describe(&self) -> String {
-        let commands: usize = COMMANDS.iter().map(|command| command.2).sum();
         format!(
-            "SDET-like: {} user(s) at once, each with a script of {commands} commands",
-            self.users
+            "SDET-like: {} user(s) at once, each with a script of {} commands",
+            self.users,
+            commands()
         )
     }
 
@@ -135,13 +141,12 @@ impl SdetLike {
         run.fs().sync().await.doing(|| "making the homes durable".into())?;
         run.end();
 
-        let commands: usize = COMMANDS.iter().map(|command| command.2).sum();
-        run.begin("scripts", self.users * commands as u64);
+        let total = self.users * commands();
+        run.begin("scripts", total);
         let (fs, runtime) = (run.stage.fs(), run.stage.runtime());
-        let counts = RefCell::new((0_u64, 0_u64, vec![(0_u64, 0_u64, 0_u64); COMMANDS.len()]));
+        let counts = RefCell::new([Tally::default(); COMMANDS.len()]);
         let log = RefCell::new(&mut run.log);
         let place = Place { fs, shared: &shared, bytes: &bytes };
-        let total = self.users * commands as u64;
         let scripts = users.into_iter().map(|mut user| {
             let (counts, log, place) = (&counts, &log, &place);
             async move {
@@ -154,33 +159,20 @@ impl SdetLike {
                         compute(runtime, micros).await;
                     }
                     let nanos = runtime.now().as_nanos() - begun.as_nanos();
-                    let (done, bytes, kinds) = &mut *counts.borrow_mut();
-                    (*done, *bytes) = (*done + 1, *bytes + moved);
-                    let kind = &mut kinds[number];
-                    *kind = (kind.0 + 1, kind.1 + moved, kind.2 + nanos);
-                    log.borrow_mut().reached_share(*done, *bytes, (*done, total));
+                    counts.borrow_mut()[number].add(moved, nanos);
+                    let (done, bytes) = Tally::all(&*counts.borrow());
+                    log.borrow_mut().reached_share(done, bytes, (done, total));
                 }
                 log.borrow_mut().made(user.made);
                 Ok::<_, WorkloadError>(())
             }
         });
         buffer_unordered(self.users as usize, scripts, |_, result| result).await?;
-        let (_, _, kinds) = counts.into_inner();
-        run.log.mix(mix(&kinds));
+        let named = COMMANDS.iter().zip(counts.into_inner());
+        run.log.mix(named.map(|((_, name, ..), tally)| tally.entry(*name)).collect());
         run.end();
         Ok(())
     }
-}
-
-/// The counts of each command: operations, bytes, nanoseconds.
-fn mix(kinds: &[(u64, u64, u64)]) -> Vec<MixEntry> {
-    let named = COMMANDS.iter().zip(kinds);
-    let entry =
-        |((_, name, ..), (operations, bytes, nanos)): (&(_, &str, _, _), &(u64, u64, u64))| {
-            let (operations, bytes) = (*operations, *bytes);
-            MixEntry { name: (*name).to_owned(), operations, bytes, seconds: *nanos as f64 / 1e9 }
-        };
-    named.map(entry).collect()
 }
 
 /// The parts of a run that all users share.

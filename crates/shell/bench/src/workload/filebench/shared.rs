@@ -6,6 +6,7 @@ use ordo_runtime::sync::{Notify, select};
 use ordo_runtime::{Duration, Runtime, Time};
 
 use super::super::files::Bytes;
+use super::super::tally::Tally;
 use super::super::{Log, MixEntry, WorkloadError};
 use super::error::WmlProblem;
 use super::fileset::{Fileset, Wanted};
@@ -14,14 +15,6 @@ use super::syntax::QuitMode;
 
 /// The seconds of events that may wait for clients that are late.
 const EVENTS_SECONDS: u64 = 5;
-
-/// The counts of one flowop of one thread, all clients together.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Tally {
-    operations: u64,
-    bytes: u64,
-    nanos: u64,
-}
 
 /// The pair of semaphores of one client at a `semblock`.
 pub(super) struct Semaphore {
@@ -42,6 +35,7 @@ pub(super) struct Shared<'a, 'l, F> {
     pub(super) data: &'a Bytes,
     /// The semaphores of each block, one for each client of its thread.
     semaphores: Vec<Vec<Semaphore>>,
+    /// The counts of each flowop of each thread.
     tallies: RefCell<Vec<Vec<Tally>>>,
     log: RefCell<&'a mut Log<'l>>,
     start: Time,
@@ -208,10 +202,8 @@ impl<'a, 'l, F> Shared<'a, 'l, F> {
     /// Counts one operation, which began at `begun`.
     pub(super) fn count(&self, (thread, flowop): (usize, usize), bytes: u64, begun: Time) {
         let now = self.runtime.now();
-        let tally = &mut self.tallies.borrow_mut()[thread][flowop];
-        tally.operations += 1;
-        tally.bytes += bytes;
-        tally.nanos += now.as_nanos() - begun.as_nanos();
+        let nanos = now.as_nanos() - begun.as_nanos();
+        self.tallies.borrow_mut()[thread][flowop].add(bytes, nanos);
         let (operations, all) = self.totals.get();
         self.totals.set((operations + 1, all + bytes));
         let (all, done) = (all + bytes, now.since(self.start));
@@ -236,8 +228,7 @@ impl<'a, 'l, F> Shared<'a, 'l, F> {
                         1 => flowop.name.clone(),
                         _ => format!("{}/{}", thread.name, flowop.name),
                     };
-                    let Tally { operations, bytes, nanos } = *tally;
-                    mix.push(MixEntry { name, operations, bytes, seconds: nanos as f64 / 1e9 });
+                    mix.push(tally.entry(name));
                 }
             }
         }
