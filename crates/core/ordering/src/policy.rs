@@ -423,8 +423,8 @@ impl<'c> Op<'c> {
     }
 
     fn note_change(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
-        self.cache.mark_dirty(buf);
         self.under.record(&Change { buf, ranges, old: &self.old, what: *what });
+        self.cache.mark_dirty(buf);
         self.cache.charge_gate();
     }
 

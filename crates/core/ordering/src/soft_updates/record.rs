@@ -115,6 +115,17 @@ fn difference(change: &Change<'_>) -> Rollback {
 /// Enters a change into the graph.
 pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     let key = change.buf.key();
+    // A block without dependencies that is dirty already has changes that waited for nothing, and that no image has
+    // shown yet. An fsync waits for them.
+    let has_unordered = !graph.blocks.contains_key(&key) && change.buf.is_dirty();
+    enter(graph, op, change);
+    if has_unordered {
+        news(graph, key);
+    }
+}
+
+fn enter(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
+    let key = change.buf.key();
     match change.what {
         What::AllocateInode { .. } | What::AllocateBlock { .. } => {
             if let What::AllocateBlock { address, .. } = change.what {
