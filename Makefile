@@ -103,7 +103,8 @@ CRASH_STATES ?= 25000
 CRASH_LONG ?= ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-1async lffs-wafs-2sync lffs-wafs-2async \
   lffs-wafs-1sync-group lffs-wafs-2sync-group lfs dualfs
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
-  random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 database \
+  random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 \
+  random:append=80,steps=120 database \
   postmark:files=60,transactions=300
 CRASH_MUTANTS ?= 25000
 CRASH_MUTANTS_OF ?= ffs-sync,ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-2async,lffs-wafs-1sync-group,lfs,dualfs

@@ -150,6 +150,8 @@ pub struct Buffer {
     pub(crate) clean_place: Cell<usize>,
     /// Whether the owner has checked the bytes that were read.
     verified: Cell<bool>,
+    /// Whether the device has contents of the block, at its address or at one that it had before.
+    stored: Cell<bool>,
     changed: Notify,
 }
 
@@ -171,6 +173,7 @@ impl Buffer {
             drop_behind: Cell::new(false),
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
+            stored: Cell::new(false),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
         }
     }
@@ -201,6 +204,7 @@ impl Buffer {
     pub(crate) fn fill(&self, bytes: IoBuf) {
         debug_assert_eq!(bytes.len(), self.len());
         *self.bytes.borrow_mut() = bytes.into();
+        self.set_stored();
         self.end_loading();
     }
 
@@ -301,6 +305,17 @@ impl Buffer {
     /// Marks the contents as checked, until the buffer leaves memory.
     pub fn set_verified(&self) {
         self.verified.set(true);
+    }
+
+    /// Whether the device has contents of the block, at its address or at one that it had before: the block was read, or
+    /// has been written. If not, a crash can lose nothing of it for which a caller has waited.
+    pub fn is_stored(&self) -> bool {
+        self.stored.get()
+    }
+
+    /// Notes that the device has contents of the block.
+    pub fn set_stored(&self) {
+        self.stored.set(true);
     }
 
     #[inline]

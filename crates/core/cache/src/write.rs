@@ -404,6 +404,9 @@ impl Cache {
                 part.buf.bump_version();
             }
             rolled_back += u64::from(!part.whole);
+            if result.is_ok() {
+                part.buf.set_stored();
+            }
             match (durable, result) {
                 (true, Ok(())) => part.buf.volatile_since.set(0),
                 _ => self.shared.epochs.note_write(&part.buf),

@@ -333,7 +333,15 @@ impl Ffs {
         let (byte, len) = (self.sb.byte_of(address), frags as usize * self.sb.frag_size());
         let class = Self::class_of(ip);
         match fill {
-            Fill::Overwritten => Ok(self.cache.get_new(key, Some(byte), len, class).await),
+            Fill::Overwritten => {
+                let is_known = self.cache.peek(key).is_some();
+                let buf = self.cache.get_new(key, Some(byte), len, class).await;
+                if !is_known {
+                    // The device may have the old contents.
+                    buf.set_stored();
+                }
+                Ok(buf)
+            }
             _ => self.cache.get(key, byte, len, class).await.map_err(io_error),
         }
     }

@@ -14,16 +14,18 @@
 //! | an inode is allocated in a block of inodes that was never used | that block, all of its inodes free, whichever operation filled it | [`INODES_BEFORE_USE`](SyncRules::INODES_BEFORE_USE) |
 //! | an entry is made for an inode of such a block | the group, which counts the block as filled: a check looks at no other inodes | [`GROUP_BEFORE_ENTRY`](SyncRules::GROUP_BEFORE_ENTRY) |
 //! | fragments are allocated again that a file left when it grew | the block with the pointer that led there, which leads elsewhere now | [`MOVED_BEFORE_REUSE`](SyncRules::MOVED_BEFORE_REUSE) |
+//! | a pointer is set to the place to which the last fragments of a file have moved | their contents there, if they were stored at the old place | [`CONTENTS_BEFORE_MOVE`](SyncRules::CONTENTS_BEFORE_MOVE) |
 //! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
 //! No other write is waited for, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
-//! and counts are delayed, so an image that was not unmounted must be checked. File data may reach the disk after
+//! and counts are delayed, so an image that was not unmounted must be checked. New file data may reach the disk after
 //! the pointer to them. As on FreeBSD, an inode is stored with its new pointers and the size that covers them at
 //! the same time; a pointer in an indirect block may be on disk before that size. The last fragments of a growing
 //! file (but not of a directory) may move, and the old fragments are then free before the inode on disk has lost
 //! its pointer to them. The original gives them to other files at once, and a crash could leave them in two files.
 //! Here the inode is written before they are allocated again; that costs a write only if they are needed within
-//! seconds.
+//! seconds. The original writes the moved contents when they are due. Here they are written at once, but only if the old
+//! place had contents on disk, since a caller may have waited for those.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -62,6 +64,9 @@ bitflags::bitflags! {
         /// The pointer that led to fragments which a growing file has left is on disk before they are allocated
         /// again.
         const MOVED_BEFORE_REUSE = 512;
+        /// The contents of a file's last fragments are on disk at their new place before the pointer to it. Contents
+        /// for which a caller has waited could be lost otherwise.
+        const CONTENTS_BEFORE_MOVE = 1024;
     }
 }
 
@@ -257,6 +262,14 @@ impl OrderingOp for SyncOp {
             }
             What::SetPointer { to, init, .. }
                 if to != PointerTo::Data && rules.contains(SyncRules::BLOCK_BEFORE_POINTER) =>
+            {
+                MaybeFuture::boxed(cache.write_now(std::slice::from_ref(init)))
+            }
+            What::SetPointer { to: PointerTo::Data, old, new, init, .. }
+                if old.1 > 0
+                    && old.0 != new.0
+                    && init.is_stored()
+                    && rules.contains(SyncRules::CONTENTS_BEFORE_MOVE) =>
             {
                 MaybeFuture::boxed(cache.write_now(std::slice::from_ref(init)))
             }

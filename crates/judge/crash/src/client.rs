@@ -69,6 +69,16 @@ impl<F: FileSystem> Client<F> {
         Ok(self.fs.lookup(self.dir(place), &self.name(place)).await?.ino)
     }
 
+    async fn find_or_make(&self, place: ScriptPlace) -> FsResult<Ino> {
+        match self.find(place).await {
+            Err(e) if e.errno == Errno::NotFound => {
+                let new = NewNode::file(0o644);
+                Ok(self.fs.create(self.dir(place), &self.name(place), &new).await?.ino)
+            }
+            found => found,
+        }
+    }
+
     async fn step(&mut self, step: ScriptStep, number: usize) -> FsResult<()> {
         let fs = &self.fs;
         match step {
@@ -113,6 +123,12 @@ impl<F: FileSystem> Client<F> {
             ScriptStep::Exchange(p, to) => {
                 let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
                 fs.rename(from, &name, self.dir(to), &self.name(to), mode).await
+            }
+            ScriptStep::Append(p, len) => {
+                let file = self.find_or_make(p).await?;
+                let at = fs.getattr(file).await?.size;
+                let data = stamped(self.number, number, at as u32, len);
+                fs.write(file, at, &data).await.map(drop)
             }
             ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
             ScriptStep::Sync => fs.sync().await,

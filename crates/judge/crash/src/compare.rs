@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Promise;
 use crate::disk::SECTOR;
-use crate::expect::{Candidate, DirExpected, Expect, FileExpected, NameExpected};
+use crate::expect::{Candidate, DirExpected, Expect, Expected, FileExpected, NameExpected};
 use crate::history::{History, ObjectId, words};
 use crate::order::Cuts;
 use crate::tree::{Contents, InodeMetadata, Listing, Tree};
@@ -38,9 +38,18 @@ impl Differences {
     }
 }
 
+/// A fault in the size or the contents of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WrongContents {
+    what: String,
+    /// Whether bytes, or a size, for which a caller has waited are lost. Otherwise the fault is in a part of the file
+    /// that no caller has made durable.
+    lost: bool,
+}
+
 /// The compared contents of files, by inode and object: the two versions that were compared, and their
 /// difference.
-pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<String>)>;
+pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<WrongContents>)>;
 
 /// Compares a state with the allowed ones. If `compared` is given, results for files are taken from it and
 /// noted in it.
@@ -219,14 +228,13 @@ impl<'a> Comparer<'a> {
             self.seen.extend(&fitting);
             let mut wrong = Vec::new();
             for object in &fitting {
-                let (_, expected) = self.expect.files.get(object)?;
                 match self.contents(*object, ino) {
                     None => return None,
-                    Some(found) => wrong.push((expected.settled && expected.size.durable, found)),
+                    Some(found) => wrong.push(found),
                 }
             }
-            let (settled, what) = wrong.pop()?;
-            if settled {
+            let WrongContents { lost, what } = wrong.pop()?;
+            if lost {
                 self.found.lost_durable.push((self.promise.durable_fsync, what));
             } else {
                 self.found.stale.push((self.promise.no_stale, what));
@@ -272,7 +280,7 @@ impl<'a> Comparer<'a> {
 
     /// The fault in a file's size and contents, if there is one. The result of the last comparison is used if
     /// the inode was kept and neither it nor the allowed states have changed since.
-    fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<String> {
+    fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<WrongContents> {
         let (version, expected) = self.expect.files.get(&object)?;
         let node = self.tree.nodes.get(&ino)?;
         let contents = node.contents.as_ref()?;
@@ -297,32 +305,47 @@ impl<'a> Comparer<'a> {
         object: ObjectId,
         expected: &FileExpected,
         contents: &Contents,
-    ) -> Option<String> {
+    ) -> Option<WrongContents> {
         let size = contents.size;
         let sizes: Vec<u64> = expected.size.candidates.iter().map(|c| c.value).collect();
         let (low, high) = (sizes.iter().min()?, sizes.iter().max()?);
         let title = self.title(object);
         if size < *low || size > *high {
-            return Some(format!("{title}: size {size}, may be {low} to {high}"));
+            let what = format!("{title}: size {size}, may be {low} to {high}");
+            // While a later call changes the size, a check may cut the file at the last block that it finds.
+            let cut = !self.promise.no_check && !expected.size.is_settled();
+            return Some(WrongContents { what, lost: expected.size.durable && !cut });
         }
-        let zero = |b: &[u8]| b.iter().all(|b| *b == 0);
         let fits = |index: u64, found: &[u8]| match expected.sectors.get(&index) {
-            None => zero(found),
+            None => is_zero(found),
             Some(e) => e.candidates.iter().any(|c| match &c.value {
-                None => zero(found),
+                None => is_zero(found),
                 Some(data) => data[..found.len()] == *found,
             }),
         };
-        let bad = contents.sectors().find(|(index, found)| !fits(*index, found));
-        let (index, found) = bad.or_else(|| {
-            let written = expected.sectors.range(..size.div_ceil(SECTOR as u64)).map(|(i, _)| *i);
-            let len = |i: u64| (size - i * SECTOR as u64).min(SECTOR as u64) as usize;
-            let in_hole = written.filter(|i| !contents.has_data(*i));
-            in_hole.map(|i| (i, &[0; SECTOR][..len(i)])).find(|(i, found)| !fits(*i, found))
-        })?;
+        let in_hole = expected.sectors.range(..size.div_ceil(SECTOR as u64)).map(|(i, _)| *i);
+        let in_hole = in_hole.filter(|i| !contents.has_data(*i)).map(|index| {
+            (index, &[0; SECTOR][..(size - index * SECTOR as u64).min(SECTOR as u64) as usize])
+        });
+        let mut bad = contents.sectors().chain(in_hole).filter(|(i, found)| !fits(*i, found));
+        let is_lost = |(index, found): &(u64, &[u8])| {
+            // Bytes behind the lowest size that may be found need not be there.
+            let below = low.saturating_sub(index * SECTOR as u64).min(found.len() as u64);
+            let found = &found[..below as usize];
+            expected
+                .sectors
+                .get(index)
+                .is_some_and(|e| lacks_durable(e, found, || expected.is_settled()))
+        };
+        // A lost sector says more than one with contents of which nothing was durable.
+        let first = bad.next()?;
+        let (lost, (index, found)) =
+            std::iter::once(first).chain(bad).find(is_lost).map_or((false, first), |f| (true, f));
         let at = index * SECTOR as u64;
         let head: Vec<String> = found.iter().take(16).map(|b| format!("{b:02x}")).collect();
-        Some(format!("{title}: byte {at}: never written there: {}", head.join(" ")))
+        let verb = if lost { "the durable contents are lost" } else { "never written there" };
+        let what = format!("{title}: byte {at}: {verb}: {}", head.join(" "));
+        Some(WrongContents { what, lost })
     }
 
     fn always_named(&mut self) {
@@ -341,4 +364,28 @@ impl<'a> Comparer<'a> {
             self.found.not_atomic.push((self.promise.ordered, what));
         }
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| *b == 0)
+}
+
+/// Whether a sector lacks bytes for which a caller has waited: bytes that no later call has changed, so that every
+/// version that may be found has them. Later calls, for which nobody has waited, may have changed others. A sector that
+/// may have been in a hole has durable bytes only if the whole file is settled: otherwise a later call may have given it a
+/// block.
+fn lacks_durable(
+    expected: &Expected<Option<Arc<[u8]>>>,
+    found: &[u8],
+    is_settled: impl FnOnce() -> bool,
+) -> bool {
+    let byte = |value: &Option<Arc<[u8]>>, at: usize| value.as_ref().map_or(0, |data| data[at]);
+    let Some((first, rest)) = expected.candidates.split_first() else { return false };
+    let in_hole = expected.candidates.iter().any(|c| c.value.as_deref().is_none_or(is_zero));
+    expected.durable
+        && (!in_hole || is_settled())
+        && found.iter().enumerate().any(|(at, found)| {
+            let durable = byte(&first.value, at);
+            *found != durable && rest.iter().all(|c| byte(&c.value, at) == durable)
+        })
 }

@@ -126,11 +126,14 @@ impl<T> Expected<T> {
 pub(crate) struct FileExpected {
     pub size: Expected<u64>,
     pub sectors: BTreeMap<u64, Expected<Option<Arc<[u8]>>>>,
-    /// Whether the file was made durable and not changed since.
-    pub settled: bool,
 }
 
 impl FileExpected {
+    /// Whether only one state may be found.
+    pub fn is_settled(&self) -> bool {
+        self.size.is_settled() && self.sectors.values().all(Expected::is_settled)
+    }
+
     /// Whether a caller's wait could settle the state later ([`Expected::is_open`]).
     pub fn is_open(&self) -> bool {
         self.size.is_open() || self.sectors.values().any(Expected::is_open)
@@ -328,8 +331,7 @@ impl Worker<'_> {
             let list: Vec<_> = versions.iter().map(|(c, d)| (*c, Some(d.clone()))).collect();
             sectors.insert(*index, self.expected(None, &list, is_durable));
         }
-        let settled = size.is_settled() && sectors.values().all(Expected::is_settled);
-        Some(FileExpected { size, sectors, settled })
+        Some(FileExpected { size, sectors })
     }
 
     /// Whether the change that a call made of an object's inode and contents is durable.

@@ -74,6 +74,8 @@ pub enum ScriptStep {
     Close(u8),
     /// Allocates storage for `len` bytes at `at` of a file.
     Allocate(ScriptPlace, u32, u32),
+    /// Appends so many bytes to a file.
+    Append(ScriptPlace, u32),
 }
 
 /// The steps of all clients.
@@ -163,11 +165,15 @@ pub struct ScriptManner {
     /// The number of steps in a hundred that open and close files, write to open files whose names are gone, make
     /// files without names, or allocate storage.
     pub open: u8,
+    /// The number of steps in a hundred that append to few files, as to logs, and make one of them durable now and
+    /// then. The files' last blocks grow by fragments and move, while older bytes in them are durable.
+    pub append: u8,
 }
 
 impl Default for ScriptManner {
     fn default() -> ScriptManner {
-        ScriptManner { clients: 3, steps: 120, names: 0, far: 0, fsync: 0, pause: 0, open: 0 }
+        let (clients, steps) = (3, 120);
+        ScriptManner { clients, steps, names: 0, far: 0, fsync: 0, pause: 0, open: 0, append: 0 }
     }
 }
 
@@ -204,6 +210,9 @@ impl ScriptManner {
         }
         if self.open > 0 && rng.random_range(0..100) < self.open {
             return self.open_step(rng);
+        }
+        if self.append > 0 && rng.random_range(0..100) < self.append {
+            return append_step(rng);
         }
         if self.pause > 0 && rng.random_range(0..8) == 0 {
             return ScriptStep::Pause(rng.random_range(0..=self.pause));
@@ -328,6 +337,19 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
     match fs.create(dir, name, &NewNode::directory(0o755)).await {
         Err(e) if e.errno == Errno::Exists => Ok((fs.lookup(dir, name).await?.ino, true)),
         made => Ok((made?.ino, false)),
+    }
+}
+
+/// A random step on one of few files that grow at their ends. One that was made durable has its next bytes only in
+/// memory for a while.
+fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
+    let place = ScriptPlace { dir: rng.random_range(0..2), name: rng.random_range(0..3) };
+    match rng.random_range(0..16) {
+        0..=9 => ScriptStep::Append(place, [40, 200, 600, 1500, 6000][rng.random_range(0..5)]),
+        10..=12 => ScriptStep::Fsync(place),
+        13 => ScriptStep::Pause(rng.random_range(0..12)),
+        14 => ScriptStep::Write(place, rng.random_range(0..4) * 700, 300),
+        _ => ScriptStep::Unlink(place),
     }
 }
 

@@ -46,7 +46,9 @@ impl Ffs {
             a.address().map(|a| a + bsize) == b.address()
         });
         // Only whole blocks that were never written move, so moving costs no I/O.
-        let movable = |b: &BufRef| b.is_dirty() && !b.is_writing() && b.len() as u64 == bsize;
+        let movable = |b: &BufRef| {
+            b.is_dirty() && !b.is_writing() && !b.is_stored() && b.len() as u64 == bsize
+        };
         !contiguous
             && self.sb.contigsumsize > 0
             && buffers.len() <= self.sb.contigsumsize as usize

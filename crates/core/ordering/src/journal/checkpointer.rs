@@ -51,6 +51,11 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
     // A log skips sectors for speed only while a quarter of it is free, so space is made before it falls to
     // that.
     let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
+    if state.has_many_moves() {
+        let moved = state.moves.borrow().blocks(u64::MAX);
+        cache.write_all(moved, false).await?;
+        cache.barrier().await?;
+    }
     if short {
         force_out(state, cache).await?;
     }
@@ -67,16 +72,32 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
 /// A forced checkpoint: writes the blocks that the older half of the log describes.
 async fn force_out(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
-    let old: Vec<BufRef> = {
+    let mut old: Vec<BufRef> = {
         let dirty_pages = state.dirty_pages.borrow();
         dirty_pages.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
     };
+    old.extend(state.moves.borrow().blocks(until));
     if !old.is_empty() {
         state.count(|stats| stats.forced_checkpoints += 1);
         cache.write_all(old, false).await?;
         cache.barrier().await?;
     }
     Ok(())
+}
+
+/// Hastens the frees of places that file contents have left, because space is short. Returns whether any was done.
+/// Operations that are under way, the caller's among them, may keep blocks from being written; for those it does not
+/// wait.
+pub(super) async fn reclaim(state: &State, cache: &Cache) -> Result<bool, BlockError> {
+    let before = state.taken.get();
+    let mut moved = state.moves.borrow().blocks(u64::MAX);
+    moved.retain(|buf| !state.is_held(buf));
+    cache.write_all(moved, false).await?;
+    cache.barrier().await?;
+    if !state.due.borrow().is_empty() {
+        select(state.was_taken.notified(), state.runtime.sleep(state.options.tick)).await;
+    }
+    Ok(state.taken.get() != before)
 }
 
 /// Closes the log, once everything is in its place and the image is marked clean. No record is needed any more.

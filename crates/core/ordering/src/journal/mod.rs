@@ -10,6 +10,7 @@
 //! | revoke | recovery does not redo records about a block that was freed later | [`REVOKE`](JournalRules::REVOKE) |
 //! | hold | a freed block is written by its new owner only when the free is certain | [`HOLD`](JournalRules::HOLD) |
 //! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
+//! | land | file contents that move are kept at their old place until they are written to the new one; recovery copies them | [`LAND`](JournalRules::LAND) |
 //!
 //! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring bits.
 //! Rolling back one operation therefore rolls back each later one that changed the same bytes, and each one that
@@ -30,6 +31,7 @@
 //! `docs/journal.md` lists the differences from the paper, with their reasons.
 
 mod checkpointer;
+mod moves;
 mod ops;
 mod policy;
 mod record;
@@ -65,6 +67,9 @@ bitflags::bitflags! {
         const KEEP = 16;
         /// The summary area is logged as the groups are, so recovery need not read the groups.
         const SUMMARY = 32;
+        /// The old place of file contents that move is freed only when the new place has been written. Recovery copies
+        /// contents that were not written to their new place.
+        const LAND = 64;
     }
 }
 
@@ -149,6 +154,7 @@ impl WriteGate for JournalOrder {
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), ordo_block::BlockError>) {
         if result.is_ok() {
             self.state.written(block, version);
+            self.state.land(block, version);
         }
     }
 

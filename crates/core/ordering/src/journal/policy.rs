@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ordo_block::Device;
+use ordo_block::{BlockError, Device};
 use ordo_cache::{BufKey, BufRef, Cache};
 use ordo_runtime::MaybeFuture;
 use ordo_runtime::sync::Notify;
@@ -33,11 +33,13 @@ struct JournalOp {
     ended: bool,
     /// Blocks whose first contents the operation has logged, with their addresses at that time.
     fresh: Vec<(BufKey, u64)>,
+    /// The places from which the operation has moved file contents, or whose move it has dropped.
+    moved: Vec<u64>,
 }
 
 impl JournalOp {
     fn new(state: Rc<State>, kind: OpKind, (ticket, reserved): (Ticket, u64)) -> Box<JournalOp> {
-        let fresh = Vec::new();
+        let (fresh, moved) = (Vec::new(), Vec::new());
         let op = JournalOp {
             state,
             kind,
@@ -47,13 +49,16 @@ impl JournalOp {
             wrote: false,
             ended: false,
             fresh,
+            moved,
         };
         Box::new(op)
     }
 
     fn finish(&mut self) -> u64 {
         self.ended = true;
-        self.state.end(self.kind, &mut self.ticket, self.reserved, self.wrote)
+        let behind = self.state.end(self.kind, &mut self.ticket, self.reserved, self.wrote);
+        self.moved.drain(..).for_each(|from| self.state.move_ended(from));
+        behind
     }
 }
 
@@ -126,7 +131,14 @@ impl JournalOp {
         let number = state.enter(&mut self.ticket);
         state.append_patch(number, change.buf, change.ranges, change.old);
         match change.what {
-            What::FreeBlock { address, frags } => state.freed(number, address, frags),
+            What::FreeBlock { address, frags } => {
+                self.moved.extend(state.freed(number, address, frags));
+            }
+            What::SetPointer { old, new, to: PointerTo::Data, init, .. }
+                if old.1 > 0 && old.0 != new.0 =>
+            {
+                self.moved.extend(state.move_contents(number, old, new.0, init));
+            }
             What::SetLinkCount { ino, new: 0, .. } => {
                 let (lsn, _) = state.append_short(number, &LogEntry::Orphan(ino));
                 state.orphans.borrow_mut().insert(ino, lsn);
@@ -137,6 +149,17 @@ impl JournalOp {
             _ => {}
         }
     }
+}
+
+/// Makes the contents of a file durable. If some have moved, the log has a record afterwards that they have landed.
+async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
+    cache.flush_file(ino).await?;
+    cache.barrier().await?;
+    if state.moves.borrow().has_pending(ino) {
+        // Another task's flush covers the write, and has not ended.
+        cache.barrier_if_needed().await?;
+    }
+    Ok(())
 }
 
 impl OrderingPolicy for JournalOrder {
@@ -175,10 +198,20 @@ impl OrderingPolicy for JournalOrder {
 
     fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
+            let state = &self.state;
+            if state.moves.borrow().has_pending(ino) {
+                // The log must say that the contents are in their new place, or a recovery would copy the old ones
+                // over them. One write of the log says that, and makes the new place certain.
+                write_contents(state, cache, ino).await?;
+            }
+            let landed = state.landed.get();
             // The log is committed first: afterwards the blocks that the journal holds back can be written.
-            self.state.commit_all().await?;
-            cache.flush_file(ino).await?;
-            cache.barrier().await
+            state.commit_all().await?;
+            write_contents(state, cache, ino).await?;
+            match state.landed.get() {
+                last if last == landed => Ok(()),
+                last => state.force(last).await,
+            }
         })
     }
 
@@ -207,15 +240,33 @@ impl OrderingPolicy for JournalOrder {
     }
 
     fn peek_ready(&self) -> Option<DeferredFree> {
-        self.state.recovered.borrow().front().copied()
+        self.state.due.borrow().front().copied()
     }
 
     fn next_ready(&self) -> Option<DeferredFree> {
-        self.state.recovered.borrow_mut().pop_front()
+        self.state.due.borrow_mut().pop_front()
+    }
+
+    fn taken(&self, _step: DeferredFree) {
+        self.state.taken.set(self.state.taken.get() + 1);
+        self.state.was_taken.notify_all();
     }
 
     fn deferred(&self) -> usize {
-        self.state.recovered.borrow().len()
+        // A move has not ended either while the log does not say durably that it has landed.
+        let is_open = self.state.landed.get() > self.state.log.durable();
+        self.state.due.borrow().len() + self.state.moves.borrow().len() + usize::from(is_open)
+    }
+
+    fn promised(&self) -> (u64, u64) {
+        (self.state.moves.borrow().frags(), 0)
+    }
+
+    fn reclaim<'a>(&'a self, cache: &'a Cache) -> MaybeFuture<'a, Result<bool, BlockError>> {
+        if self.deferred() == 0 {
+            return MaybeFuture::ready(Ok(false));
+        }
+        MaybeFuture::boxed(checkpointer::reclaim(&self.state, cache))
     }
 }
 
@@ -226,6 +277,12 @@ impl OrderingOp for JournalOp {
 
     fn admit<'a>(&'a mut self, _cache: &'a Cache, _what: &'a What<'a>) -> BlockFuture<'a> {
         MaybeFuture::ready(self.state.check())
+    }
+
+    fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
+        let DeferredFree::FreeBlock { address, .. } = step else { return Some(step) };
+        let at = address * self.state.fragment.get();
+        (!self.state.moves.borrow().keeps(at)).then_some(step)
     }
 
     fn record(&mut self, change: &Change<'_>) {

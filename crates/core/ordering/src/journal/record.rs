@@ -14,10 +14,13 @@
 //! | 7 | | recovery has written everything before this to its fixed location |
 //! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | changes in older records to these blocks are durable at the fixed location |
 //! | 9 | number; a record | the record belongs to this operation; without this kind it belongs to the first one, which has number 0 |
+//! | 10 | sector, sector, sectors | file contents moved from the first place to the second one, and are not written there yet; the first place is still allocated, and is freed by a later record of kind 3; if both are equal, it only has to be freed |
 
 use std::ops::Range;
 
 use ordo_block::differ;
+
+use super::moves::Moved;
 
 /// The least number of equal bytes between two changed ones that is worth a run of its own for each.
 const GAP_MIN: usize = 3;
@@ -48,6 +51,8 @@ pub enum LogEntry<'a> {
         /// The length in bytes.
         len: u64,
     },
+    /// File contents have got a new place.
+    Moved(Moved),
     /// An inode that must be freed: it has lost its last name.
     Orphan(u64),
     /// An inode that need not be freed any more.
@@ -296,6 +301,10 @@ pub fn short(entry: &LogEntry<'_>, out: &mut Vec<u8>) {
             out.push(5);
             put(ino, out);
         }
+        LogEntry::Moved(Moved { from, to, len }) => {
+            out.push(10);
+            [from, to, len].into_iter().for_each(|n| put(n / 512, out));
+        }
         LogEntry::Restart => out.push(7),
         LogEntry::End { quiescent, kind, needs } => {
             let flags = u8::from(quiescent) | u8::from(!needs.0.is_empty()) << 1;
@@ -361,6 +370,7 @@ pub fn decode(bytes: &[u8]) -> Option<LogEntry<'_>> {
         }
         7 => LogEntry::Restart,
         8 => LogEntry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
+        10 => LogEntry::Moved(Moved { from: place(rest)?, to: place(rest)?, len: place(rest)? }),
         _ => return None,
     })
 }
@@ -441,6 +451,7 @@ mod tests {
             LogEntry::Revoke { at: 1 << 40, len: 4096 },
             LogEntry::Orphan(77),
             LogEntry::Kept(1 << 20),
+            LogEntry::Moved(Moved { from: 512 * 77, to: 1 << 40, len: 3584 }),
             LogEntry::Restart,
             LogEntry::End { quiescent: true, kind: 3, needs: Needs(&[]) },
             LogEntry::End { quiescent: false, kind: 3, needs: Needs(&[5, 0x80, 1]) },

@@ -12,6 +12,7 @@ use ordo_runtime::Runtime;
 use ordo_runtime::sync::Notify;
 use ordo_wafs::Wafs;
 
+use super::moves::{Due, Moved, Moves};
 use super::ops::{Number, Ops, Ticket};
 use super::record::{self, BlockRecord, LogEntry};
 use super::{JournalOptions, JournalRules};
@@ -115,8 +116,16 @@ pub(super) struct State {
     pub idle: Cell<bool>,
     pub space: Notify,
     pub closed: Cell<bool>,
-    pub recovered: RefCell<VecDeque<DeferredFree>>,
+    /// File contents that have moved.
+    pub moves: RefCell<Moves>,
+    /// The end of the last record that says that moved contents are in their new place.
+    pub landed: Cell<u64>,
+    /// Frees that are due.
+    pub due: RefCell<VecDeque<DeferredFree>>,
     pub ready: Rc<Notify>,
+    /// The number of frees that the core has done, and the signal that it has done one.
+    pub taken: Cell<u64>,
+    pub was_taken: Notify,
     pub failure: Cell<Option<BlockError>>,
     scratch: RefCell<Vec<u8>>,
     pub stats: Cell<JournalStats>,
@@ -158,8 +167,12 @@ impl State {
             idle: Cell::new(false),
             space: Notify::new("log space", 0),
             closed: Cell::new(false),
-            recovered: RefCell::default(),
-            ready: Rc::new(Notify::new("inodes to be freed after recovery", 0)),
+            moves: RefCell::default(),
+            landed: Cell::new(0),
+            due: RefCell::default(),
+            ready: Rc::new(Notify::new("frees that are due", 0)),
+            taken: Cell::new(0),
+            was_taken: Notify::new("a free that was due", 0),
             failure: Cell::new(None),
             scratch: RefCell::default(),
             stats: Cell::default(),
@@ -285,11 +298,75 @@ impl State {
         }
     }
 
-    /// Notes that fragments have been freed.
-    pub fn freed(&self, op: Number, address: u64, frags: u32) {
+    // File contents that move.
+
+    /// Notes that an operation has moved file contents from fragments to a new place. Returns the first place of
+    /// contents that recovery would have to copy from there.
+    pub fn move_contents(
+        &self,
+        number: Number,
+        (address, frags): (u64, u32),
+        to: u64,
+        buf: &BufRef,
+    ) -> Option<u64> {
+        let size = self.fragment.get();
+        let (at, len) = (address * size, u64::from(frags) * size);
+        let mut moves = self.moves.borrow_mut();
+        if !self.is_on(JournalRules::LAND) || !moves.matters(at, buf) {
+            return None;
+        }
+        let moved = moves.note((at, frags), to * size, len, (buf, self.log.end()));
+        drop(moves);
+        self.append_short(number, &LogEntry::Moved(moved));
+        Some(moved.from)
+    }
+
+    /// Notes that a write of a block is durable. If the block's contents had moved, they have landed.
+    pub fn land(&self, block: &Buffer, version: u64) {
+        let Some((moved, due)) = self.moves.borrow_mut().written(block, version) else { return };
+        if !self.closed.get() && self.failure.get().is_none() {
+            let mut out = self.scratch.take();
+            let Moved { to: at, len, .. } = moved;
+            record::placed(&[BlockRecord { at, len, lsn: self.log.end() }], &mut out);
+            self.landed.set(self.append(&out).1);
+            self.scratch.replace(out);
+        }
+        self.give(due);
+    }
+
+    /// Notes the end of an operation that had moved contents from a place, or had dropped the move.
+    pub fn move_ended(&self, from: u64) {
+        let due = self.moves.borrow_mut().ended(from);
+        self.give(due);
+    }
+
+    fn give(&self, due: Option<Due>) {
+        let Some((from, frags)) = due else { return };
+        let address = from / self.fragment.get();
+        self.due.borrow_mut().push_back(DeferredFree::FreeBlock { address, frags });
+        self.ready.notify_one();
+    }
+
+    /// The number of moves that may wait for their writes: their records must fit in the spare part of the log.
+    fn moves_max(&self) -> usize {
+        (self.log.capacity() / 256) as usize
+    }
+
+    /// Whether so many moves wait for their writes that these should be made now.
+    pub fn has_many_moves(&self) -> bool {
+        self.moves.borrow().pending() >= self.moves_max() / 2
+    }
+
+    /// Notes that fragments have been freed. Returns the first places of contents that had moved there, and that
+    /// recovery need not copy any more.
+    pub fn freed(&self, op: Number, address: u64, frags: u32) -> Vec<u64> {
         let size = self.fragment.get();
         let (at, len) = (address * size, u64::from(frags) * size);
         self.ops.borrow_mut().touch(op, at..at + len);
+        let mut moves = self.moves.borrow_mut();
+        let (dropped, has_moved) = moves.freed(at, len);
+        let gone = moves.gone(at);
+        drop(moves);
         let mut logged = self.logged.borrow_mut();
         let hit: Vec<u64> = logged
             .range(at.saturating_sub(1 << 16)..at + len)
@@ -302,8 +379,12 @@ impl State {
             }
         }
         drop(logged);
-        if !hit.is_empty() {
+        if !hit.is_empty() || has_moved || gone.is_some() {
             self.append_short(op, &LogEntry::Revoke { at, len });
+        }
+        if let Some(lsn) = gone {
+            // If this operation is lost in a crash, recovery needs the record of the move.
+            self.pinned_ranges.borrow_mut().push((lsn, self.log.end() + 1));
         }
         let end = self.log.end();
         let mut freed = self.freed.borrow_mut();
@@ -311,6 +392,7 @@ impl State {
             freed.insert(frag, end);
         }
         self.freed_order.borrow_mut().push_back((end, address, frags));
+        dropped
     }
 
     // Blocks that are being written.
@@ -319,6 +401,7 @@ impl State {
         if self.failure.get().is_some() {
             return WriteDecision::WaitFor(u64::MAX);
         }
+        self.moves.borrow_mut().image(block);
         let mut dirty_pages = self.dirty_pages.borrow_mut();
         let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
         if page.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
@@ -441,7 +524,8 @@ impl State {
         let most = self.most(kind);
         // A free must not wait for operations that wait for space.
         let spare = self.log.capacity() / 8;
-        let has_space = self.log.free_space() >= self.reserved.get() + most + spare;
+        let has_space = self.log.free_space() >= self.reserved.get() + most + spare
+            && self.moves.borrow().pending() < self.moves_max();
         if kind != OpKind::Housekeeping && !has_space {
             return Ok(None);
         }
@@ -582,6 +666,7 @@ impl State {
         let low = self.dirty_pages.borrow().values().map(|page| page.low).min();
         let pinned = self.pinned_ranges.borrow().iter().map(|(low, _)| *low).min();
         let orphan = self.orphans.borrow().values().copied().min();
-        [low, pinned, orphan].into_iter().flatten().fold(self.safe.get(), u64::min)
+        let moved = self.moves.borrow().oldest();
+        [low, pinned, orphan, moved].into_iter().flatten().fold(self.safe.get(), u64::min)
     }
 }

@@ -1,6 +1,7 @@
 //! The explorer of crash states, on the orderings of FFS and on DualFS. One program, so that the
 //! file systems are compiled into it once.
 
+mod appends;
 mod background;
 mod crash_cycles;
 mod directories;

@@ -95,6 +95,7 @@ impl fmt::Display for CrashWorkload {
                 fsync,
                 pause,
                 open,
+                append,
             }) => {
                 write!(f, "random:clients={clients},steps={steps}")?;
                 let of = u16::from;
@@ -103,6 +104,7 @@ impl fmt::Display for CrashWorkload {
                     ("fsync", of(*fsync)),
                     ("pause", *pause),
                     ("open", of(*open)),
+                    ("append", of(*append)),
                 ];
                 let more = more.into_iter().filter(|(_, n)| *n > 0);
                 more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
@@ -143,7 +145,7 @@ fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Resu
 
 fn random(rest: &str) -> Result<ScriptManner, String> {
     let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
-                 fsync=PERCENT, open=PERCENT and pause=MS (60000)";
+                 fsync=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
     let mut manner = ScriptManner::default();
     for (key, value) in pairs(rest) {
         let number = |range| within(value, range, wrong);
@@ -153,6 +155,7 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
             "names" => manner.names = number(0..=4096)? as u16,
             "fsync" => manner.fsync = number(0..=100)? as u8,
             "open" => manner.open = number(0..=100)? as u8,
+            "append" => manner.append = number(0..=100)? as u8,
             "pause" => manner.pause = number(0..=60_000)? as u16,
             // The geometry gives the block size later.
             "files" if value == "far" => manner.far = 1,
@@ -243,9 +246,9 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
-    /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,pause=MS]: random
-    /// operations; names= adds and removes names of all lengths, files=far uses indirect blocks, open= removes files that
-    /// are open.
+    /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
+    /// random operations; names= adds and removes names of all lengths, files=far uses indirect blocks, open= removes files
+    /// that are open, append= grows files at their ends.
     /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
     #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]

@@ -8,6 +8,9 @@
 //! Images take [`MEMORY`] at most. If they need more, the log is read again for the blocks with higher addresses,
 //! as often as necessary. Each block is still read and written only once.
 //!
+//! Contents of files that had moved, and were perhaps not written to their new place, are copied there from the old one
+//! first ([`moves`](super::moves)).
+//!
 //! The result depends on the log alone; bytes that the log does not mention stay as they are. So a crash may
 //! interrupt recovery any number of times, and recovery begins again. The log is discarded only when everything is
 //! durable in its place.
@@ -19,13 +22,15 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_block::{BlockDevice, BlockError, Device};
+use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
+use ordo_runtime::sync::buffer_unordered;
 use ordo_wafs::{LogError, RecordRef, Wafs};
 
 use images::Images;
 use place::Work;
 
 use super::JournalRules;
+use super::moves::{FoundMove, FoundMoves, Moved};
 use super::record::{LogEntry, decode, owner};
 use super::state::{LogOwner, State};
 use crate::{DeferredFree, Image, RecoverError, Recovery};
@@ -70,15 +75,9 @@ pub(super) async fn recover(
         return Err(RecoverError::StaleLog);
     }
     let found = analyze(&state.log).await?;
-    let (counts, work) = put_in_place(state, device, image, &found, MEMORY).await?;
+    let Applied { counts, work, left } = put_in_place(state, device, image, &found, MEMORY).await?;
     device.flush().await?;
-    let orphans = found.orphans.iter().map(|ino| LogEntry::Orphan(*ino));
-    let places = state.append_aside([LogEntry::Restart].into_iter().chain(orphans));
-    let start = places[0];
-    for (ino, lsn) in found.orphans.iter().zip(&places[1..]) {
-        state.orphans.borrow_mut().insert(*ino, *lsn);
-        state.recovered.borrow_mut().push_back(DeferredFree::Release { ino: *ino });
-    }
+    let start = restart(state, &found.orphans, &left);
     state.log.force(state.log.end()).await?;
     state.give_up_before(start).await?;
     state.start_over();
@@ -92,6 +91,53 @@ pub(super) async fn recover(
     })
 }
 
+/// Logs that recovery has put everything in its place, and what is left to be done: the inodes and the fragments that the
+/// core must free. Returns the LSN of the first record.
+fn restart(state: &State, orphans: &[u64], left: &BTreeMap<u64, FoundMove>) -> u64 {
+    let inodes = orphans.iter().map(|ino| LogEntry::Orphan(*ino));
+    let places = left
+        .iter()
+        .map(|(from, found)| LogEntry::Moved(Moved { from: *from, to: *from, len: found.len }));
+    let entries: Vec<LogEntry<'static>> = inodes.chain(places).collect();
+    let lsns = state.append_aside([LogEntry::Restart].into_iter().chain(entries));
+    let (of_inodes, of_places) = lsns[1..].split_at(orphans.len());
+    let mut due = state.due.borrow_mut();
+    for (ino, lsn) in orphans.iter().zip(of_inodes) {
+        state.orphans.borrow_mut().insert(*ino, *lsn);
+        due.push_back(DeferredFree::Release { ino: *ino });
+    }
+    let size = state.fragment.get();
+    for ((from, found), lsn) in left.iter().zip(of_places) {
+        let frags = (found.len / size) as u32;
+        state.moves.borrow_mut().found(*from, frags, *lsn);
+        due.push_back(DeferredFree::FreeBlock { address: from / size, frags });
+    }
+    lsns[0]
+}
+
+/// Copies file contents that had moved, and were perhaps not written to their new places. The old places are still
+/// allocated, so a crash in between does no harm: the next recovery copies them again.
+async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<(), BlockError> {
+    let bytes = device.geometry().bytes;
+    let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
+    let copies = left.values().filter_map(|found| found.copy);
+    let copies = copies.filter(|c| c.len > 0 && c.len <= FRESH_MAX as u64);
+    let copies = copies.filter(|c| is_inside(c.from, c.len) && is_inside(c.to, c.len));
+    let copy = |Moved { from, to, len }: Moved| async move {
+        let contents = device.read(from, len as usize).await?;
+        device.write(to, contents, WriteFlags::empty()).await
+    };
+    buffer_unordered(place::CONCURRENT_MAX, copies.map(copy), |_, copied| copied).await
+}
+
+/// The result of bringing everything to its place.
+struct Applied {
+    counts: Counts,
+    work: Work,
+    /// The places that file contents have left, and that must be freed.
+    left: BTreeMap<u64, FoundMove>,
+}
+
 /// Brings everything that the log describes to its place, lowest addresses first.
 async fn put_in_place(
     state: &State,
@@ -99,19 +145,24 @@ async fn put_in_place(
     image: &dyn Image,
     found: &LogAnalysis,
     memory: usize,
-) -> Result<(Counts, Work), BlockError> {
-    let (mut counts, mut work) = (None, Work::default());
+) -> Result<Applied, BlockError> {
+    let (mut first, mut work) = (None, Work::default());
     let (mut next, bytes) = (0, device.geometry().bytes);
     while next < bytes {
         let mut images = Images::new(image, next..bytes, memory);
-        let counted = pass(state, found, &mut images).await?;
-        // Each pass reads every record, so the counts of the first pass are complete.
-        counts.get_or_insert(counted);
+        let (counts, moves) = pass(state, found, &mut images).await?;
+        // Each pass reads every record, so the counts and moves of the first pass are complete.
+        if first.is_none() {
+            let left = moves.into_all();
+            copy_moved(device, &left).await?;
+            first = Some((counts, left));
+        }
         let units;
         (units, next) = images.finish();
         place::put(device, image, units, &mut work).await?;
     }
-    Ok((counts.unwrap_or_default(), work))
+    let (counts, left) = first.unwrap_or_default();
+    Ok(Applied { counts, work, left })
 }
 
 /// The result of the first reading of the log.
@@ -209,7 +260,12 @@ async fn analyze(log: &Wafs) -> Result<LogAnalysis, LogError> {
                 tail.operations.insert(number, Some(needs.collect()));
                 return true;
             }
-            Some(LogEntry::Patch { .. } | LogEntry::Fresh { .. } | LogEntry::Revoke { .. }) => {}
+            Some(
+                LogEntry::Patch { .. }
+                | LogEntry::Fresh { .. }
+                | LogEntry::Revoke { .. }
+                | LogEntry::Moved(_),
+            ) => {}
         }
         tail.operations.entry(number).or_insert(None);
         true
@@ -247,9 +303,9 @@ async fn pass(
     state: &State,
     found: &LogAnalysis,
     images: &mut Images<'_>,
-) -> Result<Counts, BlockError> {
+) -> Result<(Counts, FoundMoves), BlockError> {
     let (undo, revoke) = (state.is_on(JournalRules::UNDO), state.is_on(JournalRules::REVOKE));
-    let mut counts = Counts::default();
+    let (mut counts, mut moves) = (Counts::default(), FoundMoves::default());
     let mut each = |record: RecordRef<'_>| {
         let is_redone = found.is_complete(&record);
         match decode(record.bytes) {
@@ -263,10 +319,17 @@ async fn pass(
                 images.redo_whole(at, len, image, record.end);
                 counts.redone += 1;
             }
-            Some(LogEntry::Revoke { at, len }) if is_redone && revoke => images.revoke(at, len),
-            Some(LogEntry::Placed(blocks)) => {
-                blocks.for_each(|block| images.placed(block.at, block.len, block.lsn));
+            Some(LogEntry::Moved(moved)) if is_redone => moves.moved(moved, record.end),
+            Some(LogEntry::Revoke { at, len }) if is_redone => {
+                moves.freed(at, len);
+                if revoke {
+                    images.revoke(at, len);
+                }
             }
+            Some(LogEntry::Placed(blocks)) => blocks.for_each(|block| {
+                images.placed(block.at, block.len, block.lsn);
+                moves.placed(block.at, block.lsn);
+            }),
             Some(LogEntry::Patch { runs, .. }) if undo => {
                 for run in runs {
                     images.undo(run.at, run.new.len(), run.old);
@@ -281,5 +344,5 @@ async fn pass(
         true
     };
     state.log.scan(found.start, &mut each).await?;
-    Ok(counts)
+    Ok((counts, moves))
 }

@@ -16,7 +16,7 @@ const SPAN: u64 = 1 << 20;
 /// anyway.
 const HOLE: u64 = 16 << 10;
 /// The most requests under way at the same time.
-const CONCURRENT_MAX: usize = 32;
+pub(super) const CONCURRENT_MAX: usize = 32;
 /// The bytes that are read before the changed ones among them are written.
 pub(super) const BATCH: u64 = 8 << 20;
 

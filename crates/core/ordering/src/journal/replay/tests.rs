@@ -307,7 +307,7 @@ async fn recover(told: &Scenario, memory: usize, rules: JournalRules) -> (Counte
     let device = Rc::new(Counted::new(told.left.snapshot()));
     let found = analyze(&state.log).await.unwrap();
     let done = put_in_place(&state, &device.clone().erase(), &Plain, &found, memory).await.unwrap();
-    (Rc::into_inner(device).expect("the recovery has dropped its handle"), done.1)
+    (Rc::into_inner(device).expect("the recovery has dropped its handle"), done.work)
 }
 
 fn run<T>(work: impl AsyncFnOnce(&Runtime) -> T) -> T {
@@ -519,7 +519,7 @@ fn incomplete_operations_are_rolled_back() {
         let state = State::new(rt, told.log.clone(), JournalOptions::wafs(false));
         let found = analyze(&state.log).await.unwrap();
         let mut images = Images::new(&Plain, 0..UNITS * UNIT, MEMORY);
-        let counts = pass(&state, &found, &mut images).await.unwrap();
+        let (counts, _) = pass(&state, &found, &mut images).await.unwrap();
         assert_eq!((counts.redone, counts.rolled_back), (2, 2));
     });
 }
