@@ -22,7 +22,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 use ordo_runtime::sync::buffer_unordered;
 use ordo_wafs::{LogError, RecordRef, Wafs};
 
@@ -116,18 +116,28 @@ fn restart(state: &State, orphans: &[u64], left: &BTreeMap<u64, FoundMove>) -> u
 }
 
 /// Copies file contents that had moved, and were perhaps not written to their new places. The old places are still
-/// allocated, so a crash in between does no harm: the next recovery copies them again.
+/// allocated, so a crash in between does no harm: the next recovery copies them again. Reads and writes are in order of
+/// their addresses, as far as memory allows.
 async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<(), BlockError> {
     let bytes = device.geometry().bytes;
     let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
     let copies = left.values().filter_map(|found| found.copy);
     let copies = copies.filter(|c| c.len > 0 && c.len <= FRESH_MAX as u64);
     let copies = copies.filter(|c| is_inside(c.from, c.len) && is_inside(c.to, c.len));
-    let copy = |Moved { from, to, len }: Moved| async move {
-        let contents = device.read(from, len as usize).await?;
-        device.write(to, contents, WriteFlags::empty()).await
-    };
-    buffer_unordered(place::CONCURRENT_MAX, copies.map(copy), |_, copied| copied).await
+    let copies: Vec<Moved> = copies.collect();
+    for some in copies.chunks(place::BATCH as usize / FRESH_MAX) {
+        let mut contents: Vec<(u64, IoBuf)> = Vec::with_capacity(some.len());
+        let reads = some.iter().map(|c| device.read(c.from, c.len as usize));
+        buffer_unordered(place::CONCURRENT_MAX, reads, |n, read| {
+            contents.push((some[n].to, read?));
+            Ok::<_, BlockError>(())
+        })
+        .await?;
+        contents.sort_unstable_by_key(|(to, _)| *to);
+        let writes = contents.into_iter().map(|(to, it)| device.write(to, it, WriteFlags::empty()));
+        buffer_unordered(place::CONCURRENT_MAX, writes, |_, written| written).await?;
+    }
+    Ok(())
 }
 
 /// The result of bringing everything to its place.
