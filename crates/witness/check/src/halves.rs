@@ -7,6 +7,8 @@ use ordo_format::mirror::{
     LABEL_AT, LABEL_END, LABEL_SIZE, MirrorLabel, OtherHalf, compare_halves, half_name,
 };
 
+use crate::Repair;
+use crate::dualfs::DualChecker;
 use crate::lfs::LfsFinding;
 
 /// Bytes that are compared at once.
@@ -40,7 +42,14 @@ pub async fn compare(halves: [&Device; 2], data: &Device) -> Result<Vec<LfsFindi
     let state = compare_halves(&labels, identity.name(), identity.mirror_epoch);
     let Ok(state) = state else { return Ok(findings) };
     match state.other {
-        OtherHalf::Equal => findings.extend(difference(halves, identity.metadata_bytes).await?),
+        OtherHalf::Equal => {
+            if let Some((at, sectors)) = difference(halves, identity.metadata_bytes).await? {
+                let first = usize::from(labels[0].half != 0);
+                let right = better([halves[first], halves[1 - first]], data).await;
+                let right = half_name(right);
+                findings.push(LfsFinding::HalvesDiffer { at, sectors, right });
+            }
+        }
         OtherHalf::Stale => {
             let other = &labels[1 - state.current];
             let (half, epoch) = (other.name(), other.epoch);
@@ -51,7 +60,27 @@ pub async fn compare(halves: [&Device; 2], data: &Device) -> Result<Vec<LfsFindi
     Ok(findings)
 }
 
-async fn difference(halves: [&Device; 2], bytes: u64) -> Result<Option<LfsFinding>, BlockError> {
+/// The half, 0 or 1, in which a check finds less. Each is checked as if it were alone. The labels say that both have
+/// everything, so one has lost or damaged sectors. The file system behind them is the only witness.
+async fn better(halves: [&Device; 2], data: &Device) -> usize {
+    let mut faults = [None, None];
+    for (half, faults) in halves.into_iter().zip(&mut faults) {
+        let disks = [half.clone(), data.clone()];
+        if let Ok(report) = DualChecker::new(&disks, Repair::No).run().await {
+            let worst = report.findings.iter().map(LfsFinding::severity).max();
+            *faults = Some((worst, report.findings.len()));
+        }
+    }
+    match faults {
+        // A half that cannot be checked at all is the worse one.
+        [None, Some(_)] => 1,
+        [Some(first), Some(second)] => usize::from(second < first),
+        _ => 0,
+    }
+}
+
+/// The first byte in which the halves differ, and the number of sectors that differ.
+async fn difference(halves: [&Device; 2], bytes: u64) -> Result<Option<(u64, u64)>, BlockError> {
     let end = halves.into_iter().map(|half| half.geometry().bytes).fold(bytes, u64::min);
     let (mut first, mut sectors) = (None, 0);
     for start in (0..end).step_by(STEP as usize) {
@@ -69,5 +98,5 @@ async fn difference(halves: [&Device; 2], bytes: u64) -> Result<Option<LfsFindin
             }
         }
     }
-    Ok(first.map(|at| LfsFinding::HalvesDiffer { at, sectors }))
+    Ok(first.map(|at| (at, sectors)))
 }

@@ -27,7 +27,11 @@ pub enum HalfAccess {
     /// Writing: the halves are made equal first.
     Write,
     /// Writing: the halves are made equal even where both are clean, and a device without a label becomes the other half.
-    Rebuild,
+    /// Of two clean halves the second one counts if `second_counts`, otherwise the first.
+    Rebuild {
+        /// Whether the second half is copied onto the first.
+        second_counts: bool,
+    },
 }
 
 /// The state of a half.
@@ -108,7 +112,7 @@ pub async fn join(
                 mirror.lost[1 - found.current()].set(true);
             }
         }
-        HalfAccess::Write | HalfAccess::Rebuild => found.open(&mirror, access).await?,
+        HalfAccess::Write | HalfAccess::Rebuild { .. } => found.open(&mirror, access).await?,
     }
     let mirror = Rc::new(mirror);
     let disks = vec![mirror.clone().erase(), data.clone()];
@@ -161,7 +165,9 @@ impl Found {
             match read_label(half).await {
                 Ok(Ok(label)) => halves.push((half.clone(), label)),
                 Ok(Err(_))
-                    if access == HalfAccess::Rebuild && given.len() == 2 && blank.is_none() =>
+                    if matches!(access, HalfAccess::Rebuild { .. })
+                        && given.len() == 2
+                        && blank.is_none() =>
                 {
                     blank = Some(half.clone());
                 }
@@ -182,7 +188,13 @@ impl Found {
             });
         }
         let labels: Vec<MirrorLabel> = halves.iter().map(|(_, label)| label.clone()).collect();
-        let state = compare_halves(&labels, identity.name(), identity.mirror_epoch)?;
+        let mut state = compare_halves(&labels, identity.name(), identity.mirror_epoch)?;
+        if access == (HalfAccess::Rebuild { second_counts: true })
+            && state.other == OtherHalf::Equal
+            && let Some(second) = labels.iter().position(|label| label.half == 1)
+        {
+            state.current = second;
+        }
         let found = Found { halves, state, blank };
         for device in found.halves.iter().map(|(device, _)| device).chain(&found.blank) {
             let geometry = device.geometry();
@@ -241,7 +253,7 @@ impl Found {
         let (current, other) = (self.current(), 1 - self.current());
         let state = match self.state.other {
             OtherHalf::Missing if self.blank.is_some() => OtherHalf::Stale,
-            OtherHalf::Equal if access == HalfAccess::Rebuild => OtherHalf::Unsure,
+            OtherHalf::Equal if matches!(access, HalfAccess::Rebuild { .. }) => OtherHalf::Unsure,
             state => state,
         };
         let equal = match state {

@@ -6,7 +6,9 @@ use ordo_block::Device;
 use ordo_check::dualfs::DualChecker;
 use ordo_check::lfs::{LfsFinding, LfsReport};
 use ordo_check::{Repair, halves};
-use ordo_dualfs::mirror::{HalfAccess, HalfState, Joined, LossSink, Mirror, MirrorRules, join};
+use ordo_dualfs::mirror::{
+    HalfAccess, HalfState, Joined, LossSink, Mirror, MirrorRules, join, read_label,
+};
 use ordo_dualfs::pair::Pair;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::mirror::half_name;
@@ -93,7 +95,19 @@ pub(super) async fn check(
         let name = half_name(*n);
         findings.iter().any(|f| matches!(f, LfsFinding::NotHalf { which, .. } if *which == name))
     };
-    let bad = (0..2).find(is_no_half);
+    // Of two clean halves that differ, the worse one stays out.
+    let right = findings.iter().find_map(|finding| match finding {
+        LfsFinding::HalvesDiffer { right, .. } => Some(*right),
+        _ => None,
+    });
+    let second_counts = right == Some(half_name(1));
+    // A choice between two halves is a repair of everything.
+    let repair = if right.is_some() && repair == Repair::Preen { Repair::No } else { repair };
+    let worse = match right {
+        Some(right) => Some(usize::from(name_of(&disks[0]).await == Some(right))),
+        None => None,
+    };
+    let bad = (0..2).find(is_no_half).or(worse);
     let given = match bad.filter(|_| repair != Repair::Yes) {
         Some(half) => vec![disks[1 - half].clone(), disks[2].clone()],
         None => disks.to_vec(),
@@ -111,7 +125,7 @@ pub(super) async fn check(
             let checker = DualChecker::new(&reading?.disks, Repair::No).with_halves(findings);
             return Ok(checker.run().await?);
         }
-        Repair::Yes if !findings.is_empty() => HalfAccess::Rebuild,
+        Repair::Yes if !findings.is_empty() => HalfAccess::Rebuild { second_counts },
         _ => HalfAccess::Write,
     };
     let joined = join(&given, access, MirrorRules::all(), silent()).await?;
@@ -121,6 +135,11 @@ pub(super) async fn check(
         mirror.close().await?;
     }
     Ok(report?)
+}
+
+/// The half that a device is, by its label.
+async fn name_of(device: &Device) -> Option<&'static str> {
+    read_label(device).await.ok()?.ok().map(|label| label.name())
 }
 
 /// Whether the superblock says that the file system was unmounted.

@@ -265,6 +265,16 @@ findings! {
         found: u64,
     } CountsOnly, "segment {segment}: {stored} live bytes recorded, {found} there", repair "count corrected";
 
+    /// A segment counts more summaries and blocks of inodes than fit in it.
+    SegmentCounts {
+        /// The segment.
+        segment: u64,
+        /// The number of summaries in the segment's entry.
+        summaries: u64,
+        /// The number of blocks of inodes in the segment's entry.
+        inodes: u64,
+    } CountsOnly, "segment {segment}: {summaries} summaries and {inodes} blocks of inodes do not fit in it", repair "set to one summary";
+
     /// A total in the superblock is wrong.
     Total {
         /// `dmeta`, `avail` or `nclean`.
@@ -371,7 +381,9 @@ findings! {
         at: u64,
         /// Sectors of 512 bytes that differ.
         sectors: u64,
-    } Damage, "the halves of the metadata device differ in {sectors} sectors, first at byte {at}; the first half counts", repair "the first half copied onto the second";
+        /// The half in which a check finds less, the first if it finds as much in both.
+        right: &'static str,
+    } Damage, "the halves of the metadata device differ in {sectors} sectors, first at byte {at}; the {right} half counts", repair "the {right} half copied onto the other one";
 
     /// The log behind the checkpoint has an inode for which the IFILE has no space.
     IfileTooSmall {

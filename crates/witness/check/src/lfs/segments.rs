@@ -80,6 +80,13 @@ impl LfsRun<'_> {
             seguse.nbytes = live as u32;
             self.set_seguse(segment, &seguse);
         }
+        let (summaries, inodes) = (u64::from(seguse.nsums), u64::from(seguse.ninos));
+        let counted = summaries * u64::from(self.sb.sumsize) + inodes * u64::from(self.sb.ibsize);
+        if seguse.is_dirty() && counted > u64::from(self.sb.ssize) {
+            self.accounting(LfsFinding::SegmentCounts { segment, summaries, inodes });
+            (seguse.nsums, seguse.ninos) = (1, 0);
+            self.set_seguse(segment, &seguse);
+        }
         let sb = &self.sb;
         let whole = |bytes: u64| (bytes / u64::from(sb.fsize)) as i64;
         if seguse.is_dirty() {

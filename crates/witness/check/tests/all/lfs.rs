@@ -288,6 +288,9 @@ const CASES: &[Case] = &[
         s.change_segment(segment, |u| u.flags &= !seg_flag::DIRTY);
     }),
     ("SegmentBytes", &[], |s| s.change_segment(0, |u| u.nbytes += 512)),
+    ("SegmentCounts", &["Total", "FreeFragments"], |s| {
+        s.change_segment(0, |u| (u.nsums, u.ninos) = (u16::MAX, u16::MAX));
+    }),
     ("Total", &[], |s| s.superblock(|sb| sb.avail += 1)),
     ("Total", &[], |s| s.superblock(|sb| sb.dmeta -= 1)),
     ("Total", &[], |s| s.superblock(|sb| sb.nclean -= 1)),
