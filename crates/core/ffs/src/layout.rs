@@ -268,7 +268,11 @@ impl Layout for Ffs {
 
     async fn free_deferred(&self, op: &mut Op<'_>, step: DeferredFree) -> FsResult<()> {
         match step {
-            DeferredFree::FreeBlock { address, frags } => self.free_now(op, address, frags).await,
+            DeferredFree::FreeBlock { address, frags } => {
+                // The fragments may be from a log.
+                self.may_be_freed(address, frags)?;
+                self.free_now(op, address, frags).await
+            }
             DeferredFree::FreeInode { ino, directory } => {
                 self.free_inode_now(op, ino, directory).await
             }

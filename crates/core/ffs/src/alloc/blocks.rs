@@ -211,15 +211,26 @@ impl Ffs {
     /// Marks fragments as free, at once or when the ordering allows it. The caller has forgotten their buffers
     /// and reset the pointer to them.
     pub(crate) async fn free(&self, op: &mut Op<'_>, address: u64, frags: u32) -> FsResult<()> {
-        if !self.sb.has_frags(address, frags.into()) || self.sb.is_own(address, frags.into()) {
-            return Err(FsError::corrupt(format_args!(
-                "fragment {address} is to be freed, but cannot belong to a file; run a check (fsck)"
-            )));
-        }
+        self.may_be_freed(address, frags)?;
         match op.defer(DeferredFree::FreeBlock { address, frags }) {
             Some(_) => self.free_now(op, address, frags).await,
             None => Ok(()),
         }
+    }
+
+    /// Whether fragments can belong to one block of a file. A damaged inode or log may name any.
+    ///
+    /// # Errors
+    /// `Corrupt`: they cannot.
+    pub(crate) fn may_be_freed(&self, address: u64, frags: u32) -> FsResult<()> {
+        let (count, block) = (u64::from(frags), u64::from(self.frag()));
+        let is_in_block = address % block + count <= block;
+        if !is_in_block || !self.sb.has_frags(address, count) || self.sb.is_own(address, count) {
+            return Err(FsError::corrupt(format_args!(
+                "fragment {address} is to be freed, but cannot belong to a file; run a check (fsck)"
+            )));
+        }
+        Ok(())
     }
 
     pub(crate) async fn free_now(&self, op: &mut Op<'_>, address: u64, frags: u32) -> FsResult<()> {

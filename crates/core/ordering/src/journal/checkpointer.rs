@@ -9,6 +9,7 @@ use ordo_runtime::Time;
 use ordo_runtime::sync::select;
 use ordo_wafs::{LogError, Lsn};
 
+use super::moves::Moved;
 use super::record::LogEntry;
 use super::state::State;
 
@@ -122,23 +123,54 @@ impl State {
 
     /// Records the log's new start on the log's device.
     async fn checkpoint(&self) -> Result<(), BlockError> {
-        // Facts in the old records that must survive (orphans, revocations) are logged again. The new records
-        // must be certain before the start moves past the old ones.
-        let said: Vec<u64> = {
-            let orphans = self.orphans.borrow();
-            let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
-            let until = self.oldest().max(half).min(self.safe.get());
-            orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()
-        };
-        if !said.is_empty() && self.log.free_space() < self.log.capacity() * 3 / 4 {
-            let places = self.append_aside(said.iter().map(|ino| LogEntry::Orphan(*ino)));
-            self.orphans.borrow_mut().extend(said.into_iter().zip(places));
-            self.force(self.log.end()).await?;
-        }
+        self.log_again().await?;
         let start = self.oldest();
         if start > self.log.start() {
             self.logged.borrow_mut().retain(|_, (_, end)| *end > start);
             self.give_up_before(start).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs again what old records say and must survive: inodes without a name, and places that file contents have left.
+    /// The start of the log can then move past the old records. Frees of those places need log space themselves, so
+    /// they must not keep it.
+    async fn log_again(&self) -> Result<(), BlockError> {
+        if self.log.free_space() >= self.log.capacity() * 3 / 4 {
+            return Ok(());
+        }
+        let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
+        let until = self.oldest().max(half).min(self.safe.get());
+        let orphans: Vec<u64> = {
+            let orphans = self.orphans.borrow();
+            orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()
+        };
+        let left = self.moves.borrow().landed(until);
+        if orphans.is_empty() && left.is_empty() {
+            return Ok(());
+        }
+        let size = self.fragment.get();
+        let inodes = orphans.iter().map(|ino| LogEntry::Orphan(*ino));
+        let places = left.iter().map(|(from, frags)| {
+            let (from, len) = (*from, u64::from(*frags) * size);
+            LogEntry::Moved(Moved { from, to: from, len })
+        });
+        let entries: Vec<LogEntry<'static>> = inodes.chain(places).collect();
+        let lsns = self.append_aside(entries);
+        let end = self.log.end();
+        self.force(end).await?;
+        // While the new records may be rolled back, with an operation under way, the old ones are still needed.
+        if self.safe.get() >= end {
+            let (of_inodes, of_places) = lsns.split_at(orphans.len());
+            let mut known = self.orphans.borrow_mut();
+            for (ino, lsn) in orphans.iter().zip(of_inodes) {
+                if let Some(known) = known.get_mut(ino) {
+                    *known = *lsn;
+                }
+            }
+            drop(known);
+            let mut moves = self.moves.borrow_mut();
+            left.iter().zip(of_places).for_each(|((from, _), lsn)| moves.logged_again(*from, *lsn));
         }
         Ok(())
     }

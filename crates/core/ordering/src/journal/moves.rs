@@ -172,6 +172,20 @@ impl Moves {
         is_due.then_some((from, left.frags))
     }
 
+    /// The old places with records from before `until` whose contents nobody needs any more.
+    pub(super) fn landed(&self, until: u64) -> Vec<Due> {
+        let landed = |left: &Left| left.pending.is_none() && left.open == 0 && left.lsn < until;
+        let all = self.left.iter().filter(|(_, left)| landed(left));
+        all.map(|(from, left)| (*from, left.frags)).collect()
+    }
+
+    /// Notes a newer record about an old place, which makes the earlier ones needless.
+    pub(super) fn logged_again(&mut self, from: u64, lsn: u64) {
+        if let Some(left) = self.left.get_mut(&from) {
+            left.lsn = lsn;
+        }
+    }
+
     /// The first record that any of the moves needs.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.left.values().map(|left| left.lsn).min()

@@ -122,7 +122,7 @@ async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<
     let bytes = device.geometry().bytes;
     let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
     let copies = left.values().filter_map(|found| found.copy);
-    let copies = copies.filter(|c| c.len > 0 && c.len <= FRESH_MAX as u64);
+    let copies = copies.filter(|c| (1..=FRESH_MAX as u64).contains(&c.len));
     let copies = copies.filter(|c| is_inside(c.from, c.len) && is_inside(c.to, c.len));
     let copies: Vec<Moved> = copies.collect();
     for some in copies.chunks(place::BATCH as usize / FRESH_MAX) {
@@ -163,7 +163,9 @@ async fn put_in_place(
         let (counts, moves) = pass(state, found, &mut images).await?;
         // Each pass reads every record, so the counts and moves of the first pass are complete.
         if first.is_none() {
-            let left = moves.into_all();
+            let mut left = moves.into_all();
+            // A damaged log may have moves of any length.
+            left.retain(|_, found| (1..=FRESH_MAX as u64).contains(&found.len));
             copy_moved(device, &left).await?;
             first = Some((counts, left));
         }

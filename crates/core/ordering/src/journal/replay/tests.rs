@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use super::images::Images;
 use super::place::Work;
 use super::{MEMORY, analyze, pass, put_in_place};
+use crate::journal::moves::Moved;
 use crate::journal::ops::{Ops, Ticket};
 use crate::journal::state::State;
 use crate::journal::{JournalOptions, JournalRules};
@@ -455,6 +456,46 @@ fn contents_given_back_to_their_owner_are_left_alone() {
         let told = happen(rt, &events, UNITS * UNIT).await;
         let (device, _) = recover(&told, MEMORY, JournalRules::all()).await;
         assert!(device.writes.borrow().is_empty(), "{:?}", device.writes);
+    });
+}
+
+/// Contents that moved are copied, by operations that are complete only. Records that a damaged log may have, with places
+/// outside of the device or lengths that no block has, are harmless. A second recovery has the same result.
+#[test]
+fn moved_contents_are_copied() {
+    let at = |n: u64| n * UNIT;
+    let moved = |from, to, len| LogEntry::Moved(Moved { from, to, len });
+    run(async |rt| {
+        let Scenario { log, left, .. } = happen(rt, &[], UNITS * UNIT).await;
+        for unit in 0..UNITS {
+            left.store(at(unit), &[unit as u8 + 1; UNIT as usize]);
+        }
+        let options = JournalOptions::wafs(false);
+        let state = State::new(rt, log.clone(), options);
+        state.append_aside([moved(at(0), at(5), UNIT), moved(at(1), at(6), 512)]);
+        state.append_aside([LogEntry::Revoke { at: at(1), len: UNIT }]);
+        state.append_aside([
+            moved(at(2), u64::MAX / 512 * 512, UNIT),
+            moved(at(UNITS + 7), at(7), UNIT),
+            moved(at(3), at(8), 1 << 40),
+            moved(at(4), at(4), UNIT),
+        ]);
+        let mut open = Ticket::default();
+        let number = state.enter(&mut open);
+        state.append_short(number, &moved(at(9), at(10), UNIT));
+        log.force(log.end()).await.unwrap();
+        let device = Rc::new(left);
+        for _ in 0..2 {
+            let found = analyze(&log).await.unwrap();
+            let erased = device.clone().erase();
+            let done = put_in_place(&state, &erased, &Plain, &found, MEMORY).await.unwrap();
+            let mut bytes = vec![0; (UNITS * UNIT) as usize];
+            device.load(0, &mut bytes);
+            let units: Vec<u8> = bytes.chunks(UNIT as usize).map(|unit| unit[0]).collect();
+            assert_eq!(units, [1, 2, 3, 4, 5, 1, 7, 8, 9, 10, 11, 12], "one unit was copied");
+            let places: Vec<u64> = done.left.keys().copied().collect();
+            assert_eq!(places, [at(0), at(2), at(4), at(UNITS + 7)], "places to be freed");
+        }
     });
 }
 
