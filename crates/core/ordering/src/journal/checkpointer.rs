@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Records the log's new start on the log's device.
-    async fn checkpoint(&self) -> Result<(), BlockError> {
+    pub(super) async fn checkpoint(&self) -> Result<(), BlockError> {
         self.log_again().await?;
         let start = self.oldest();
         if start > self.log.start() {
