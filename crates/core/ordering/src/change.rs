@@ -209,6 +209,17 @@ pub enum What<'a> {
     },
 }
 
+impl What<'_> {
+    /// Whether file contents that have a place get another one: the last fragments of a growing file, or blocks that are
+    /// placed better.
+    pub fn moves_contents(&self) -> bool {
+        match *self {
+            What::SetPointer { to: PointerTo::Data, old, new, .. } => old.1 > 0 && old.0 != new.0,
+            _ => false,
+        }
+    }
+}
+
 /// A change that was made to a buffer.
 #[derive(Debug)]
 pub struct Change<'a> {

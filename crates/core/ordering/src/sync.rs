@@ -265,9 +265,8 @@ impl OrderingOp for SyncOp {
             {
                 MaybeFuture::boxed(cache.write_now(std::slice::from_ref(init)))
             }
-            What::SetPointer { to: PointerTo::Data, old, new, init, .. }
-                if old.1 > 0
-                    && old.0 != new.0
+            What::SetPointer { init, .. }
+                if what.moves_contents()
                     && init.is_stored()
                     && rules.contains(SyncRules::CONTENTS_BEFORE_MOVE) =>
             {
@@ -313,9 +312,8 @@ impl OrderingOp for SyncOp {
         if ordered {
             SyncOp::add(&mut self.blocks, change.buf);
         }
-        if let What::SetPointer { to: PointerTo::Data, old, new, .. } = change.what
-            && old.1 > 0
-            && old.0 != new.0
+        if let What::SetPointer { old, .. } = change.what
+            && change.what.moves_contents()
         {
             self.state.leaves(old, change.buf);
         }

@@ -71,15 +71,13 @@ impl Search {
     /// blocks; files that take a directory's blocks as soon as they are free; files that are written over until
     /// a log's cleaner works; files that grow at their ends.
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
+        let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
         match seed % 7 {
             _ if self.churn => return Script::overwrites(seed, 2, CHURN, geometry.block_size),
             4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
             5 => return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size),
+            6 => return ScriptManner { append: 80, ..usual }.script(seed),
             _ => {}
-        }
-        let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
-        if seed % 7 == 6 {
-            return ScriptManner { append: 80, ..usual }.script(seed);
         }
         let manner = match seed % 3 {
             0 => ScriptManner { names: 120, fsync: 4, ..usual },

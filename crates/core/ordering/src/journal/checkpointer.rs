@@ -72,7 +72,7 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
 
 /// A forced checkpoint: writes the blocks that the older half of the log describes.
 async fn force_out(state: &State, cache: &Cache) -> Result<(), BlockError> {
-    let until = state.log.start() + (state.log.end() - state.log.start()) / 2;
+    let until = state.half();
     let mut old: Vec<BufRef> = {
         let dirty_pages = state.dirty_pages.borrow();
         dirty_pages.values().filter(|t| t.low <= until).map(|t| t.buf.clone()).collect()
@@ -121,6 +121,11 @@ impl State {
         self.log.checkpoint(Some(self.owner.get().encode())).await
     }
 
+    /// The end of the log's older half.
+    fn half(&self) -> Lsn {
+        self.log.start() + (self.log.end() - self.log.start()) / 2
+    }
+
     /// Records the log's new start on the log's device.
     pub(super) async fn checkpoint(&self) -> Result<(), BlockError> {
         self.log_again().await?;
@@ -139,8 +144,7 @@ impl State {
         if self.log.free_space() >= self.log.capacity() * 3 / 4 {
             return Ok(());
         }
-        let half = self.log.start() + (self.log.end() - self.log.start()) / 2;
-        let until = self.oldest().max(half).min(self.safe.get());
+        let until = self.oldest().max(self.half()).min(self.safe.get());
         let orphans: Vec<u64> = {
             let orphans = self.orphans.borrow();
             orphans.iter().filter(|(_, lsn)| **lsn < until).map(|(ino, _)| *ino).collect()

@@ -50,6 +50,9 @@ pub use state::JournalStats;
 
 use state::State;
 
+/// The largest block of a file system, in bytes.
+const BLOCK_MAX: u64 = 1 << 16;
+
 bitflags::bitflags! {
     /// The rules of the journal. A test switches one off to show the damage that it prevents.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

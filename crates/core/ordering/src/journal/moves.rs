@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 
 use ordo_cache::{BufRef, Buffer};
 
-/// The longest block, in bytes.
-const BLOCK_MAX: u64 = 1 << 16;
+use super::BLOCK_MAX;
 
 /// Fragments that a file has left, by the log's records.
 #[derive(Debug)]

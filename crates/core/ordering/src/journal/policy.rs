@@ -134,9 +134,7 @@ impl JournalOp {
             What::FreeBlock { address, frags } => {
                 self.moved.extend(state.freed(number, address, frags));
             }
-            What::SetPointer { old, new, to: PointerTo::Data, init, .. }
-                if old.1 > 0 && old.0 != new.0 =>
-            {
+            What::SetPointer { old, new, init, .. } if change.what.moves_contents() => {
                 self.moved.extend(state.move_contents(number, old, new.0, init));
             }
             What::SetLinkCount { ino, new: 0, .. } => {

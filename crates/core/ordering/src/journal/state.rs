@@ -15,7 +15,7 @@ use ordo_wafs::Wafs;
 use super::moves::{Due, Moved, Moves};
 use super::ops::{Number, Ops, Ticket};
 use super::record::{self, BlockRecord, LogEntry};
-use super::{JournalOptions, JournalRules};
+use super::{BLOCK_MAX, JournalOptions, JournalRules};
 use crate::{DeferredFree, OpKind};
 
 /// The most blocks in one record of blocks that are durable in their places.
@@ -369,7 +369,7 @@ impl State {
         drop(moves);
         let mut logged = self.logged.borrow_mut();
         let hit: Vec<u64> = logged
-            .range(at.saturating_sub(1 << 16)..at + len)
+            .range(at.saturating_sub(BLOCK_MAX)..at + len)
             .filter(|(start, known)| **start + known.0 > at)
             .map(|(start, _)| *start)
             .collect();

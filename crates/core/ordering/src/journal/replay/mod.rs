@@ -29,10 +29,10 @@ use ordo_wafs::{LogError, RecordRef, Wafs};
 use images::Images;
 use place::Work;
 
-use super::JournalRules;
 use super::moves::{FoundMove, FoundMoves, Moved};
 use super::record::{LogEntry, decode, owner};
 use super::state::{LogOwner, State};
+use super::{BLOCK_MAX, JournalRules};
 use crate::{DeferredFree, Image, RecoverError, Recovery};
 
 /// The smallest log, in bytes: it has space for some operations on blocks of directories or pointers.
@@ -42,8 +42,8 @@ const LOG_MIN: u64 = 48 << 10;
 /// again while they are written.
 pub(super) const MEMORY: usize = 16 << 20;
 
-/// The longest new block, in bytes: the largest block of a file system.
-const FRESH_MAX: usize = 1 << 16;
+/// The longest new block, in bytes.
+const FRESH_MAX: usize = BLOCK_MAX as usize;
 
 /// Recovers from a crash, and remembers which image the log belongs to.
 pub(super) async fn recover(
@@ -122,7 +122,7 @@ async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<
     let bytes = device.geometry().bytes;
     let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
     let copies = left.values().filter_map(|found| found.copy);
-    let copies = copies.filter(|c| (1..=FRESH_MAX as u64).contains(&c.len));
+    let copies = copies.filter(|c| (1..=BLOCK_MAX).contains(&c.len));
     let copies = copies.filter(|c| is_inside(c.from, c.len) && is_inside(c.to, c.len));
     let copies: Vec<Moved> = copies.collect();
     for some in copies.chunks(place::BATCH as usize / FRESH_MAX) {
@@ -165,7 +165,7 @@ async fn put_in_place(
         if first.is_none() {
             let mut left = moves.into_all();
             // A damaged log may have moves of any length.
-            left.retain(|_, found| (1..=FRESH_MAX as u64).contains(&found.len));
+            left.retain(|_, found| (1..=BLOCK_MAX).contains(&found.len));
             copy_moved(device, &left).await?;
             first = Some((counts, left));
         }
