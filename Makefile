@@ -107,7 +107,7 @@ CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 rand
   random:append=80,steps=120 database \
   postmark:files=60,transactions=300
 CRASH_MUTANTS ?= 25000
-CRASH_MUTANTS_OF ?= ffs-sync,ffs-soft-updates,lffs-file,lffs-wafs-1sync,lffs-wafs-2async,lffs-wafs-1sync-group,lfs,dualfs
+CRASH_MUTANTS_OF ?= ffs-sync ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-2async lffs-wafs-1sync-group lfs dualfs
 CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
 CRASH_KERNEL_RUNS ?= 4
 CRASH_WITH = target/release/ordo crash
@@ -127,14 +127,24 @@ crash-campaign:
 	-for fs in $(CRASH_LONG); do for work in $(CRASH_WORK); do ( $(TIMED) long-$(part); $(CRASH) --fs $$fs --geometry all \
 	  --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \
 	  -o target/campaign/long-$(part).json >/dev/null ) ; done; done
-	-$(CRASH_WITH) mutants --fs $(CRASH_MUTANTS_OF) --geometry all --states $(CRASH_MUTANTS) > target/campaign/mutants.txt
+	-$(MAKE) --no-print-directory crash-mutants
 	-test "$$(id -u)" != 0 || { $(TIMED) kernel; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
 	  --recovery-every 20 --no-shrink --save target/campaign/kernel-failure.json \
 	  -o target/campaign/kernel.json >/dev/null; }
 	$(MAKE) --no-print-directory crash-page
-	-cat target/campaign/mutants.txt && $(CRASH_WITH) merge target/campaign/kernel.json
+	-$(CRASH_WITH) merge target/campaign/kernel.json
 	for file in target/campaign/all.json target/campaign/lives.json target/campaign/long-*.json; do \
 	  $(CRASH_WITH) merge $$file || exit 1; done
+
+# Each rule of the systems of CRASH_MUTANTS_OF switched off in every geometry; docs/results/mutants.md.
+.PHONY: crash-mutants
+crash-mutants:
+	$(CARGO) build --release --quiet --package ordo-cli
+	mkdir -p target/campaign
+	for fs in $(CRASH_MUTANTS_OF); do git rev-parse --short HEAD > target/campaign/mutants-$$fs.commit; \
+	  $(CRASH_WITH) mutants --fs $$fs --geometry all --states $(CRASH_MUTANTS) --json > target/campaign/mutants-$$fs.new && \
+	  mv target/campaign/mutants-$$fs.new target/campaign/mutants-$$fs.json || exit 1; done
+	$(MAKE) --no-print-directory crash-page
 
 # The page of what the long search has found so far.
 .PHONY: crash-page

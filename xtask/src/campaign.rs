@@ -4,7 +4,8 @@
 //! it `.commit`, the commit of the program that wrote it, and `.seconds`. The counts go into a table,
 //! `docs/results/campaign.tsv`, one line for each system and workload. A search takes hours, so it may be made in parts
 //! and on several machines: a line stays until the same system and workload are searched again. The page,
-//! `docs/results/crash.md`, has one section that is written from the table. Everything else on the page stays as it is.
+//! `docs/results/crash.md`, has one section that is written from the table. Everything else on the page stays as it is. Results of
+//! searches with a rule switched off, if there are any, go to a page of their own ([`mutants`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::tidy;
+use crate::{mutants, tidy};
 
 /// The heading of the section.
 const HEADING: &str = "## Every system over the set of geometries";
@@ -40,7 +41,9 @@ struct Part {
 /// There are no results, or one cannot be read, in words.
 pub fn run() -> Result<(), String> {
     let root = tidy::root();
-    let parts = parts(&root.join("target/campaign"))?;
+    let folder = root.join("target/campaign");
+    mutants::write(&root, &folder)?;
+    let parts = parts(&folder)?;
     if parts.is_empty() {
         return Err("target/campaign has no results; `make crash-campaign` makes them".to_owned());
     }
@@ -163,7 +166,7 @@ fn read(results: &Value, commit: &str, seconds: u64) -> Vec<Part> {
 }
 
 /// A number with commas between thousands.
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -1,5 +1,5 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
-//! builds; `cargo xtask campaign` writes the page of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
+//! builds; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
 //! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`, `cargo xtask qemu-logs
 //! ORDO` and `cargo xtask qemu-sources ORDO` watch file systems of a kernel in QEMU.
 
@@ -7,6 +7,7 @@ mod building;
 mod campaign;
 mod layers;
 mod mounts;
+mod mutants;
 mod names;
 mod papers;
 mod qemu;
