@@ -3,26 +3,76 @@
 //! Freed buffers go to a free list of their thread, so that large ones are not faulted in and zeroed again for each
 //! request.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The alignment of every buffer, in bytes: enough for O_DIRECT on any common device.
-const ALIGN: usize = 4096;
+/// The largest alignment, in bytes: enough for O_DIRECT on any common device.
+const ALIGN_MAX: usize = 4096;
 
-/// The number of size classes. A class holds buffers of `1 << class` pages, up to 1 MiB.
-const CLASSES: usize = 9;
+/// The least memory of a buffer, in bytes: a line of the processor's cache.
+const SIZE_MIN: usize = 64;
+
+/// The number of size classes. A class holds buffers of `SIZE_MIN << class` bytes, up to 1 MiB.
+const CLASSES: usize = 15;
 
 /// The most memory that one thread keeps on its free list, in bytes.
 const KEEP_BYTES: usize = 32 << 20;
 
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; ALIGN]);
+/// Initialised memory. It is aligned to its size, if that is a power of two, and to [`ALIGN_MAX`] at most.
+struct Memory {
+    start: NonNull<u8>,
+    /// Its size. A memory of 0 bytes is not allocated.
+    bytes: usize,
+}
+
+// SAFETY: the memory has one owner, and its bytes are plain ones.
+#[allow(unsafe_code)]
+unsafe impl Send for Memory {}
+// SAFETY: as above; a shared reference only reads.
+#[allow(unsafe_code)]
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    const EMPTY: Memory = Memory { start: NonNull::dangling(), bytes: 0 };
+
+    /// Zeros of the size class of `len`, or of whole pages for the longest buffers.
+    fn zeroed(len: usize) -> Memory {
+        let bytes = match class_of(len) {
+            Some(class) => SIZE_MIN << class,
+            None => len.next_multiple_of(ALIGN_MAX),
+        };
+        let layout = layout_of(bytes);
+        // SAFETY: the layout has at least SIZE_MIN bytes.
+        #[allow(unsafe_code)]
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        Memory { start, bytes }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: it was allocated with the layout of these bytes, and this is its only owner.
+            #[allow(unsafe_code)]
+            unsafe {
+                dealloc(self.start.as_ptr(), layout_of(self.bytes));
+            }
+        }
+    }
+}
+
+fn layout_of(bytes: usize) -> Layout {
+    let align = bytes.next_power_of_two().min(ALIGN_MAX);
+    Layout::from_size_align(bytes, align).expect("less than half of the address space")
+}
 
 #[derive(Default)]
 struct FreeList {
-    classes: [Vec<Vec<Page>>; CLASSES],
+    classes: [Vec<Memory>; CLASSES],
     bytes: usize,
 }
 
@@ -30,10 +80,11 @@ thread_local! {
     static FREE: RefCell<FreeList> = RefCell::default();
 }
 
-/// Owned bytes of any length, aligned to 4,096 bytes.
+/// Owned bytes of any length. They are aligned to the power of two that is not less than their number, but to 4,096 bytes at
+/// most: enough for direct I/O of so many bytes wherever it is possible. A short buffer takes little memory.
 pub struct IoBuf {
-    /// Whole pages, all of them initialised; at least `len` bytes.
-    pages: Vec<Page>,
+    /// At least `len` bytes.
+    memory: Memory,
     len: usize,
 }
 
@@ -41,19 +92,19 @@ impl IoBuf {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> IoBuf {
         match take_free(len) {
-            Some(pages) => {
-                let mut buf = IoBuf { pages, len };
+            Some(memory) => {
+                let mut buf = IoBuf { memory, len };
                 buf.fill(0);
                 buf
             }
-            None => IoBuf { pages: fresh(len), len },
+            None => IoBuf { memory: Memory::zeroed(len), len },
         }
     }
 
     /// A buffer of `len` bytes with the contents of an earlier buffer of this thread, for a caller that overwrites
     /// them all.
     pub fn scratch(len: usize) -> IoBuf {
-        IoBuf { pages: take_free(len).unwrap_or_else(|| fresh(len)), len }
+        IoBuf { memory: take_free(len).unwrap_or_else(|| Memory::zeroed(len)), len }
     }
 
     /// A copy of `bytes`.
@@ -129,35 +180,30 @@ impl IoList {
 }
 
 fn class_of(len: usize) -> Option<usize> {
-    let class = len.div_ceil(ALIGN).next_power_of_two().trailing_zeros() as usize;
-    (len > 0 && class < CLASSES).then_some(class)
+    let class = len.div_ceil(SIZE_MIN).next_power_of_two().trailing_zeros() as usize;
+    (class < CLASSES).then_some(class)
 }
 
-fn fresh(len: usize) -> Vec<Page> {
-    let pages = class_of(len).map_or(len.div_ceil(ALIGN), |class| 1 << class);
-    vec![Page([0; ALIGN]); pages]
-}
-
-fn take_free(len: usize) -> Option<Vec<Page>> {
+fn take_free(len: usize) -> Option<Memory> {
     let class = class_of(len)?;
     FREE.with_borrow_mut(|free| {
-        let pages = free.classes[class].pop()?;
-        free.bytes -= pages.len() * ALIGN;
-        Some(pages)
+        let memory = free.classes[class].pop()?;
+        free.bytes -= memory.bytes;
+        Some(memory)
     })
 }
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
         let Some(class) = class_of(self.len) else { return };
-        let pages = std::mem::take(&mut self.pages);
-        debug_assert_eq!(pages.len(), 1 << class);
+        let memory = std::mem::replace(&mut self.memory, Memory::EMPTY);
+        debug_assert_eq!(memory.bytes, SIZE_MIN << class);
         // A thread that is ending has no free list any more, so the memory is freed.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
-            if free.bytes + pages.len() * ALIGN <= KEEP_BYTES {
-                free.bytes += pages.len() * ALIGN;
-                free.classes[class].push(pages);
+            if free.bytes + memory.bytes <= KEEP_BYTES {
+                free.bytes += memory.bytes;
+                free.classes[class].push(memory);
             }
         });
     }
@@ -172,21 +218,20 @@ impl Clone for IoBuf {
 impl Deref for IoBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `Page` is `repr(C)` of plain bytes without padding, so the vector's elements are `pages.len() *
-        // ALIGN` consecutive initialised bytes, and `len` is at most that.
+        // SAFETY: the memory has at least `len` initialised bytes, and is borrowed as long as the slice.
         #[allow(unsafe_code)]
         unsafe {
-            std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len)
+            std::slice::from_raw_parts(self.memory.start.as_ptr(), self.len)
         }
     }
 }
 
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`; the vector is borrowed mutably.
+        // SAFETY: as for `deref`; the memory is borrowed mutably.
         #[allow(unsafe_code)]
         unsafe {
-            std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.len)
+            std::slice::from_raw_parts_mut(self.memory.start.as_ptr(), self.len)
         }
     }
 }
@@ -204,7 +249,7 @@ mod tests {
     /// A recycled buffer must be zeroed if zeros are asked for, and must have the right length.
     #[test]
     fn recycled_buffers_are_clean_where_asked() {
-        for len in [1, 512, 4096, 4097, 12_288, 1 << 20, (1 << 20) + 1] {
+        for len in [1, 64, 65, 256, 512, 1000, 4096, 4097, 12_288, 1 << 20, (1 << 20) + 1] {
             let mut dirty = IoBuf::zeroed(len);
             dirty.fill(0xaa);
             drop(dirty);
@@ -212,9 +257,23 @@ mod tests {
             let clean = IoBuf::zeroed(len);
             assert_eq!(clean.len(), len);
             assert!(clean.iter().all(|b| *b == 0), "{len} bytes were not zeroed");
-            assert_eq!(clean.as_ptr() as usize % ALIGN, 0);
         }
         assert!(IoBuf::zeroed(0).is_empty());
+    }
+
+    /// A request of direct I/O has a length that is a multiple of the device's alignment, a power of two; its buffer must be
+    /// aligned so too. A short buffer must not take a page: a cache of inodes would take many times its size. Would catch an
+    /// alignment that the kernel refuses, and memory that nothing counts.
+    #[test]
+    fn buffers_are_aligned_and_take_little_memory() {
+        for len in (1..9000).chain([12_288, 1 << 20, 3 << 20]) {
+            let held: Vec<IoBuf> = (0..3).map(|_| IoBuf::scratch(len)).collect();
+            for buf in &held {
+                let align = 1 << len.trailing_zeros().min(ALIGN_MAX.trailing_zeros());
+                assert_eq!(buf.as_ptr() as usize % align, 0, "{len} bytes");
+                assert!(buf.memory.bytes < (2 * len).max(SIZE_MIN + 1), "{len} bytes");
+            }
+        }
     }
 
     /// A longer buffer keeps its bytes and shows no older ones behind them, a shorter one keeps its beginning, in the

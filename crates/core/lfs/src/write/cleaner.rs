@@ -165,6 +165,10 @@ impl Cleaner {
     /// The purpose for which an operation should clean before it begins; `None` if it need not. While cleaning gains
     /// anything, every operation keeps space free for new blocks.
     fn wanted(&self, purpose: SpacePurpose) -> Option<SpacePurpose> {
+        // Growth must leave the most space free, so where it lacks none, nothing does.
+        if !self.lacks_space(SpacePurpose::Growth, 0) {
+            return None;
+        }
         [SpacePurpose::Growth, SpacePurpose::Change, SpacePurpose::Delete]
             .into_iter()
             .filter(|wanted| *wanted >= purpose)
