@@ -1,8 +1,10 @@
-//! LFS in real time: in this process beside FFS without order, and one large file beside plain requests.
+//! LFS in this process beside FFS without order, in real time; and one large file beside plain requests, in virtual time on
+//! models of disks, and in real time on a disk of this machine.
 
 use std::rc::Rc;
 
 use ordo_block::file::FileDisk;
+use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_cache::CacheConfig;
@@ -64,6 +66,57 @@ pub fn names(out: &mut Section) {
     out.target("all three: 1.5 times as long as FFS without order, or less", times, times <= 1.5);
 }
 
+/// The bytes of the large file on disks of the catalogue.
+const FILE_ON_MODEL: u64 = 128 << 20;
+
+/// Writes and reads one large file on disks of the catalogue, by plain requests and through LFS: MiB a second.
+pub fn sequential(out: &mut Section) {
+    out.say(format_args!(
+        "A file of {} MiB in requests of 1 MiB on an empty log of twice that size, and plain requests of that size at the same \
+         place, four under way; MiB a second with the fsync or flush at the end. Virtual time without a processor model, seed 1: exact.",
+        FILE_ON_MODEL >> 20
+    ));
+    let mut table = String::from(
+        "| disk | write, plain | write, LFS | over plain | read, plain | read, LFS | over plain |\n|---|---:|---:|---:|---:|---:|---:|",
+    );
+    let mut least = f64::INFINITY;
+    for name in ["viking", "st34310a", "hdd-4tb", "sata-ssd", "nvme"] {
+        let model = Model::by_name(name).expect("in the catalogue");
+        let [plain, log] = on_model(model);
+        let write = log.0 / plain.0;
+        least = least.min(write);
+        table += &format!(
+            "\n| {name} | {:.1} | {:.1} | {write:.2} | {:.1} | {:.1} | {:.2} |",
+            plain.0,
+            log.0,
+            plain.1,
+            log.1,
+            log.1 / plain.1
+        );
+    }
+    out.say(table);
+    out.target("write: 0.9 of plain requests or more on each disk, the least", least, least >= 0.9);
+}
+
+/// Writes and reads the file on a disk: by plain requests, and through LFS.
+fn on_model(model: &Model) -> [(f64, f64); 2] {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let run = async {
+        let disk = || Rc::new(Modeled::new(&rt, model, RamDisk::new(2 * FILE_ON_MODEL)));
+        let plain = disk();
+        let written = streaming::plain_write(&rt, &plain, FILE_ON_MODEL).await;
+        let read = streaming::plain_read(&rt, &plain, FILE_ON_MODEL).await;
+        let usual = CacheConfig::with_capacity(64 << 20);
+        let cache = CacheConfig { dirty_max: 16 << 20, cluster: REQUEST, ..usual };
+        let fs = mounted(&rt, disk(), cache).await;
+        let through = streaming::through(&rt, &fs, FILE_ON_MODEL).await;
+        fs.unmount().await.expect("a healthy device");
+        [(written, read), through]
+    };
+    executor.block_on(run).expect("no deadlock")
+}
+
 /// Writes and reads one large file.
 pub fn stream(out: &mut Section) {
     let before = load();
@@ -83,12 +136,12 @@ pub fn stream(out: &mut Section) {
             disk.write(at, buf, WriteFlags::empty()).await.expect("room");
         }
         for _ in 0..streaming::ROUNDS {
-            samples[0].push(streaming::plain_write(&rt, &disk).await);
-            samples[2].push(streaming::plain_read(&rt, &disk).await);
+            samples[0].push(streaming::plain_write(&rt, &disk, FILE).await);
+            samples[2].push(streaming::plain_read(&rt, &disk, FILE).await);
             let usual = CacheConfig::with_capacity(128 << 20);
             let cache = CacheConfig { dirty_max: 64 << 20, cluster: REQUEST, ..usual };
             let fs = mounted(&rt, disk.clone(), cache).await;
-            let (written, read) = streaming::through(&fs).await;
+            let (written, read) = streaming::through(&rt, &fs, FILE).await;
             fs.unmount().await.expect("a healthy device");
             samples[1].push(written);
             samples[3].push(read);

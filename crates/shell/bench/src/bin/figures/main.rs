@@ -127,7 +127,7 @@ const PAGES: [(&str, &str); 7] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 24] = [
+const SECTIONS: [(&str, &str, &str, Measure); 25] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -145,6 +145,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 24] = [
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
     (LFS, "lfs-in-process", "Create, stat and unlink in process", lfs_real::names),
+    (LFS, "lfs-sequential", "One large file on disks of the catalogue", lfs_real::sequential),
     (LFS, "lfs-stream", "One large file, written and read", lfs_real::stream),
     (DUALFS, "dualfs", "Beside FFS, journals and LFS", dualfs::measure),
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),

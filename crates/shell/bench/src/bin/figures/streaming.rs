@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
 
 use ordo_block::file::FileDisk;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_ffs::{MountOptions, mkfs, mount};
 use ordo_ordering::NoOrder;
-use ordo_runtime::{Executor, Runtime};
+use ordo_runtime::{Executor, Runtime, Time};
 use ordo_ufs::{Layout, Ufs};
 use ordo_vfs::{FileSystem, NewNode, SetAttr};
 
@@ -25,12 +24,13 @@ const DEPTH: u64 = 4;
 /// The number of rounds of each, by turns.
 pub const ROUNDS: usize = 5;
 
-fn rate(start: Instant) -> f64 {
-    (FILE / MIB) as f64 / start.elapsed().as_secs_f64()
+/// MiB a second of a file of `bytes` bytes, by the clock of the runtime, which may be simulated.
+fn rate(rt: &Runtime, start: Time, bytes: u64) -> f64 {
+    (bytes / MIB) as f64 / rt.now().since(start).as_secs_f64()
 }
 
-/// Sends every request of the file once, `DEPTH` at a time. `request` makes each of them.
-async fn in_parallel<F, Fut>(rt: &Runtime, request: F)
+/// Sends every request of a file of `bytes` bytes once, `DEPTH` at a time. `request` makes each of them.
+async fn in_parallel<F, Fut>(rt: &Runtime, bytes: u64, request: F)
 where
     F: Fn(u64) -> Fut + Clone + 'static,
     Fut: Future<Output = ()> + 'static,
@@ -40,7 +40,7 @@ where
             let request = request.clone();
             rt.spawn("requests", async move {
                 let mut n = first;
-                while n * (REQUEST as u64) < FILE {
+                while n * (REQUEST as u64) < bytes {
                     request(n * REQUEST as u64).await;
                     n += DEPTH;
                 }
@@ -52,12 +52,12 @@ where
     }
 }
 
-/// Writes the file by plain requests: MiB a second.
-pub async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+/// Writes a file of `bytes` bytes by plain requests: MiB a second.
+pub async fn plain_write<D: BlockDevice>(rt: &Runtime, disk: &Rc<D>, bytes: u64) -> f64 {
     let contents = vec![0x5a; REQUEST];
-    let start = Instant::now();
+    let start = rt.now();
     let (disk2, contents) = (disk.clone(), Rc::new(contents));
-    in_parallel(rt, move |at| {
+    in_parallel(rt, bytes, move |at| {
         let (disk, contents) = (disk2.clone(), contents.clone());
         async move {
             let buf = IoBuf::from_slice(&contents);
@@ -66,25 +66,25 @@ pub async fn plain_write(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
     })
     .await;
     disk.flush().await.expect("a healthy device");
-    rate(start)
+    rate(rt, start, bytes)
 }
 
 /// The same, read.
-pub async fn plain_read(rt: &Runtime, disk: &Rc<FileDisk>) -> f64 {
+pub async fn plain_read<D: BlockDevice>(rt: &Runtime, disk: &Rc<D>, bytes: u64) -> f64 {
     let mut into = vec![0; REQUEST];
-    let start = Instant::now();
+    let start = rt.now();
     let disk = disk.clone();
     let sink = Rc::new(std::cell::RefCell::new(std::mem::take(&mut into)));
-    in_parallel(rt, move |at| {
+    in_parallel(rt, bytes, move |at| {
         let (disk, sink) = (disk.clone(), sink.clone());
         async move {
             // The reader of the file copies the bytes, so this reader does too.
-            let bytes = disk.read(at, REQUEST).await.expect("a healthy device");
-            sink.borrow_mut().copy_from_slice(&bytes);
+            let read = disk.read(at, REQUEST).await.expect("a healthy device");
+            sink.borrow_mut().copy_from_slice(&read);
         }
     })
     .await;
-    rate(start)
+    rate(rt, start, bytes)
 }
 
 /// Writes and reads the file through the file system, with cold caches.
@@ -95,27 +95,27 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     options.cache.dirty_max = 64 << 20;
     options.cache.cluster = REQUEST;
     let fs = mount(rt, disk.clone(), NoOrder, &options).await.expect("just made");
-    let rates = through(&fs).await;
+    let rates = through(rt, &fs, FILE).await;
     fs.unmount().await.expect("a healthy device");
     rates
 }
 
-/// Writes and reads the file through a file system, with cold caches, and removes it: MiB a second.
-pub async fn through<L: Layout>(fs: &Ufs<L>) -> (f64, f64) {
+/// Writes and reads a file of `bytes` bytes through a file system, with cold caches, and removes it: MiB a second.
+pub async fn through<L: Layout>(rt: &Runtime, fs: &Ufs<L>, bytes: u64) -> (f64, f64) {
     let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
     let mut buf = vec![0xa5; REQUEST];
-    let start = Instant::now();
-    for at in (0..FILE).step_by(REQUEST) {
+    let start = rt.now();
+    for at in (0..bytes).step_by(REQUEST) {
         assert_eq!(fs.write(ino, at, &buf).await.expect("room"), REQUEST);
     }
     fs.fsync(ino).await.expect("a healthy device");
-    let written = rate(start);
+    let written = rate(rt, start, bytes);
     fs.drop_caches().await.expect("a healthy device");
-    let start = Instant::now();
-    for at in (0..FILE).step_by(REQUEST) {
+    let start = rt.now();
+    for at in (0..bytes).step_by(REQUEST) {
         assert_eq!(fs.read(ino, at, &mut buf).await.expect("there"), REQUEST);
     }
-    let read = rate(start);
+    let read = rate(rt, start, bytes);
     assert!(buf.iter().all(|b| *b == 0xa5));
     fs.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() }).await.expect("there");
     (written, read)
@@ -145,8 +145,8 @@ pub fn measure(out: &mut Section) {
             disk.write(at, buf, WriteFlags::empty()).await.expect("room");
         }
         for _ in 0..ROUNDS {
-            samples[0].push(plain_write(&rt, &disk).await);
-            samples[2].push(plain_read(&rt, &disk).await);
+            samples[0].push(plain_write(&rt, &disk, FILE).await);
+            samples[2].push(plain_read(&rt, &disk, FILE).await);
             let (written, read) = through_ffs(&rt, &disk).await;
             samples[1].push(written);
             samples[3].push(read);
