@@ -4,7 +4,7 @@ use ordo_block::Device;
 use ordo_cache::CacheConfig;
 use ordo_lfs::LfsReader;
 use ordo_lfs::data::{DataSide, DualRules, Locality};
-use ordo_lfs::write::{Cleaning, LfsRules, MountOptions as LogOptions, mount_with};
+use ordo_lfs::write::{CleanEvery, Cleaning, LfsRules, MountOptions as LogOptions, mount_with};
 use ordo_runtime::{Duration, Runtime};
 use ordo_ufs::UfsConfig;
 
@@ -16,6 +16,8 @@ use crate::{DualError, DualFs};
 const LOG_EVERY: Duration = Duration::from_secs(5);
 /// The time between two checkpoints (section 2.1 of the paper).
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+/// The time after which the cleaner looks whether clean segments run low (section 2.1 of the paper).
+const CLEAN_EVERY: Duration = Duration::from_secs(5);
 
 /// The mechanisms of section 2.2, each with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +145,13 @@ pub async fn mount(
     for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {
         *age = (*age).min(LOG_EVERY);
     }
+    let every =
+        options.cleaning.every.or(Some(CLEAN_EVERY)).map_or(CleanEvery::Off, CleanEvery::After);
     let log = LogOptions {
         ufs: options.ufs.clone(),
         cache,
         rules: options.log_rules,
-        cleaning: options.cleaning,
+        cleaning: Cleaning { every, ..options.cleaning },
         checkpoint_every: CHECKPOINT_EVERY,
     };
     Ok(mount_with(rt, pair.metadata, data, &log).await?)

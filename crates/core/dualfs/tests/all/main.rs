@@ -7,3 +7,4 @@ mod locality;
 mod mirror;
 mod pair;
 mod salvage;
+mod times;

@@ -46,9 +46,11 @@ pub struct Cleaner {
     pub(super) own: Weak<Cleaner>,
     /// Whether the task of idle cleaning runs.
     pub(super) has_idle_task: Cell<bool>,
-    /// Whether idle cleaning has ended for good.
+    /// Whether the task that looks every few seconds runs.
+    pub(super) has_busy_task: Cell<bool>,
+    /// Whether cleaning in advance has ended for good.
     pub(super) is_stopped: Cell<bool>,
-    /// The state of the log when idle cleaning last gained nothing.
+    /// The state of the log when cleaning in advance last gained nothing.
     pub(super) idle_fruitless: Cell<Option<Fruitless>>,
     /// The state of the log when cleaning last gained nothing, for each purpose: new blocks, other changes, deletes.
     fruitless: [Cell<Option<Fruitless>>; 3],
@@ -116,6 +118,7 @@ impl Cleaner {
             one: Mutex::new((), "the cleaner of the log", 0),
             own: own.clone(),
             has_idle_task: Cell::new(false),
+            has_busy_task: Cell::new(false),
             is_stopped: Cell::new(false),
             idle_fruitless: Cell::new(None),
             fruitless: Default::default(),
@@ -345,6 +348,6 @@ impl SpaceProvider for Cleaner {
     }
 
     fn operation_ended(&self) {
-        self.start_idle_task();
+        self.start_tasks();
     }
 }

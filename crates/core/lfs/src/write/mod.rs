@@ -30,7 +30,7 @@ pub use cleaner::CleanerCounts;
 pub use copy::CopyIndex;
 pub use layout::LogLayout;
 pub use mount::{MountOptions, mount, mount_with};
-pub use rules::{CleanerPolicy, Cleaning, CleaningError, LfsRules};
+pub use rules::{CleanEvery, CleanerPolicy, Cleaning, CleaningError, LfsRules};
 
 /// A mounted log as a file system.
 pub type LogFs = Ufs<LogLayout>;

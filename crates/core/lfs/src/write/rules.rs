@@ -66,13 +66,57 @@ pub struct Cleaning {
     pub idle: Option<Duration>,
     /// The percentage of the space without live blocks that must be in clean segments before idle cleaning stops.
     pub clean_low: u8,
+    /// The times at which the cleaner works although the file system is used.
+    pub every: CleanEvery,
+    /// The percentage of the space without live blocks below which the cleaner works at these times.
+    pub busy_low: u8,
 }
+
+/// How often the cleaner looks whether clean segments run low, while the file system is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleanEvery {
+    /// As is usual for the file system: 5 seconds for DualFS, never for LFS.
+    #[default]
+    Usual,
+    /// Never.
+    Off,
+    /// After each such time.
+    After(Duration),
+}
+
+impl CleanEvery {
+    /// The time, for a file system with this usual one.
+    pub fn or(self, usual: Option<Duration>) -> Option<Duration> {
+        match self {
+            CleanEvery::Usual => usual,
+            CleanEvery::Off => None,
+            CleanEvery::After(time) => Some(time),
+        }
+    }
+}
+
+/// Reads a time in seconds.
+fn seconds(value: &str) -> Option<Duration> {
+    let seconds = value.parse().ok().filter(|s| (0.001..=86_400.0).contains(s))?;
+    Some(Duration::from_secs_f64(seconds))
+}
+
+/// Reads a percentage.
+fn percent(value: &str) -> Option<u8> {
+    value.parse().ok().filter(|percent| *percent <= 100)
+}
+
+/// The values of a time.
+const SECONDS: &str = "seconds from 0.001 to 86400, or off";
+/// The values of a percentage.
+const PERCENT: &str = "percent from 0 to 100";
 
 impl Cleaning {
     /// The keys of [`set`](Self::set).
-    pub const KEYS: [&'static str; 3] = ["cleaner", "idle", "clean-low"];
+    pub const KEYS: [&'static str; 5] = ["cleaner", "idle", "clean-low", "clean-every", "busy-low"];
 
-    /// Sets an option, in the form `cleaner=greedy`, `idle=0.5`, `idle=off` or `clean-low=30`.
+    /// Sets an option, in the form `cleaner=greedy`, `idle=0.5`, `idle=off`, `clean-low=30`, `clean-every=5`,
+    /// `clean-every=off` or `busy-low=10`.
     ///
     /// # Errors
     /// There is no such option, or it does not take this value.
@@ -84,16 +128,14 @@ impl Cleaning {
                 self.policy = found.ok_or_else(|| wrong("greedy, cost-benefit or hot-cold"))?;
             }
             "idle" if value == "off" => self.idle = None,
-            "idle" => {
-                let seconds = value.parse().ok().filter(|s| (0.001..=86_400.0).contains(s));
-                let seconds =
-                    seconds.ok_or_else(|| wrong("seconds from 0.001 to 86400, or off"))?;
-                self.idle = Some(Duration::from_secs_f64(seconds));
+            "idle" => self.idle = Some(seconds(value).ok_or_else(|| wrong(SECONDS))?),
+            "clean-low" => self.clean_low = percent(value).ok_or_else(|| wrong(PERCENT))?,
+            "clean-every" if value == "off" => self.every = CleanEvery::Off,
+            "clean-every" => {
+                let time = seconds(value).ok_or_else(|| wrong(SECONDS))?;
+                self.every = CleanEvery::After(time);
             }
-            "clean-low" => {
-                let percent = value.parse().ok().filter(|percent| *percent <= 100);
-                self.clean_low = percent.ok_or_else(|| wrong("percent from 0 to 100"))?;
-            }
+            "busy-low" => self.busy_low = percent(value).ok_or_else(|| wrong(PERCENT))?,
             _ => return Err(CleaningError::Unknown(key.to_owned())),
         }
         Ok(())
@@ -109,7 +151,7 @@ impl Cleaning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CleaningError {
     /// There is no such option.
-    #[error("the cleaner has no option '{0}'; its options are cleaner, idle and clean-low")]
+    #[error("the cleaner has no option '{0}'; its options are {keys}", keys = Cleaning::KEYS.join(", "))]
     Unknown(String),
     /// The option does not take this value.
     #[error("'{value}': expected {expected}")]
@@ -124,6 +166,7 @@ pub enum CleaningError {
 impl Default for Cleaning {
     fn default() -> Cleaning {
         let idle = Some(Duration::from_secs(2));
-        Cleaning { policy: CleanerPolicy::default(), idle, clean_low: 50 }
+        let (policy, every) = (CleanerPolicy::default(), CleanEvery::default());
+        Cleaning { policy, idle, clean_low: 50, every, busy_low: 10 }
     }
 }

@@ -11,7 +11,7 @@ use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::lfs::LfsChecker;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
-use ordo_lfs::write::{CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
+use ordo_lfs::write::{CleanEvery, CleanerPolicy, Cleaning, LogFs, MountOptions, mount};
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_vfs::{FileSystem, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
@@ -149,6 +149,55 @@ fn the_idle_cleaner_rests_while_the_file_system_is_used() {
     }
 }
 
+fn every(seconds: u64, busy_low: u8) -> Cleaning {
+    let every = CleanEvery::After(Duration::from_secs(seconds));
+    Cleaning { idle: None, every, busy_low, ..Cleaning::default() }
+}
+
+/// Changes a file each second, for a minute. Returns the segments that were cleaned after each change.
+async fn used_for_a_minute(log: &Log, kept: &[(u64, Ino)]) -> Vec<u64> {
+    let mut cleaned = Vec::new();
+    for (number, ino) in kept.iter().take(60) {
+        log.rt.sleep(Duration::from_secs(1)).await;
+        log.put(*ino, 3, *number).await;
+        cleaned.push(log.fs.layout().cleaned().segments);
+    }
+    cleaned
+}
+
+/// While the file system is used without a pause, the cleaner makes a pass every five seconds until the option's share of the
+/// free space is in clean segments, and no operation waits for it. Then no task runs any more. Would catch a cleaner that
+/// waits until space is short, one that never stops, and one that works at every operation.
+#[test]
+fn the_cleaner_works_every_few_seconds_when_clean_segments_run_low() {
+    run(async |rt| {
+        let log = Log::new(rt, every(5, 90)).await;
+        let kept = log.half_dead().await;
+        let cleaned = used_for_a_minute(&log, &kept).await;
+        assert!(cleaned[2] == 0 && cleaned[8] > 0, "{cleaned:?}");
+        let mut passes = cleaned.clone();
+        passes.dedup();
+        assert!(passes.len() <= 13, "more than a pass in five seconds: {cleaned:?}");
+        assert!(cleaned[59] >= 20, "{cleaned:?}");
+        let counts = log.fs.layout().cleaned();
+        assert_eq!((counts.waited_nanos, counts.idle_segments), (0, 0), "{counts:?}");
+        assert!(log.fs.layout().clean_percent() >= 85, "{}", log.fs.layout().clean_percent());
+        log.rt.sleep(Duration::from_secs(100_000)).await;
+        let before = log.fs.layout().cleaned();
+        log.rt.sleep(Duration::from_secs(100_000)).await;
+        assert_eq!(log.fs.layout().cleaned(), before);
+        log.end(&kept).await;
+    });
+    for cleaning in [every(5, 1), Cleaning { every: CleanEvery::Off, ..every(5, 90) }] {
+        run(async |rt| {
+            let log = Log::new(rt, cleaning).await;
+            let kept = log.half_dead().await;
+            assert_eq!(used_for_a_minute(&log, &kept).await[59], 0, "{cleaning:?}");
+            log.end(&kept).await;
+        });
+    }
+}
+
 /// A pass that is under way at an unmount ends before the unmount returns, and no other pass begins.
 #[test]
 fn an_unmount_ends_idle_cleaning() {
@@ -222,9 +271,21 @@ fn options_of_the_cleaner_are_set_from_text() {
     assert_eq!((cleaning.idle, cleaning.clean_low), (Some(Duration::from_millis(250)), 7));
     cleaning.set("idle", "off").unwrap();
     assert_eq!(cleaning.idle, None);
-    for (key, value) in
-        [("cleaner", "lazy"), ("idle", "0"), ("idle", "nan"), ("clean-low", "101"), ("speed", "9")]
-    {
+    assert_eq!(cleaning.every.or(None), None);
+    cleaning.set("clean-every", "2").unwrap();
+    cleaning.set("busy-low", "3").unwrap();
+    assert_eq!((cleaning.every.or(None), cleaning.busy_low), (Some(Duration::from_secs(2)), 3));
+    cleaning.set("clean-every", "off").unwrap();
+    assert_eq!(cleaning.every.or(Some(Duration::from_secs(5))), None);
+    for (key, value) in [
+        ("cleaner", "lazy"),
+        ("idle", "0"),
+        ("idle", "nan"),
+        ("clean-low", "101"),
+        ("clean-every", "-1"),
+        ("busy-low", "101"),
+        ("speed", "9"),
+    ] {
         let error = cleaning.set(key, value).unwrap_err().to_string();
         assert!(error.contains(if key == "speed" { "idle" } else { "expected" }), "{error}");
     }

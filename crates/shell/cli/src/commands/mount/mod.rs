@@ -49,6 +49,8 @@ Options, after -o, separated by commas:
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
   idle=SECONDS      clean an LFS after this time without any operation (default 2; off: never)
   clean-low=PERCENT until this much of its free space is in clean segments (default 50)
+  clean-every=SECONDS   clean too while it is used, in a pass after each such time (default off; DualFS
+                    5), busy-low=PERCENT: if less of its free space is in clean segments (default 10)
   prefetch=BLOCKS   blocks of a DualFS's metadata that are read together when one is not in memory (default 16; off)
   order=ORDER       the order of metadata in its log: inverse (default), the last changed file first;
                     or by number

@@ -243,7 +243,10 @@ mod tests {
         let greedy = Wanted::parse(&["cleaner=greedy,idle=0.5,clean-low=30".into()]).unwrap();
         assert_eq!(wanted.cleaning, Cleaning::default());
         let (policy, idle) = (CleanerPolicy::Greedy, Some(Duration::from_millis(500)));
-        assert_eq!(greedy.cleaning, Cleaning { policy, idle, clean_low: 30 });
+        assert_eq!(
+            greedy.cleaning,
+            Cleaning { policy, idle, clean_low: 30, ..Cleaning::default() }
+        );
         assert_eq!(Wanted::parse(&["idle=off".into()]).unwrap().cleaning.idle, None);
         let dual =
             Wanted::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()]).unwrap();
