@@ -8,6 +8,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
 use ordo_fuse::{Handler, HandlerOptions, dev};
@@ -38,6 +39,9 @@ pub enum PseudoError {
     #[error("the device's server ended early: {0}")]
     Server(String),
 }
+
+/// The longest wait for the last program that has the device open.
+const RELEASED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The result of a server's thread.
 pub(crate) type Served = Result<Option<Recording>, String>;
@@ -163,11 +167,13 @@ impl Session {
             }
             self.device = PathBuf::new();
         }
-        // The kernel releases the loop device's file a moment after it has reported this.
-        for _ in 0..500 {
+        // The kernel releases the loop device's file a moment after it has reported this, or when the last program closes the device.
+        // A FUSE server does so after umount(8) has returned, when it has written everything.
+        let start = Instant::now();
+        while start.elapsed() < RELEASED_WITHIN {
             match self.detach.unmount(false) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(10));
                 }
                 other => return other.map_err(failed("unmounting the device's file")),
             }
