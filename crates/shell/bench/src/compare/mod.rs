@@ -38,7 +38,7 @@ use ordo_vfs::FsError;
 use crate::age::{self, AgeError};
 use crate::workload::{Workload, WorkloadError};
 
-pub use recovery::RecoveryTime;
+pub use recovery::{MadeUsable, RecoveryTime, until_usable};
 pub use row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Rows, Writes};
 
 /// The size of the largest file system without an explicit size, in bytes. The oldest disks of the catalogue
@@ -79,8 +79,10 @@ pub struct ComparisonSetup {
     pub write_order: (bool, bool),
     /// The seed of every choice.
     pub seed: u64,
-    /// Whether to cut the power in the middle, and check the result.
+    /// Whether to cut the power, and check the result.
     pub recovery: bool,
+    /// The part of a phase after which the power is cut, from 0 to 1. The phase depends on the workload.
+    pub cut_at: f64,
     /// The ageing of the file system before the workload. It is not counted and takes no virtual time.
     pub ageing: Option<age::ChurnOptions>,
 }
@@ -107,6 +109,7 @@ impl ComparisonSetup {
             write_order: (true, true),
             seed: 1,
             recovery: true,
+            cut_at: 0.5,
             ageing: None,
         }
     }

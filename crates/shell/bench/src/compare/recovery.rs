@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ordo_block::model::Modeled;
+use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
 use ordo_check::{Repair, Severity};
 use ordo_runtime::{Executor, Runtime, Time};
 use ordo_systems::{CheckOptions, MountOptions, System, ffs};
 
 use super::lost::{Lost, NameChanges};
-use super::stack::{Cut, Store};
+use super::stack::{Cut, Store, age_first};
 use super::{CompareError, ComparisonSetup, Follow};
 
 /// A check with repair of the disk, as a power cut in the middle of the run left it.
@@ -108,6 +109,61 @@ pub(super) fn check(
         oldest_lost_seconds: lost.as_ref().map(|lost| lost.seconds),
         oldest_lost: lost.map(|lost| lost.what),
     })
+}
+
+/// The way in which a file system is made usable after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeUsable {
+    /// By a check and repair of the whole file system.
+    ByCheck,
+    /// By a mount alone.
+    ByMount,
+}
+
+/// Makes a system, ages it where the setup asks for it, mounts it, and halts the machine. Returns the seconds of virtual time until it
+/// can be used again.
+///
+/// # Errors
+/// [`CompareError`]; a system that needs a check cannot be made usable by a mount.
+pub fn until_usable(
+    system: System,
+    how: MadeUsable,
+    setup: &ComparisonSetup,
+    follow: &mut dyn Follow,
+) -> Result<f64, CompareError> {
+    let bytes = setup.size.unwrap_or_else(|| setup.disk.bytes());
+    let sizes = system.devices(bytes, setup.block_size);
+    let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
+    let executor = Executor::simulated(setup.seed);
+    let runtime = executor.runtime();
+    let mounted = executor.block_on(async {
+        system.make(&runtime, &Device::of_each(&rams), &setup.make_options()).await?;
+        age_first(&runtime, system, &rams, setup, follow).await?;
+        let options = setup.mount_options(system);
+        let mounted = system.mount(&runtime, &Device::of_each(&rams), &options).await?;
+        drop(mounted);
+        Ok::<_, CompareError>(())
+    });
+    mounted??;
+    drop((runtime, executor));
+    let executor = Executor::simulated(setup.seed);
+    let runtime = executor.runtime();
+    runtime.cpu().set_model(setup.cpu);
+    let disks = rams.into_iter().enumerate();
+    let disks = disks.map(|(n, ram)| Modeled::new(&runtime, setup.model(system, n), ram).erase());
+    let disks: Vec<Device> = disks.collect();
+    executor.block_on(async {
+        match how {
+            MadeUsable::ByMount => {
+                system.mount(&runtime, &disks, &setup.mount_options(system)).await?;
+            }
+            MadeUsable::ByCheck => {
+                let options = CheckOptions { repair: Repair::Yes, ..CheckOptions::default() };
+                system.format().check(&disks, &options).await?;
+            }
+        }
+        Ok(runtime.now().as_secs_f64())
+    })?
 }
 
 /// The oldest change that the repaired file system lacks.

@@ -93,7 +93,7 @@ impl WorkloadStage for OnStack {
     }
 }
 
-/// Passes on progress, and cuts the power once: in the middle of the phase `phase`.
+/// Passes on progress, and cuts the power once, in the phase `phase`.
 struct Follower<'f> {
     system: &'static str,
     follow: &'f mut dyn Follow,
@@ -101,6 +101,8 @@ struct Follower<'f> {
     /// The clocks and counters at the beginning of each phase.
     marks: Vec<Mark>,
     phase: Option<String>,
+    /// The part of that phase that is done at the cut.
+    cut_at: f64,
     now: String,
     seed: u64,
     notes: Notes,
@@ -125,8 +127,8 @@ impl PhaseListener for Follower<'_> {
 
     fn progress(&mut self, _name: &str, done: u64, total: u64) {
         self.follow.progress(done, total);
-        let half = 2 * done >= total;
-        if half && self.cut.is_none() && self.phase.as_ref() == Some(&self.now) {
+        let is_time = done as f64 >= self.cut_at * total as f64;
+        if is_time && self.cut.is_none() && self.phase.as_ref() == Some(&self.now) {
             let disks = self.rig.disks.iter().zip(self.seed..);
             let images = disks.map(|(disk, seed)| disk.inner().inner().cut(seed)).collect();
             let at = self.rig.runtime.now();
@@ -216,7 +218,7 @@ pub(super) async fn run(
 const AGED: &[u8] = b"aged";
 
 /// Ages a system where the setup asks for it, below the disk model, so that it takes no time.
-async fn age_first(
+pub(super) async fn age_first(
     runtime: &Runtime,
     system: System,
     rams: &[Rc<RamDisk>],
@@ -287,6 +289,7 @@ async fn drive(
         rig,
         marks: Vec::new(),
         phase: setup.recovery.then(|| workload.crash_phase()),
+        cut_at: setup.cut_at,
         now: String::new(),
         seed: setup.seed,
         notes,

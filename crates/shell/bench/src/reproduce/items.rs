@@ -1,6 +1,6 @@
 //! The items, and the figures that have no item.
 
-use super::{Item, dualfs, soft_updates, tables};
+use super::{Item, crashes, dualfs, soft_updates, tables};
 
 const JOURNALING: &str = "journaling-vs-soft-updates";
 const SOFT_UPDATES: &str = "soft-updates";
@@ -94,6 +94,20 @@ pub const ITEMS: &[Item] = &[
         measure: soft_updates::mail_server,
     },
     Item {
+        paper: SOFT_UPDATES,
+        name: "recovery",
+        title: "Table III: until a file system of 4.5 GB can be used after a crash; Viking, 300 MHz Pentium II",
+        figures: &["soft_updates.recovery_seconds"],
+        measure: crashes::recovery_times,
+    },
+    Item {
+        paper: SOFT_UPDATES,
+        name: "crash-trials",
+        title: "Section 4.4: 25 halts at random times during PostMark; Viking, 300 MHz Pentium II",
+        figures: &["soft_updates.crash_trials"],
+        measure: crashes::halted,
+    },
+    Item {
         paper: DUALFS,
         name: "read-meta",
         title: "Table 2: files looked for in four source trees, caches cold; ST-34310A, 450 MHz Pentium III; FFS for Ext2",
@@ -112,9 +126,11 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// The reason why there is no figure to compare with the kernel's own file systems.
-const KERNELS: &str =
-    "a file system of the kernel: it does not run on the model of the paper's disk yet";
+/// The reason why the kernel's own file systems have no rows.
+const KERNELS: &str = "a file system of the kernel, whose recorded requests are played on the model of the disk: docs/results/dualfs-kernel.md";
+/// The reason why the kernel's own file systems have no rows under PostMark.
+const KERNELS_POSTMARK: &str =
+    "a file system of the kernel: PostMark on it is not recorded for the model of the disk";
 
 /// Published figures that are not measured here, with reasons.
 pub const UNMEASURED: &[(&str, &str)] = &[
@@ -145,14 +161,6 @@ pub const UNMEASURED: &[(&str, &str)] = &[
     ),
     ("journaling_vs_soft_updates.microbenchmarks.lffs_file_cluster_kb", "a parameter of LFFS-file"),
     ("journaling_vs_soft_updates.microbenchmarks.wafs_block_kb", "a parameter of WAFS"),
-    (
-        "soft_updates.recovery_seconds",
-        "measured in real time, on images of 100 GB: docs/results/soft-updates.md, After a crash",
-    ),
-    (
-        "soft_updates.crash_trials",
-        "25 trials with the papers' halt button are not built yet; see `ordo crash`",
-    ),
     (
         "soft_updates.tuning.peak_dependency_memory_kb_per_1000_vnodes",
         "measured in process: docs/results/soft-updates.md",
@@ -187,9 +195,9 @@ pub const UNMEASURED: &[(&str, &str)] = &[
     ("dualfs.read_meta_io_seconds.xfs", KERNELS),
     ("dualfs.read_meta_io_seconds.jfs", KERNELS),
     ("dualfs.read_meta_io_seconds.reiserfs", KERNELS),
-    ("dualfs.postmark_throughput_ratio.ext3", KERNELS),
-    ("dualfs.postmark_throughput_ratio.reiserfs", KERNELS),
-    ("dualfs.postmark_throughput_ratio.xfs", KERNELS),
-    ("dualfs.postmark_throughput_ratio.jfs", KERNELS),
+    ("dualfs.postmark_throughput_ratio.ext3", KERNELS_POSTMARK),
+    ("dualfs.postmark_throughput_ratio.reiserfs", KERNELS_POSTMARK),
+    ("dualfs.postmark_throughput_ratio.xfs", KERNELS_POSTMARK),
+    ("dualfs.postmark_throughput_ratio.jfs", KERNELS_POSTMARK),
     ("dualfs.read_data_meta", KERNELS),
 ];

@@ -13,6 +13,7 @@
 //! assert!(rows.iter().any(|row| row.system == "ffs-sync" && row.same_winner == Some(true)));
 //! ```
 
+mod crashes;
 mod dualfs;
 mod items;
 pub mod published;

@@ -90,6 +90,7 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
         write_order: (true, true),
         seed: machine.seed,
         recovery,
+        cut_at: 0.5,
         ageing: None,
     })
 }

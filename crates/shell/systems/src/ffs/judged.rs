@@ -32,7 +32,7 @@ const NOT_ORDERED: [&str; 7] = [
 ];
 
 /// Findings whose repair must guess: the owner of a block, the contents of the root.
-const GUESSED: [&str; 4] =
+pub const GUESSED: [&str; 4] =
     ["DuplicateBlock", "RootMissing", "RootNotDirectory", "SuperblockDamaged"];
 
 /// The unit of the crash explorer's addresses on a disk, in bytes.

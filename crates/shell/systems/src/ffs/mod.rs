@@ -5,6 +5,8 @@ mod judged;
 mod made;
 mod show;
 
+pub use judged::GUESSED;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
