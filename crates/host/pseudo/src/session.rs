@@ -15,6 +15,7 @@ use ordo_runtime::Executor;
 
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
+use crate::folders::Folder;
 use crate::watchdog::{self, Watchdog};
 
 /// The reason why there is no device, or no recording.
@@ -45,7 +46,7 @@ pub(crate) type Served = Result<Option<Recording>, String>;
 /// A device, and the thread that serves it.
 #[derive(Debug)]
 pub struct Session {
-    folder: tempfile::TempDir,
+    folder: Folder,
     device: PathBuf,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
@@ -70,8 +71,8 @@ impl Session {
     /// # Errors
     /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
     pub fn with(setup: DeviceSetup) -> Result<Session, PseudoError> {
-        let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
-        let folder = folder.map_err(failed("making a directory to mount on"))?;
+        let folder =
+            Folder::new("ordo-pseudo-").map_err(failed("making a directory to mount on"))?;
         let how = Attach {
             source: PathBuf::from("ordo-pseudo"),
             device: false,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ordo_crash::space::{Choosing, Pick, Space};
 use ordo_live::Wanted;
-use ordo_pseudo::{DeviceSetup, Recording};
+use ordo_pseudo::{DeviceSetup, Folder, Recording};
 
 use crate::bench::{Bench, StateDisk, groups, nested, starts};
 use crate::devices::KernelDevices;
@@ -175,8 +175,7 @@ fn recover(bench: &Bench<'_>, devices: &[PathBuf]) -> Result<bool, ProgramError>
         done.map_err(|e| ProgramError::Program(format!("{program}: {e}")))?;
     }
     let folder =
-        tempfile::Builder::new().prefix("ordo-recovery-").tempdir();
-    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+        Folder::new("ordo-recovery-").map_err(ProgramError::io("a directory to mount on"))?;
     if system.mount(devices, folder.path()).is_err() {
         return Ok(false);
     }

@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ordo_pseudo::Folder;
 use rustix::mount::UnmountFlags;
 
 use crate::bench::StateDisk;
@@ -27,7 +28,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {
     devices: Devices,
-    folder: tempfile::TempDir,
+    folder: Folder,
     /// The number of checks that were run here.
     pub(crate) checks: Cell<u64>,
 }
@@ -45,8 +46,7 @@ impl Stand {
             None => Devices::Kernel(LoopDevices::new(system, number)?),
         };
         let folder =
-            tempfile::Builder::new().prefix("ordo-state-").tempdir();
-        let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+            Folder::new("ordo-state-").map_err(ProgramError::io("a directory to mount on"))?;
         Ok(Stand { devices, folder, checks: Cell::new(0) })
     }
 

@@ -137,6 +137,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     };
     let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
     private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
+    ordo_pseudo::remove_leftovers();
     let mut results = Results::new(args, &check).resumed(args)?;
     let mut unfinished = None;
     'all: for system in &systems {
