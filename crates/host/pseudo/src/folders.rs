@@ -143,6 +143,21 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
     Ok(all)
 }
 
+/// Unmounts, in the mount namespace that the calling thread has just got for itself, the copies of other processes' mounts.
+/// Otherwise a recording could not remove its device before this process has ended too.
+pub fn drop_mounts_of_others() {
+    let all = mounts_below(&std::env::temp_dir()).unwrap_or_default();
+    for (dir, _) in all.into_iter().rev() {
+        let is_run = |part: std::path::Component<'_>| {
+            part.as_os_str().to_str().is_some_and(|name| name.starts_with(RUN))
+        };
+        if dir.components().any(is_run) {
+            // A copy that stays only delays its owner.
+            let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
+        }
+    }
+}
+
 /// Removes the folders of this user's dead processes, as far as that is possible.
 pub fn remove_leftovers() {
     for left in leftovers().unwrap_or_default() {

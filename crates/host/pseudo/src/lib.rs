@@ -14,7 +14,7 @@
 //! - Temporary folders of a process that is killed are found again ([`leftovers`]).
 //! - When the process dies, tasks that wait for the device wait for at most a second (`watchdog`).
 //!
-//! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
+//! A session needs root, `/dev/fuse` and loop devices; NBD needs none of them.
 //!
 //! ```no_run
 //! let session = ordo_pseudo::Session::new(64 << 20)?;
@@ -39,7 +39,7 @@ pub use device::{
     Before, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
     RequestDecision, Transport,
 };
-pub use folders::{Folder, Leftover, leftovers, remove_leftovers};
+pub use folders::{Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers};
 pub use marks::LinePipe;
 pub use session::{PseudoError, Session};
 pub use watchdog::WatchedMount;

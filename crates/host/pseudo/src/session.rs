@@ -1,16 +1,15 @@
 //! A device that exists as long as its session.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
-use ordo_fuse::{Handler, HandlerOptions, dev};
+use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
 use ordo_runtime::Executor;
 
 use crate::device::{Core, DeviceSetup, Recording};
@@ -33,8 +32,8 @@ pub enum PseudoError {
         error: io::Error,
     },
     /// The loop device could not be used.
-    #[error("losetup: {0}; it is in the package util-linux, and needs root")]
-    Loop(String),
+    #[error("a loop device: {0}; it needs root, and /dev/loop-control")]
+    Loop(io::Error),
     /// The thread that serves the device ended early.
     #[error("the device's server ended early: {0}")]
     Server(String),
@@ -48,6 +47,8 @@ pub(crate) type Served = Result<Option<Recording>, String>;
 pub struct Session {
     folder: Folder,
     device: PathBuf,
+    /// The loop device, which exists as long as this is open.
+    open: Option<File>,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
     watchdog: Option<Watchdog>,
@@ -94,18 +95,18 @@ impl Session {
         let server = server.map_err(failed("starting the device's server"))?;
         let thread = told.recv().ok().and_then(Result::ok);
         let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
-        let device = PathBuf::new();
-        let mut session = Session { folder, device, detach, server: Some(server), watchdog };
+        let (device, open) = (PathBuf::new(), None);
+        let mut session = Session { folder, device, open, detach, server: Some(server), watchdog };
         // If an error returns early, dropping the session takes down everything made so far.
-        match losetup(&session.folder.path().join(DEVICE)) {
-            Ok(device) => session.device = device,
+        match loop_over(&session.folder.path().join(DEVICE)) {
+            Ok((device, open)) => (session.device, session.open) = (device, Some(open)),
             Err(error) => {
                 // A server that could not start reports the reason.
                 let _ = session.detach.unmount(true);
                 let ended = session.server.take().map(JoinHandle::join);
                 return Err(match ended {
                     Some(Ok(Err(why))) => PseudoError::Server(why),
-                    _ => error,
+                    _ => PseudoError::Loop(error),
                 });
             }
         }
@@ -155,16 +156,8 @@ impl Session {
     }
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
-        if !self.device.as_os_str().is_empty() {
-            let done =
-                Command::new("losetup").arg("-d").arg(&self.device).process_group(0).output();
-            let done = done.map_err(|e| PseudoError::Loop(e.to_string()))?;
-            if !done.status.success() {
-                return Err(PseudoError::Loop(String::from_utf8_lossy(&done.stderr).into_owned()));
-            }
-            self.device = PathBuf::new();
-        }
-        // The kernel releases the loop device's file a moment after it has reported this.
+        self.open = None;
+        // The kernel releases the loop device's file a moment after its last user has closed it.
         for _ in 0..500 {
             match self.detach.unmount(false) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
@@ -191,14 +184,10 @@ impl Drop for Session {
     }
 }
 
-fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
-    let args = ["--direct-io=on", "--show", "-f"];
-    let out = Command::new("losetup").args(args).arg(file).process_group(0).output();
-    let out = out.map_err(|e| PseudoError::Loop(e.to_string()))?;
-    match out.status.success() {
-        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
-        false => Err(PseudoError::Loop(String::from_utf8_lossy(&out.stderr).trim().to_owned())),
-    }
+/// A loop device over the device's file. It disappears when its last user closes it, so also when this process dies.
+fn loop_over(file: &Path) -> io::Result<(PathBuf, File)> {
+    let backing = File::options().read(true).write(true).open(file)?;
+    loopdev::direct_over(&backing, file)
 }
 
 /// The recording of a server's thread.

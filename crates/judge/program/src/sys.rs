@@ -76,5 +76,7 @@ pub fn own_mounts() -> io::Result<()> {
     }
     let flags =
         rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
-    Ok(rustix::mount::mount_change("/", flags)?)
+    rustix::mount::mount_change("/", flags)?;
+    ordo_pseudo::drop_mounts_of_others();
+    Ok(())
 }

@@ -120,7 +120,10 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
         take("file system", &mount.dir, &lazy);
     }
     for device in &loops {
-        take("loop device", device, &[("losetup", &["-d"])]);
+        // Most go away with their last user, which was the file system.
+        let is_gone = !args.dry_run && !self::loops().iter().any(|(found, _)| found == device);
+        let way: (&str, &[&str]) = if is_gone { ("true", &[]) } else { ("losetup", &["-d"]) };
+        take("loop device", device, &[way]);
     }
     for mount in &dead {
         take("device", &mount.dir, &lazy);
