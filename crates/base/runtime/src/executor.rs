@@ -319,6 +319,14 @@ impl Runtime {
         self.0.now()
     }
 
+    /// A moment of this executor on the clock that all threads have; `None` if its own clock is virtual.
+    pub fn instant(&self, at: Time) -> Option<std::time::Instant> {
+        match self.0.clock {
+            Clock::Real(began) => Some(began + std::time::Duration::from_nanos(at.as_nanos())),
+            Clock::Virtual(_) => None,
+        }
+    }
+
     /// Whether the clock is virtual.
     pub fn is_simulated(&self) -> bool {
         matches!(self.0.clock, Clock::Virtual(_))

@@ -10,6 +10,8 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 /// `LO_FLAGS_AUTOCLEAR`: the loop device is removed when its last user closes it.
 const AUTOCLEAR: u32 = 4;
+/// `LO_FLAGS_DIRECT_IO`: the loop device caches nothing of the file.
+const DIRECT_IO: u32 = 16;
 
 /// Linux's `struct loop_config`: the file's descriptor, the block size, `struct loop_info64`, and reserved bytes.
 #[repr(C)]
@@ -43,13 +45,25 @@ pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
 /// # Errors
 /// The operating system's error; no loop device is free, or the caller is not root.
 pub fn over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
+    with_flags(backing, name, AUTOCLEAR)
+}
+
+/// The same, for a device whose requests all reach the file.
+///
+/// # Errors
+/// The operating system's error; no loop device is free, or the caller is not root.
+pub fn direct_over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
+    with_flags(backing, name, AUTOCLEAR | DIRECT_IO)
+}
+
+fn with_flags(backing: &File, name: &Path, flags: u32) -> io::Result<(PathBuf, File)> {
     let control = open(Path::new("/dev/loop-control"))?;
     // Another process may take the device that is free now, so several are tried.
     for _ in 0..64 {
         let number = free_number(&control)?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open(&path)?;
-        match configure(&device, backing, name) {
+        match configure(&device, backing, name, flags) {
             Ok(()) => return Ok((path, device)),
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
             Err(e) => return Err(e),
@@ -70,7 +84,7 @@ fn free_number(control: &File) -> io::Result<i32> {
 }
 
 #[allow(unsafe_code)]
-fn configure(device: &File, backing: &File, file: &Path) -> io::Result<()> {
+fn configure(device: &File, backing: &File, file: &Path, flags: u32) -> io::Result<()> {
     let mut name = [0; 64];
     let bytes = file.as_os_str().as_bytes();
     let len = bytes.len().min(63);
@@ -81,7 +95,7 @@ fn configure(device: &File, backing: &File, file: &Path) -> io::Result<()> {
         places: [0; 5],
         number: 0,
         encryption: [0; 2],
-        flags: AUTOCLEAR,
+        flags,
         name,
         keys: [0; 96],
         init: [0; 2],

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use ordo_pseudo::{DeviceSetup, PseudoError, Recording, Session};
+use ordo_pseudo::{DeviceSetup, Folder, PseudoError, Recording, Session};
 
 use crate::watching::{Into, Wanted, WatchedTraffic, take, watching};
 
@@ -84,8 +84,8 @@ pub struct LiveSystem {
 }
 
 /// A directory to mount on.
-fn folder() -> Result<tempfile::TempDir, LiveError> {
-    let made = tempfile::Builder::new().prefix("ordo-live-").tempdir();
+fn folder() -> Result<Folder, LiveError> {
+    let made = Folder::new("ordo-live-");
     let what = "making a directory to mount on".to_owned();
     made.map_err(|error| LiveError::Io { what, error })
 }
@@ -143,7 +143,7 @@ pub fn look_into<T>(
 /// A file system that is mounted on a pseudo-device and recorded.
 pub struct KernelMount {
     session: Option<Session>,
-    folder: tempfile::TempDir,
+    folder: Folder,
     seen: Into,
 }
 

@@ -134,7 +134,8 @@ pub struct Recording {
     pub start: Vec<u8>,
     /// Every request since then, or the last ones.
     pub trace: Trace,
-    /// A moment on this process's clock, and the same moment on the trace's.
+    /// A moment on this process's clock, and exactly the same moment on the trace's, so that recordings of several
+    /// threads can be put on one clock.
     pub clock: (Instant, Time),
     /// The requests before which marks were put, numbered as if there were no marks.
     pub marks: Vec<u64>,
@@ -365,7 +366,8 @@ impl Core {
             observer.finish();
         }
         let start = self.start.take()?;
-        let clock = (Instant::now(), self.runtime.now());
+        let now = self.runtime.now();
+        let clock = (self.runtime.instant(now).unwrap_or_else(Instant::now), now);
         let trace = Trace::from_records(&self.recorder.take(), SECTOR);
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();

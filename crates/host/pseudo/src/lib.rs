@@ -11,9 +11,10 @@
 //! - A flush of the device is a flush at the tap, and ends when that flush has ended.
 //! - An observer sees a write before it is carried out, and decides whether it is.
 //! - The loop device and the mount go away with their session, however it ends.
+//! - Temporary folders of a process that is killed are found again ([`leftovers`]).
 //! - When the process dies, tasks that wait for the device wait for at most a second (`watchdog`).
 //!
-//! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
+//! A session needs root, `/dev/fuse` and loop devices; NBD needs none of them.
 //!
 //! ```no_run
 //! let session = ordo_pseudo::Session::new(64 << 20)?;
@@ -28,6 +29,7 @@
 
 mod device;
 mod file;
+mod folders;
 mod marks;
 pub mod nbd;
 mod session;
@@ -37,6 +39,7 @@ pub use device::{
     Before, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
     RequestDecision, Transport,
 };
+pub use folders::{Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers};
 pub use marks::LinePipe;
 pub use session::{PseudoError, Session};
 pub use watchdog::WatchedMount;

@@ -19,6 +19,7 @@ use ordo_runtime::{Executor, Runtime};
 
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::CONTROL;
+use crate::folders::Folder;
 use crate::marks::LinePipe;
 use crate::session::{PseudoError, Served, failed, joined};
 
@@ -78,7 +79,7 @@ pub struct Nbd {
     uri: String,
     socket: Option<PathBuf>,
     /// The folder of the control pipe.
-    marks: tempfile::TempDir,
+    marks: Folder,
     /// A socket whose closing ends the server.
     stop: Option<UnixStream>,
     server: Option<JoinHandle<Served>>,
@@ -109,8 +110,7 @@ impl Nbd {
             }
         };
         let (stop, stopped) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
-        let marks = tempfile::Builder::new().prefix("ordo-marks-").tempdir();
-        let marks = marks.map_err(failed("making a directory for marks"))?;
+        let marks = Folder::new("ordo-marks-").map_err(failed("making a directory for marks"))?;
         let lines = LinePipe::make(&marks.path().join(CONTROL), 0o600);
         let lines = lines.map_err(failed("making a pipe for marks"))?;
         let tcp = socket.is_none();

@@ -1,21 +1,21 @@
 //! A device that exists as long as its session.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
-use ordo_fuse::{Handler, HandlerOptions, dev};
+use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
 use ordo_runtime::Executor;
 
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
+use crate::folders::Folder;
 use crate::watchdog::{self, Watchdog};
 
 /// The reason why there is no device, or no recording.
@@ -33,8 +33,8 @@ pub enum PseudoError {
         error: io::Error,
     },
     /// The loop device could not be used.
-    #[error("losetup: {0}; it is in the package util-linux, and needs root")]
-    Loop(String),
+    #[error("a loop device: {0}; it needs root, and /dev/loop-control")]
+    Loop(io::Error),
     /// The thread that serves the device ended early.
     #[error("the device's server ended early: {0}")]
     Server(String),
@@ -49,8 +49,10 @@ pub(crate) type Served = Result<Option<Recording>, String>;
 /// A device, and the thread that serves it.
 #[derive(Debug)]
 pub struct Session {
-    folder: tempfile::TempDir,
+    folder: Folder,
     device: PathBuf,
+    /// The loop device, which exists as long as this is open.
+    open: Option<File>,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
     watchdog: Option<Watchdog>,
@@ -74,8 +76,8 @@ impl Session {
     /// # Errors
     /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
     pub fn with(setup: DeviceSetup) -> Result<Session, PseudoError> {
-        let folder = tempfile::Builder::new().prefix("ordo-pseudo-").tempdir();
-        let folder = folder.map_err(failed("making a directory to mount on"))?;
+        let folder =
+            Folder::new("ordo-pseudo-").map_err(failed("making a directory to mount on"))?;
         let how = Attach {
             source: PathBuf::from("ordo-pseudo"),
             device: false,
@@ -97,18 +99,18 @@ impl Session {
         let server = server.map_err(failed("starting the device's server"))?;
         let thread = told.recv().ok().and_then(Result::ok);
         let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
-        let device = PathBuf::new();
-        let mut session = Session { folder, device, detach, server: Some(server), watchdog };
+        let (device, open) = (PathBuf::new(), None);
+        let mut session = Session { folder, device, open, detach, server: Some(server), watchdog };
         // If an error returns early, dropping the session takes down everything made so far.
-        match losetup(&session.folder.path().join(DEVICE)) {
-            Ok(device) => session.device = device,
+        match loop_over(&session.folder.path().join(DEVICE)) {
+            Ok((device, open)) => (session.device, session.open) = (device, Some(open)),
             Err(error) => {
                 // A server that could not start reports the reason.
                 let _ = session.detach.unmount(true);
                 let ended = session.server.take().map(JoinHandle::join);
                 return Err(match ended {
                     Some(Ok(Err(why))) => PseudoError::Server(why),
-                    _ => error,
+                    _ => PseudoError::Loop(error),
                 });
             }
         }
@@ -158,17 +160,9 @@ impl Session {
     }
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
-        if !self.device.as_os_str().is_empty() {
-            let done =
-                Command::new("losetup").arg("-d").arg(&self.device).process_group(0).output();
-            let done = done.map_err(|e| PseudoError::Loop(e.to_string()))?;
-            if !done.status.success() {
-                return Err(PseudoError::Loop(String::from_utf8_lossy(&done.stderr).into_owned()));
-            }
-            self.device = PathBuf::new();
-        }
-        // The kernel releases the loop device's file a moment after it has reported this, or when the last program closes the device.
-        // A FUSE server does so after umount(8) has returned, when it has written everything.
+        self.open = None;
+        // The kernel releases the loop device's file a moment after its last user has closed it. A FUSE server does so after
+        // umount(8) has returned, when it has written everything.
         let start = Instant::now();
         while start.elapsed() < RELEASED_WITHIN {
             match self.detach.unmount(false) {
@@ -196,14 +190,10 @@ impl Drop for Session {
     }
 }
 
-fn losetup(file: &Path) -> Result<PathBuf, PseudoError> {
-    let args = ["--direct-io=on", "--show", "-f"];
-    let out = Command::new("losetup").args(args).arg(file).process_group(0).output();
-    let out = out.map_err(|e| PseudoError::Loop(e.to_string()))?;
-    match out.status.success() {
-        true => Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim())),
-        false => Err(PseudoError::Loop(String::from_utf8_lossy(&out.stderr).trim().to_owned())),
-    }
+/// A loop device over the device's file. It disappears when its last user closes it, so also when this process dies.
+fn loop_over(file: &Path) -> io::Result<(PathBuf, File)> {
+    let backing = File::options().read(true).write(true).open(file)?;
+    loopdev::direct_over(&backing, file)
 }
 
 /// The recording of a server's thread.

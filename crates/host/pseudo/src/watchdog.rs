@@ -11,7 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+
+use crate::folders::{Folder, escaped};
 
 /// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's folder, and the
 /// connection's number. If the kernel's folder of connections is not mounted, the script mounts it.
@@ -20,12 +23,15 @@ const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; [ -e \"$2\" ] || ex
     [ -e \"$all/$3\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$3/abort\"";
 
 /// The script of the watchdog over the mounts of a whole process. Its arguments are the folder in `/proc` of a thread that
-/// lives as long as the process, and a folder with a file for each mount: its name is the connection's number, and its
-/// contents are the directory. When the process dies, their connections are aborted and the mounts removed.
-const MOUNTS_SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; all=/sys/fs/fuse/connections; \
-    for f in \"$2\"/*; do [ -e \"$f\" ] || continue; n=${f##*/}; \
-    [ -e \"$all/$n\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$n/abort\"; \
-    umount -l \"$(cat \"$f\")\" || fusermount3 -uqz -- \"$(cat \"$f\")\"; done; rm -rf \"$2\"";
+/// lives as long as the process, a folder with notes, and the process's folder. A note has a directory on which something
+/// is mounted or about to be, as it is, and as the table of mounts has it. When the process dies, the connections of
+/// these mounts are aborted and the mounts removed. A helper that was mounting for the process gets a second to end.
+const MOUNTS_SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; sleep 1; all=/sys/fs/fuse/connections; \
+    table=$(cat /proc/self/mountinfo); for f in \"$2\"/*; do [ -e \"$f\" ] || continue; \
+    { IFS= read -r dir; read -r at; } <\"$f\"; \
+    printf '%s\\n' \"$table\" | while read -r _ _ device _ on _; do [ \"$on\" = \"$at\" ] || continue; \
+    n=${device#*:}; [ -e \"$all/$n\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$n/abort\"; \
+    umount -l \"$dir\" || fusermount3 -uqz -- \"$dir\"; done; done; rm -rf \"$2\" \"$3\"";
 
 /// A thread, by its folder in `/proc`.
 #[derive(Debug)]
@@ -78,19 +84,30 @@ fn started(script: &str, args: &[&str]) -> io::Result<Child> {
 pub struct WatchedMount(PathBuf);
 
 impl WatchedMount {
-    /// Watches the FUSE file system that is mounted on `dir`, whose server must answer meanwhile.
+    /// Watches the FUSE file system that is about to be mounted on `dir`, an absolute path. Nothing needs to be mounted
+    /// yet: so there is no moment at which a killed process leaves a mount behind.
     ///
     /// # Errors
-    /// There is no shell, no `/proc`, no space for a file, or nothing is mounted.
-    pub fn new(dir: &Path) -> io::Result<WatchedMount> {
+    /// There is no shell, no `/proc`, or no space for a file.
+    pub fn before_mount(dir: &Path) -> io::Result<WatchedMount> {
         // One watchdog serves the whole process, since states are mounted many times a second.
-        static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+        static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let folder = FOLDER.get_or_init(|| watched_folder().ok());
         let folder = folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let file = folder.join(connection(dir)?.to_string());
-        std::fs::write(&file, dir.as_os_str().as_encoded_bytes())?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = folder.path().join(number.to_string());
+        note(&file, dir)?;
         Ok(WatchedMount(file))
     }
+}
+
+/// Writes the note of a directory. A name that begins with a dot is none of a note, so there are whole notes only.
+fn note(file: &Path, dir: &Path) -> io::Result<()> {
+    let part = file.with_file_name(".part").with_extension(file.file_name().unwrap_or_default());
+    let dir_as_is = dir.as_os_str().as_encoded_bytes();
+    std::fs::write(&part, [dir_as_is, b"\n", escaped(dir).as_bytes(), b"\n"].concat())?;
+    std::fs::rename(part, file)
 }
 
 impl Drop for WatchedMount {
@@ -99,8 +116,8 @@ impl Drop for WatchedMount {
     }
 }
 
-/// The folder of the process's mounts, with its watchdog.
-fn watched_folder() -> io::Result<PathBuf> {
+/// The folder of the process's notes, with their watchdog.
+fn watched_folder() -> io::Result<Folder> {
     let (tell, told) = channel();
     std::thread::Builder::new().name("ordo-alive".into()).spawn(move || {
         let _ = tell.send(this_thread());
@@ -109,9 +126,10 @@ fn watched_folder() -> io::Result<PathBuf> {
         }
     })?;
     let Thread(thread) = told.recv().map_err(io::Error::other)??;
-    let folder = tempfile::Builder::new().prefix("ordo-mounts-").tempdir()?.keep();
-    // The watchdog removes the folder when it ends, which is after this process.
-    started(MOUNTS_SCRIPT, &[&format!("/proc/{thread}"), &folder.to_string_lossy()])?;
+    let folder = Folder::new("ordo-mounts-")?;
+    // The watchdog ends after this process, and removes what the process has left.
+    let (notes, run) = (folder.path().to_string_lossy(), folder.of_process().to_string_lossy());
+    started(MOUNTS_SCRIPT, &[&format!("/proc/{thread}"), &notes, &run])?;
     Ok(folder)
 }
 
@@ -119,5 +137,48 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_fuse::kernel::{Attach, attach};
+
+    use super::*;
+
+    /// A process that is killed as soon as something is mounted leaves only the note that it has made before. By that
+    /// note, the watchdog of its mounts finds the mount, and removes it and the notes.
+    ///
+    /// Would catch notes that need something from the mount.
+    #[test]
+    fn a_mount_is_removed_by_the_note_that_was_made_before() {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            return ordo_testkit::skip("mounting needs root and /dev/fuse");
+        }
+        let place = tempfile::Builder::new().prefix("a blank ").tempdir().unwrap();
+        let (dir, notes) = (place.path().join("m"), place.path().join("notes"));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::create_dir(&notes).unwrap();
+        note(&notes.join("0"), &dir).unwrap();
+        let how = Attach {
+            source: "ordo-program".into(),
+            device: false,
+            read_only: false,
+            allow_other: true,
+            flags: Vec::new(),
+        };
+        // Nobody serves the mount, and its connection stays open: so only an abort ends calls that wait for it.
+        let attached = attach(&how, &dir).unwrap();
+        let is_mounted = || {
+            let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+            table.contains(&escaped(&dir))
+        };
+        assert!(is_mounted());
+        let run = place.path().join("run");
+        let args = ["/proc/none", &notes.to_string_lossy(), &run.to_string_lossy()];
+        let mut watchdog = started(MOUNTS_SCRIPT, &args).unwrap();
+        watchdog.wait().unwrap();
+        assert!(!is_mounted() && !notes.exists());
+        drop(attached);
     }
 }

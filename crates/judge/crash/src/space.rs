@@ -56,9 +56,9 @@ pub struct Choosing<'a> {
     pub from: usize,
     /// The rules, one of which a state must follow, if there are any.
     pub rules: &'a [StateRule],
-    /// For each write of the first disk, the number of its group (a file's data, a directory). Some states lose
-    /// or keep the writes of a group together.
-    pub groups: &'a [u64],
+    /// For each write of each disk, the number of its group (a file's data, a directory). Some states lose or keep
+    /// the writes of a group together.
+    pub groups: &'a [Vec<u64>],
     /// The manners in which states are selected. Empty for all.
     pub manners: &'a [Manner],
 }
@@ -229,7 +229,10 @@ impl Space {
         let count = layout.writes.len();
         add(Manner::Amnesia, layout.with_writes(|_| false));
         add(Manner::Everything, layout.with_writes(|_| true));
-        for groups in [self.classes(layout), self.groups(layout, choosing.groups)] {
+        let of_disk: Vec<_> = layout.writes.iter().map(|w| Some(w.write.0 as u64)).collect();
+        let by_disk = if self.sectors.run.disks.len() > 1 { of_disk } else { Vec::new() };
+        let classes = self.classes(layout);
+        for groups in [by_disk, classes, self.groups(layout, choosing.groups)] {
             for group in groups.iter().copied().flatten().collect::<BTreeSet<u64>>() {
                 add(Manner::Group, layout.with_writes(|i| groups[i] == Some(group)));
                 add(Manner::Group, layout.with_writes(|i| groups[i] != Some(group)));
@@ -256,11 +259,8 @@ impl Space {
         layout.writes.iter().map(|w| Some(self.write(w).class as u64)).collect()
     }
 
-    fn groups(&self, layout: &Layout, groups: &[u64]) -> Vec<Option<u64>> {
-        let group = |w: &Losable| match w.write.0 {
-            0 => groups.get(w.write.1).copied(),
-            _ => None,
-        };
+    fn groups(&self, layout: &Layout, groups: &[Vec<u64>]) -> Vec<Option<u64>> {
+        let group = |w: &Losable| groups.get(w.write.0)?.get(w.write.1).copied();
         layout.writes.iter().map(group).collect()
     }
 

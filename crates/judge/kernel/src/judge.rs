@@ -5,6 +5,7 @@ use std::process::Command;
 
 use ordo_crash::{Question, Verdict};
 use ordo_live::kernel::look_into;
+use ordo_pseudo::Folder;
 use ordo_runtime::Executor;
 use ordo_vfs::host::HostDir;
 
@@ -27,12 +28,12 @@ fn judge_parts(
     question: &Question<'_>,
     verdict: &mut Verdict,
 ) -> Result<(), String> {
-    let file = tempfile::Builder::new().prefix("ordo-crash-").tempfile();
-    let file = file.map_err(|e| format!("a file for the image: {e}"))?;
-    std::fs::write(file.path(), image).map_err(|e| format!("writing the image: {e}"))?;
+    let folder = Folder::new("ordo-crash-").map_err(|e| format!("a folder for the image: {e}"))?;
+    let file = folder.path().join("image");
+    std::fs::write(&file, image).map_err(|e| format!("writing the image: {e}"))?;
     if let Some(repair) = system.repair {
         // Exit code 0: nothing wrong; 1: repaired completely; any other: not repaired.
-        let code = exit_code(repair, file.path())?.0;
+        let code = exit_code(repair, &file)?.0;
         (verdict.unsound, verdict.needs_check) = (code != 0, code != 0);
         verdict.beyond_repair = !matches!(code, 0 | 1);
     }
@@ -41,15 +42,15 @@ fn judge_parts(
         let fs = HostDir::open(dir).map_err(|e| e.to_string())?;
         executor.block_on(question.compare(&fs, verdict)).map_err(|e| e.to_string())?
     };
-    look_into(system.kind, file.path(), look).map_err(|e| format!("mounting: {e}"))??;
-    check(system, file.path(), "", question, verdict)?;
+    look_into(system.kind, &file, look).map_err(|e| format!("mounting: {e}"))??;
+    check(system, &file, "", question, verdict)?;
     if question.is_to_be_used() {
         let work = |dir: &Path| {
             let fs = HostDir::open(dir).map_err(|e| e.to_string())?;
             executor.block_on(question.work_with(&fs)).map_err(|e| e.to_string())?
         };
-        look_into(system.kind, file.path(), work).map_err(|e| format!("mounting again: {e}"))??;
-        check(system, file.path(), "after use: ", question, verdict)?;
+        look_into(system.kind, &file, work).map_err(|e| format!("mounting again: {e}"))??;
+        check(system, &file, "after use: ", question, verdict)?;
     }
     Ok(())
 }

@@ -78,14 +78,14 @@ pub(crate) fn starts(run: &Run) -> Vec<Arc<Start>> {
     run.disks.iter().map(|disk| Arc::new(Start::new(disk.base.clone()))).collect()
 }
 
-/// For each write of the first disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
-pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<u64> {
-    meanings
-        .iter()
-        .take(1)
-        .flatten()
-        .map(|meaning| hash_of((meaning.class, &meaning.path)))
-        .collect()
+/// For each write of each disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
+/// The writes of two disks are never of one group.
+pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<Vec<u64>> {
+    let of_disk = |(disk, meanings): (usize, &Vec<Meaning>)| {
+        let group = |meaning: &Meaning| hash_of((disk, meaning.class, &meaning.path));
+        meanings.iter().map(group).collect()
+    };
+    meanings.iter().enumerate().map(of_disk).collect()
 }
 
 /// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be mounted.
@@ -258,14 +258,17 @@ impl<'a> Bench<'a> {
         Ok(looked.transpose()?.and_then(Result::ok))
     }
 
-    /// Writes a state of the first disk to a file; `None` if there is no such state.
+    /// Writes a state to files, one for each disk in order; `None` if there is no such state.
     pub fn write(
         &self,
-        file: &std::fs::File,
+        files: &[std::fs::File],
         pick: &Pick,
         cuts: &[RecoveryCut],
     ) -> Option<std::io::Result<()>> {
-        self.with(pick, cuts, |disk| disk.start[0].write(file, disk.state.sectors(0)))
+        self.with(pick, cuts, |disk| {
+            let mut disks = files.iter().zip(disk.start).enumerate();
+            disks.try_for_each(|(n, (file, start))| start.write(file, disk.state.sectors(n)))
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ordo_pseudo::Folder;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
@@ -54,7 +55,7 @@ impl Check {
     /// There is no shell, or no space for the check's files.
     pub fn run(&self, dir: &Path, promises: &Promises) -> Result<CheckAnswer, ProgramError> {
         let wrong = ProgramError::io("running the check");
-        let folder = tempfile::Builder::new().prefix("ordo-check-").tempdir().map_err(&wrong)?;
+        let folder = Folder::new("ordo-check-").map_err(&wrong)?;
         let (acked, pending) = (folder.path().join("acked"), folder.path().join("pending"));
         std::fs::write(&acked, Promises::lines(&promises.acked)).map_err(&wrong)?;
         std::fs::write(&pending, Promises::lines(&promises.pending)).map_err(&wrong)?;

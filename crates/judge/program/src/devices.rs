@@ -1,4 +1,4 @@
-//! The devices of a recorded command: a pseudo-device for the kernel's file systems, devices of a thread for the others.
+//! The devices of a recorded command: pseudo-devices for the kernel's file systems, devices of a thread for the others.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) struct RecordedDevices {
 }
 
 enum Kind {
-    Kernel(Session),
+    Kernel(KernelDevices),
     Own(OwnSession),
 }
 
@@ -32,10 +32,9 @@ impl RecordedDevices {
         let kind = match system.own() {
             Some(own) => Kind::Own(OwnSession::new(own, setups)?),
             None => {
-                let setup = setups.into_iter().next().expect("one device");
-                let session = Session::with(setup)?;
-                system.make(session.device())?;
-                Kind::Kernel(session)
+                let devices = KernelDevices::new(setups)?;
+                system.make(&devices.paths())?;
+                Kind::Kernel(devices)
             }
         };
         Ok(RecordedDevices { system: system.clone(), kind })
@@ -50,14 +49,11 @@ impl RecordedDevices {
     ) -> Result<Mounted<'a>, ProgramError> {
         let own = match &self.kind {
             Kind::Own(session) => Some(session.mount(dir, age)?),
-            Kind::Kernel(session) => {
-                let mounted = self.system.mount(session.device(), dir);
+            Kind::Kernel(devices) => {
+                let paths = devices.paths();
+                let mounted = self.system.mount(&paths, dir);
                 mounted.map_err(|error| ProgramError::Io {
-                    what: format!(
-                        "mounting {} on {}",
-                        self.system.name(),
-                        session.device().display()
-                    ),
+                    what: format!("mounting {} on {}", self.system.name(), paths[0].display()),
                     error,
                 })?;
                 None
@@ -66,18 +62,18 @@ impl RecordedDevices {
         Ok(Mounted { dir, own, is_mounted: true })
     }
 
-    /// Writes what the kernel caches for the device of an unmounted file system.
+    /// Writes what the kernel caches for the devices of an unmounted file system.
     pub(crate) fn settle(&self) -> Result<(), ProgramError> {
-        let Kind::Kernel(session) = &self.kind else { return Ok(()) };
-        let device = File::open(session.device());
-        let written = device.and_then(|device| device.sync_all());
-        written.map_err(ProgramError::io("writing the device's cache"))
+        let Kind::Kernel(devices) = &self.kind else { return Ok(()) };
+        let each = devices.0.iter();
+        let written = each.map(|session| File::open(session.device())?.sync_all());
+        written.collect::<Result<(), _>>().map_err(ProgramError::io("writing a device's cache"))
     }
 
     /// Begins the recording.
     pub(crate) fn start(&self) -> Result<(), ProgramError> {
         match &self.kind {
-            Kind::Kernel(session) => session.start()?,
+            Kind::Kernel(devices) => devices.start()?,
             Kind::Own(session) => session.start(),
         }
         Ok(())
@@ -86,7 +82,7 @@ impl RecordedDevices {
     /// The file that takes marks.
     pub(crate) fn marks(&self) -> PathBuf {
         match &self.kind {
-            Kind::Kernel(session) => session.marks(),
+            Kind::Kernel(devices) => devices.0[0].marks(),
             Kind::Own(session) => session.marks(),
         }
     }
@@ -94,9 +90,35 @@ impl RecordedDevices {
     /// Removes the devices, and returns their recordings.
     pub(crate) fn finish(self) -> Result<Vec<Recording>, ProgramError> {
         match self.kind {
-            Kind::Kernel(session) => Ok(vec![session.finish()?]),
+            Kind::Kernel(devices) => devices.finish(&self.system),
             Kind::Own(session) => session.finish(),
         }
+    }
+}
+
+/// The pseudo-devices of one of the kernel's file systems, each with a thread of its own.
+pub(crate) struct KernelDevices(Vec<Session>);
+
+impl KernelDevices {
+    /// Makes the devices; there is at least one.
+    pub(crate) fn new(setups: Vec<DeviceSetup>) -> Result<KernelDevices, ProgramError> {
+        Ok(KernelDevices(setups.into_iter().map(Session::with).collect::<Result<_, _>>()?))
+    }
+
+    /// The paths of the devices.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|session| session.device().to_owned()).collect()
+    }
+
+    /// Begins the recording.
+    pub(crate) fn start(&self) -> Result<(), ProgramError> {
+        Ok(self.0.iter().try_for_each(Session::start)?)
+    }
+
+    /// Removes the devices, on which the file system is not mounted any more, and returns their recordings.
+    pub(crate) fn finish(self, system: &ProgramSystem) -> Result<Vec<Recording>, ProgramError> {
+        system.forget(&self.paths());
+        Ok(self.0.into_iter().map(Session::finish).collect::<Result<_, _>>()?)
     }
 }
 

@@ -4,7 +4,7 @@
 //! leave is put on a device, recovered by the kernel's own mount, and judged by a check, which is any command.
 //!
 //! Layers, lowest first:
-//! - [`system`]: a file system by name and options; `sys`: system calls without a safe wrapper.
+//! - [`system`]: a file system by name and options, `more`: its devices besides the first; `sys`: system calls without a safe wrapper.
 //! - [`marks`]: the program's promises; [`calls`]: its system calls; [`tree`]: the contents of a directory.
 //! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's, recorded.
 //! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`).
@@ -49,6 +49,7 @@ pub mod explore;
 pub mod judged;
 mod markpipe;
 pub mod marks;
+mod more;
 pub mod own;
 pub mod record;
 mod recovery;
@@ -80,6 +81,16 @@ pub enum ProgramError {
         name: String,
         /// The known names.
         known: String,
+    },
+    /// A file system cannot have this option.
+    #[error("{system}: {option}: {why}")]
+    Option {
+        /// The file system.
+        system: String,
+        /// The option.
+        option: String,
+        /// The reason, and what is possible.
+        why: String,
     },
     /// The pseudo-device failed.
     #[error(transparent)]

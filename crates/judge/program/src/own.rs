@@ -16,7 +16,7 @@ use ordo_crash::Volume;
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, Detach, attach};
 use ordo_fuse::{Handler, HandlerOptions};
-use ordo_pseudo::{DeviceSetup, LinePipe, RecordedDisk, Recording, WatchedMount};
+use ordo_pseudo::{DeviceSetup, Folder, LinePipe, RecordedDisk, Recording, WatchedMount};
 use ordo_runtime::{Executor, LocalFuture, Runtime};
 use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 
@@ -109,10 +109,14 @@ impl Told {
     }
 }
 
-/// The mount of which a server's thread tells; or the reason why there is none.
-fn awaited((told, ended): Tells, dir: &Path) -> Result<Result<OwnMount, String>, ProgramError> {
+/// The mount of which a server's thread tells; or the reason why there is none. `watched` was made before the thread
+/// could mount anything.
+fn awaited(
+    (told, ended): Tells,
+    watched: Option<WatchedMount>,
+) -> Result<Result<OwnMount, String>, ProgramError> {
     let told = told.recv().map_err(|_| ProgramError::Program(PANICKED.into()))?;
-    Ok(told.map(|detach| OwnMount { detach, ended, _watched: WatchedMount::new(dir).ok() }))
+    Ok(told.map(|detach| OwnMount { detach, ended, _watched: watched }))
 }
 
 /// Mounts a file system and serves it until it is unmounted.
@@ -193,6 +197,7 @@ pub(crate) fn mount_state(
 ) -> Result<Result<OwnMount, String>, ProgramError> {
     let (told, tells) = Told::new();
     let (own, on) = (own.clone(), dir.to_owned());
+    let watched = WatchedMount::before_mount(dir).ok();
     let server = std::thread::Builder::new().name("ordo-state".into()).spawn(move || {
         let executor = Executor::real(1);
         let rt = executor.runtime();
@@ -205,7 +210,7 @@ pub(crate) fn mount_state(
         }
     });
     server.map_err(ProgramError::io("starting a thread"))?;
-    awaited(tells, dir)
+    awaited(tells, watched)
 }
 
 impl OwnImage {
@@ -262,7 +267,7 @@ enum Order {
 pub(crate) struct OwnSession {
     orders: Sender<Order>,
     server: Option<JoinHandle<()>>,
-    folder: tempfile::TempDir,
+    folder: Folder,
 }
 
 /// The name of the pipe that takes marks.
@@ -274,8 +279,8 @@ impl OwnSession {
         own: &Arc<dyn OwnFs>,
         setups: Vec<DeviceSetup>,
     ) -> Result<OwnSession, ProgramError> {
-        let folder = tempfile::Builder::new().prefix("ordo-marks-").tempdir();
-        let folder = folder.map_err(ProgramError::io("a directory for marks"))?;
+        let folder =
+            Folder::new("ordo-marks-").map_err(ProgramError::io("a directory for marks"))?;
         let marks = pipe(folder.path()).map_err(ProgramError::io("a pipe for marks"))?;
         let ((orders, taken), (tell, made)) = (channel(), channel());
         let own = own.clone();
@@ -301,9 +306,10 @@ impl OwnSession {
     ) -> Result<OwnMount, ProgramError> {
         let (told, tells) = Told::new();
         let how = OwnMounting { crashed: false, age };
+        let watched = WatchedMount::before_mount(dir).ok();
         let _ = self.orders.send(Order::Mount(dir.to_owned(), how, told));
         let why = |why| ProgramError::Program(format!("mounting: {why}"));
-        awaited(tells, dir)?.map_err(why)
+        awaited(tells, watched)?.map_err(why)
     }
 
     /// Begins the recording.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ordo_crash::run::Event;
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
+use ordo_pseudo::Folder;
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
 use serde::{Deserialize, Serialize};
@@ -108,8 +109,8 @@ pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, Progr
     let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
     let (setups, seen) = watched(&plan.system.devices(), &wanted);
     let devices = RecordedDevices::new(&plan.system, setups)?;
-    let folder = tempfile::Builder::new().prefix("ordo-program-").tempdir();
-    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+    let folder =
+        Folder::new("ordo-program-").map_err(ProgramError::io("a directory to mount on"))?;
     // The command may run as another user.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).map_err(ProgramError::io("that directory"))?;
@@ -156,9 +157,10 @@ fn work(
 ) -> Result<Ran, ProgramError> {
     let clocks = (Instant::now(), SystemTime::now());
     let (work, mut neighbour) = (dir.join(WORK), Neighbour::new(plan, dir)?);
-    let log = tempfile::NamedTempFile::new().map_err(ProgramError::io("a file"))?;
+    let folder = Folder::new("ordo-calls-").map_err(ProgramError::io("a directory"))?;
+    let log = folder.path().join("calls");
     let began = Instant::now();
-    let mut child = start(plan, &devices.marks(), &work, log.path())?;
+    let mut child = start(plan, &devices.marks(), &work, &log)?;
     let status = std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         if let Some(pause) = plan.neighbour {
@@ -180,7 +182,7 @@ fn work(
     std::thread::sleep(SETTLE);
     neighbour.sync();
     let settled = Instant::now();
-    let text = std::fs::read(log.path()).unwrap_or_default();
+    let text = std::fs::read(&log).unwrap_or_default();
     let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
     Ok(Ran { status, calls, clocks, began, ended, settled })
 }

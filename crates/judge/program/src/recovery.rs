@@ -1,20 +1,22 @@
 //! Power cuts during the kernel's own recovery.
 //!
-//! The state is put on a pseudo-device, which records what the file system's mount (and, before it, its repair), and the
+//! The state is put on pseudo-devices, which record what the file system's mount (and, before it, its repair), and the
 //! unmount write. The states that a second cut leaves of these writes are judged by the promises of the first: a
 //! recovery that is interrupted must lose nothing that it would have kept.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use ordo_crash::space::{Choosing, Pick, Space};
 use ordo_live::Wanted;
-use ordo_pseudo::{DeviceSetup, Recording, Session};
+use ordo_pseudo::{DeviceSetup, Folder, Recording};
 
 use crate::bench::{Bench, StateDisk, groups, nested, starts};
+use crate::devices::KernelDevices;
 use crate::explore::Job;
 use crate::judged::{Judged, RecordedRecovery};
 use crate::marks::Promises;
@@ -117,14 +119,14 @@ fn recorded(
     let with = |(n, start): (usize, &Arc<Start>)| start.with(disk.state.sectors(n));
     let mut bases: Vec<Vec<u8>> = disk.start.iter().enumerate().map(with).collect();
     if system.is_btrfs() {
-        btrfs::renamed(&mut bases[0], NUMBER + *turn);
+        bases.iter_mut().for_each(|base| btrfs::renamed(base, NUMBER + *turn));
     }
     let bases: Vec<Arc<Start>> =
         bases.into_iter().map(|base| Arc::new(Start::new(Arc::new(base)))).collect();
     let (setups, seen) = watched(&system.devices(), &Wanted { rows: true, ..Wanted::default() });
     let recordings = match system.own() {
         Some(own) => own::record_recovery(&**own, &bases, setups)?,
-        None => kernel_recovery(bench, &bases[0], setups)?,
+        None => kernel_recovery(bench, &bases, setups)?,
     };
     let Some(recordings) = recordings else { return Ok(None) };
     let requests = Requests::of(&recordings, seen);
@@ -137,24 +139,27 @@ fn recorded(
     Ok(Some(RecordedRecovery { run: Arc::new(run), meanings, times }))
 }
 
-/// Records the recovery by the kernel, on a pseudo-device.
+/// Records the recovery by the kernel, on pseudo-devices.
 fn kernel_recovery(
     bench: &Bench<'_>,
-    base: &Start,
+    bases: &[Arc<Start>],
     setups: Vec<DeviceSetup>,
 ) -> Result<Option<Vec<Recording>>, ProgramError> {
-    let setup = setups.into_iter().next().expect("one device");
-    let session = Session::with(DeviceSetup { keep_start: false, ..setup })?;
-    fill(&session, base).map_err(ProgramError::io("putting a state on a pseudo-device"))?;
-    session.start()?;
-    let recovered = recover(bench, &session)?;
-    let recording = session.finish()?;
-    Ok(recovered.then(|| vec![recording]))
+    let setups = setups.into_iter().map(|setup| DeviceSetup { keep_start: false, ..setup });
+    let devices = KernelDevices::new(setups.collect())?;
+    let paths = devices.paths();
+    for (device, base) in paths.iter().zip(bases) {
+        fill(device, base).map_err(ProgramError::io("putting a state on a pseudo-device"))?;
+    }
+    devices.start()?;
+    let recovered = recover(bench, &paths)?;
+    let recordings = devices.finish(&bench.recorded.system)?;
+    Ok(recovered.then_some(recordings))
 }
 
 /// Writes contents to a device that holds zeros, beneath the kernel's caches at the end.
-fn fill(session: &Session, base: &Start) -> io::Result<()> {
-    let device = File::options().read(true).write(true).open(session.device())?;
+fn fill(device: &Path, base: &Start) -> io::Result<()> {
+    let device = File::options().read(true).write(true).open(device)?;
     for (from, to) in base.pieces() {
         device.write_all_at(&base.bytes()[*from..*to], *from as u64)?;
     }
@@ -162,16 +167,16 @@ fn fill(session: &Session, base: &Start) -> io::Result<()> {
     sys::forget(&device)
 }
 
-/// Repairs the device if that must come first, mounts it and unmounts it. Returns whether it could be mounted.
-fn recover(bench: &Bench<'_>, session: &Session) -> Result<bool, ProgramError> {
+/// Repairs the file system if that must come first, mounts it and unmounts it. Returns whether it could be mounted.
+fn recover(bench: &Bench<'_>, devices: &[PathBuf]) -> Result<bool, ProgramError> {
     let system = &bench.recorded.system;
     if let [program, args @ ..] = system.repair() {
-        let done = Command::new(program).args(args).arg(session.device()).output();
+        let done = Command::new(program).args(args).arg(&devices[0]).output();
         done.map_err(|e| ProgramError::Program(format!("{program}: {e}")))?;
     }
-    let folder = tempfile::Builder::new().prefix("ordo-recovery-").tempdir();
-    let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
-    if system.mount(session.device(), folder.path()).is_err() {
+    let folder =
+        Folder::new("ordo-recovery-").map_err(ProgramError::io("a directory to mount on"))?;
+    if system.mount(devices, folder.path()).is_err() {
         return Ok(false);
     }
     unmount(folder.path()).map_err(ProgramError::io("unmounting a recovered state"))?;

@@ -1,6 +1,7 @@
 //! The requests of recorded devices as one sequence, with the meaning of each write.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ordo_annotate::BlockRow;
 use ordo_annotate::rows::Known;
@@ -10,6 +11,7 @@ use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_live::watching::{Into as SeenInto, take, watching};
 use ordo_pseudo::{DeviceSetup, Recording};
+use ordo_runtime::Time;
 use ordo_vfs::Ino;
 
 use crate::record::{Meaning, WORK};
@@ -46,7 +48,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The requests of recordings that began together, with what their watchers saw.
+    /// The requests of recordings that began together, with what their watchers saw. All times are on the first
+    /// recording's clock. A request that is sent because another one has ended is later than that end there too.
     pub(crate) fn of(recordings: &[Recording], seen: Vec<SeenInto>) -> Requests {
         let mut out = Requests { writes: Vec::new(), events: Vec::new(), rows: Vec::new() };
         for (number, (recording, seen)) in recordings.iter().zip(seen).enumerate() {
@@ -63,7 +66,8 @@ impl Requests {
                 Event::FlushIssued { id, .. } => Event::FlushIssued { disk: number, id },
                 Event::Flushed { id, .. } => Event::Flushed { disk: number, id },
             };
-            out.events.extend(events.into_iter().map(|(at, e)| (at.as_nanos(), of_disk(e))));
+            let on_first = |at: Time| on_clock(recordings[0].clock, recording.clock, at);
+            out.events.extend(events.into_iter().map(|(at, e)| (on_first(at), of_disk(e))));
             out.writes.push(writes);
             out.rows.push(rows);
         }
@@ -83,6 +87,14 @@ impl Requests {
         let disks = self.writes.iter().zip(issued).zip(&self.rows);
         disks.map(|((writes, issued), rows)| meanings(writes, issued, rows)).collect()
     }
+}
+
+/// A time of one clock on another, in nanoseconds. Each clock is given by a moment, and the time that it shows then.
+fn on_clock(to: (Instant, Time), from: (Instant, Time), at: Time) -> u64 {
+    let ahead = |a: Instant, b: Instant| a.saturating_duration_since(b).as_nanos() as i128;
+    let between = ahead(from.0, to.0) - ahead(to.0, from.0);
+    let since = i128::from(at.as_nanos()) - i128::from(from.1.as_nanos());
+    u64::try_from(i128::from(to.1.as_nanos()) + between + since).unwrap_or(0)
 }
 
 fn meanings(writes: &[Write], issued: Vec<u64>, rows: &[BlockRow]) -> Vec<Meaning> {
@@ -116,5 +128,26 @@ fn in_work(path: &str) -> Option<String> {
     match rest.strip_prefix('/') {
         Some(rest) => Some(rest.to_owned()),
         None => rest.is_empty().then(String::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The same moment has the same time whichever clock it was read from, whether that clock began earlier or later.
+    #[test]
+    fn times_of_two_clocks_are_put_on_one() {
+        let time = Time::from_nanos;
+        let now = Instant::now();
+        let later = now + Duration::from_nanos(30);
+        // The second clock began 70 ns after the first: at `later` it shows 60, the first one 130.
+        let (first, second) = ((now, time(100)), (later, time(60)));
+        assert_eq!(on_clock(first, second, time(60)), 130);
+        assert_eq!(on_clock(first, second, time(10)), 80);
+        assert_eq!(on_clock(second, first, time(130)), 60);
+        assert_eq!(on_clock(first, first, time(7)), 7);
     }
 }

@@ -1,7 +1,7 @@
 //! A failure as one file, with which it can be repeated on any machine that has the file system.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ordo_crash::{Run, kept};
@@ -217,16 +217,31 @@ impl SavedJob {
         seen.ok_or_else(|| ProgramError::Program("the state cannot be mounted".into()))
     }
 
-    /// Writes the state as an image, with holes in place of zeros.
+    /// Writes the state as images, with holes in place of zeros: the first disk to `to`, and each further one to that
+    /// name with `.1`, `.2`, and so on. Returns the files, each with the words for its disk.
     ///
     /// # Errors
-    /// The file is inconsistent, or the image cannot be written.
-    pub fn image(&self, to: &Path) -> Result<(), ProgramError> {
+    /// The failure is inconsistent, or an image cannot be written.
+    pub fn image(&self, to: &Path) -> Result<Vec<(PathBuf, &'static str)>, ProgramError> {
         let recorded = self.recorded()?;
         let bench = Bench::new(&recorded, &self.check, self.unit);
         let wrong = |error| ProgramError::Io { what: format!("writing {}", to.display()), error };
-        let file = File::create(to).map_err(wrong)?;
-        let written = bench.write(&file, &self.explanation.pick, &self.recoveries);
-        written.ok_or_else(|| damaged("there is no such state"))?.map_err(wrong)
+        let names = (0..recorded.run.disks.len()).map(|n| image_name(to, n));
+        let names: Vec<PathBuf> = names.collect();
+        let files: Vec<File> =
+            names.iter().map(File::create).collect::<Result<_, _>>().map_err(wrong)?;
+        let written = bench.write(&files, &self.explanation.pick, &self.recoveries);
+        written.ok_or_else(|| damaged("there is no such state"))?.map_err(wrong)?;
+        let words = (0..).map(|n| recorded.system.device_words(n));
+        Ok(names.into_iter().zip(words).collect())
     }
+}
+
+/// The name of the image of a disk, if that of the first disk is `first`.
+fn image_name(first: &Path, number: usize) -> PathBuf {
+    let mut name = first.as_os_str().to_owned();
+    if number > 0 {
+        name.push(format!(".{number}"));
+    }
+    name.into()
 }

@@ -2,7 +2,7 @@
 //!
 //! A stand is made once and used for many states. [`Stand::put`] makes the devices hold one state: their contents at the
 //! start, without zeros, and the sectors that differ. [`Stand::look`] mounts it and unmounts it again. For the kernel's
-//! file systems the device is a file in memory under a loop device, and the mount is a system call, so no process is
+//! file systems each device is a file in memory under a loop device, and the mount is a system call, so no process is
 //! started for a state. For file systems of this process it is a thread (`own`).
 
 use std::cell::{Cell, RefCell};
@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ordo_pseudo::Folder;
 use rustix::mount::UnmountFlags;
 
 use crate::bench::StateDisk;
@@ -27,13 +28,13 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// A place at which states are put and mounted.
 pub(crate) struct Stand {
     devices: Devices,
-    folder: tempfile::TempDir,
+    folder: Folder,
     /// The number of checks that were run here.
     pub(crate) checks: Cell<u64>,
 }
 
 enum Devices {
-    Kernel(LoopDevice),
+    Kernel(LoopDevices),
     Own(Arc<dyn OwnFs>, RefCell<Vec<OwnImage>>),
 }
 
@@ -42,17 +43,17 @@ impl Stand {
     pub(crate) fn new(system: &ProgramSystem, number: u32) -> Result<Stand, ProgramError> {
         let devices = match system.own() {
             Some(own) => Devices::Own(own.clone(), RefCell::default()),
-            None => Devices::Kernel(LoopDevice::new(system, number)?),
+            None => Devices::Kernel(LoopDevices::new(system, number)?),
         };
-        let folder = tempfile::Builder::new().prefix("ordo-state-").tempdir();
-        let folder = folder.map_err(ProgramError::io("a directory to mount on"))?;
+        let folder =
+            Folder::new("ordo-state-").map_err(ProgramError::io("a directory to mount on"))?;
         Ok(Stand { devices, folder, checks: Cell::new(0) })
     }
 
     /// Makes the devices hold a state.
     pub(crate) fn put(&self, disk: StateDisk<'_>) -> Result<(), ProgramError> {
         match &self.devices {
-            Devices::Kernel(device) => device.put(disk),
+            Devices::Kernel(devices) => devices.put(disk),
             Devices::Own(_, images) => {
                 let image = |(number, start): (usize, &Arc<crate::start::Start>)| OwnImage {
                     start: start.clone(),
@@ -75,7 +76,7 @@ impl Stand {
     ) -> Result<Result<T, String>, ProgramError> {
         let dir = self.folder.path();
         match &self.devices {
-            Devices::Kernel(device) => device.look(dir, look),
+            Devices::Kernel(devices) => devices.look(dir, look),
             Devices::Own(own, images) => match mount_state(own, images.take(), dir)? {
                 Err(why) => Ok(Err(format!("mounting: {why}"))),
                 Ok(mounted) => {
@@ -96,34 +97,41 @@ impl Drop for Stand {
     }
 }
 
-/// A file in memory under a loop device, for a file system of the kernel's.
-struct LoopDevice {
+/// Files in memory under loop devices, for a file system of the kernel's.
+struct LoopDevices {
     system: ProgramSystem,
-    memory: File,
-    device: File,
-    path: PathBuf,
+    /// For each device, the file and the loop device.
+    files: Vec<(File, File)>,
+    paths: Vec<PathBuf>,
     /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
     number: u32,
 }
 
-impl LoopDevice {
-    fn new(system: &ProgramSystem, number: u32) -> Result<LoopDevice, ProgramError> {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
-        let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
-        memory.set_len(system.bytes).map_err(ProgramError::io("a file in memory"))?;
-        let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
-            .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
-        Ok(LoopDevice { system: system.clone(), memory, device, path, number })
+impl LoopDevices {
+    fn new(system: &ProgramSystem, number: u32) -> Result<LoopDevices, ProgramError> {
+        let (mut files, mut paths) = (Vec::new(), Vec::new());
+        for bytes in system.devices() {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
+            let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
+            memory.set_len(bytes).map_err(ProgramError::io("a file in memory"))?;
+            let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
+                .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
+            files.push((memory, device));
+            paths.push(path);
+        }
+        Ok(LoopDevices { system: system.clone(), files, paths, number })
     }
 
     fn put(&self, disk: StateDisk<'_>) -> Result<(), ProgramError> {
-        let write = || disk.start[0].write(&self.memory, disk.state.sectors(0));
-        let put = sys::forget(&self.device).and_then(|()| write());
-        put.map_err(ProgramError::io("putting a state on a device"))?;
-        if self.system.is_btrfs() {
-            btrfs::rename(&self.memory, self.number)
-                .map_err(ProgramError::io("the superblock of a state"))?;
+        for (number, ((memory, device), start)) in self.files.iter().zip(disk.start).enumerate() {
+            let write = || start.write(memory, disk.state.sectors(number));
+            let put = sys::forget(device).and_then(|()| write());
+            put.map_err(ProgramError::io("putting a state on a device"))?;
+            if self.system.is_btrfs() {
+                btrfs::rename(memory, self.number)
+                    .map_err(ProgramError::io("the superblock of a state"))?;
+            }
         }
         Ok(())
     }
@@ -134,21 +142,27 @@ impl LoopDevice {
         look: impl FnOnce(&Path) -> T,
     ) -> Result<Result<T, String>, ProgramError> {
         if let [program, args @ ..] = self.system.repair() {
-            let done = Command::new(program).args(args).arg(&self.path).output();
+            let done = Command::new(program).args(args).arg(&self.paths[0]).output();
             let done = done.map_err(|e| ProgramError::Program(format!("{program}: {e}")))?;
             // Exit code 0: nothing wrong; 1: repaired.
             if !matches!(done.status.code(), Some(0 | 1)) {
                 let said = String::from_utf8_lossy(&done.stdout);
                 return Ok(Err(format!("{program} cannot repair it: {}", said.trim())));
             }
-            sys::forget(&self.device).map_err(ProgramError::io("a loop device"))?;
+            let device = &self.files[0].1;
+            sys::forget(device).map_err(ProgramError::io("a loop device"))?;
         }
-        if let Err(error) = self.system.mount(&self.path, dir) {
-            return Ok(Err(format!("mounting: {error}")));
-        }
-        let seen = look(dir);
-        unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
-        Ok(Ok(seen))
+        let mounted = self.system.mount(&self.paths, dir);
+        let seen = match mounted {
+            Ok(()) => {
+                let seen = look(dir);
+                unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
+                Ok(seen)
+            }
+            Err(error) => Err(format!("mounting: {error}")),
+        };
+        self.system.forget(&self.paths);
+        Ok(seen)
     }
 }
 

@@ -1,14 +1,43 @@
-//! System calls without a safe wrapper: dropping a device's caches, a mount namespace, btrfs commits.
+//! System calls without a safe wrapper: dropping a device's caches, a mount namespace, commits and devices of btrfs.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 const BLKFLSBUF: libc::Ioctl = 0x1261;
 /// `_IOR(0x94, 24, __u64)`; the next constant is `_IOW(0x94, 22, __u64)`.
 const BTRFS_IOC_START_SYNC: libc::Ioctl = 0x8008_9418u32 as libc::Ioctl;
 const BTRFS_IOC_WAIT_SYNC: libc::Ioctl = 0x4008_9416;
+/// `_IOW(0x94, 5, struct btrfs_ioctl_vol_args)`.
+const BTRFS_IOC_FORGET_DEV: libc::Ioctl = 0x5000_9405;
+
+/// `struct btrfs_ioctl_vol_args`: a descriptor, and a path that ends with a zero.
+#[repr(C)]
+struct BtrfsVolume {
+    fd: i64,
+    name: [u8; 4088],
+}
+
+/// Makes the kernel forget a device that it knows as one of an unmounted btrfs. Without this it would take the next
+/// state, on another device, for an old copy of this one.
+pub(crate) fn forget_btrfs(device: &Path) -> io::Result<()> {
+    let control = File::options().read(true).write(true).open("/dev/btrfs-control")?;
+    let mut volume = BtrfsVolume { fd: 0, name: [0; 4088] };
+    let path = device.as_os_str().as_bytes();
+    if path.len() >= volume.name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    volume.name[..path.len()].copy_from_slice(path);
+    let at = &raw const volume;
+    // SAFETY: the request reads a `struct btrfs_ioctl_vol_args`, which `BtrfsVolume` is, from a pointer that outlives it.
+    match unsafe { libc::ioctl(control.as_raw_fd(), BTRFS_IOC_FORGET_DEV, at) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// Makes the kernel drop its caches of a block device.
 pub(crate) fn forget(device: &File) -> io::Result<()> {
@@ -47,5 +76,7 @@ pub fn own_mounts() -> io::Result<()> {
     }
     let flags =
         rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
-    Ok(rustix::mount::mount_change("/", flags)?)
+    rustix::mount::mount_change("/", flags)?;
+    ordo_pseudo::drop_mounts_of_others();
+    Ok(())
 }

@@ -1,12 +1,13 @@
 //! A kernel file system, by its name and any mount options: `ext4:data=journal,journal_checksum`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
+use crate::more::MoreDevices;
 use crate::own::OwnFs;
 
 /// A file system on which a program is run.
@@ -14,7 +15,7 @@ use crate::own::OwnFs;
 pub struct ProgramSystem {
     /// The kernel's name for it.
     pub kind: String,
-    /// Mount options, separated by commas.
+    /// Mount options, separated by commas, with those for more devices (`external-journal`).
     pub options: String,
     /// Additional arguments for mkfs.
     pub mkfs: Vec<String>,
@@ -23,6 +24,9 @@ pub struct ProgramSystem {
     /// The file system, if it is one of this process.
     #[serde(skip)]
     own: Option<Own>,
+    /// The devices besides the first, for which options ask.
+    #[serde(skip)]
+    more: MoreDevices,
 }
 
 /// A file system of this process. Whether two are the same is told by their names and sizes.
@@ -76,10 +80,12 @@ const KNOWN: [Known; 5] = [
 
 impl ProgramSystem {
     /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal` and
-    /// `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`.
+    /// `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`. Options for more devices are
+    /// `external-journal` and `external-journal=SIZE` (ext3, ext4), `external-log` (XFS), and `devices=N` (btrfs).
     ///
     /// # Errors
-    /// [`ProgramError::System`]: there is no such kind.
+    /// [`ProgramError::System`]: there is no such kind. [`ProgramError::Option`]: an option asks for devices that
+    /// cannot be.
     pub fn parse(text: &str) -> Result<ProgramSystem, ProgramError> {
         let (kind, options) = text.split_once(':').unwrap_or((text, ""));
         let (kind, options) = match kind {
@@ -92,14 +98,39 @@ impl ProgramSystem {
             ProgramError::System { name: kind.to_owned(), known }
         })?;
         let options = options.trim_matches(',').to_owned();
+        let mut more = MoreDevices::None;
+        for option in words(&options) {
+            more = MoreDevices::asked(kind, option)?.unwrap_or(more);
+        }
         let (kind, bytes) = (kind.to_owned(), known.bytes);
-        Ok(ProgramSystem { kind, options, mkfs: Vec::new(), bytes, own: None })
+        Ok(ProgramSystem { kind, options, mkfs: Vec::new(), bytes, own: None, more })
+    }
+
+    /// Whether a text begins with the name of one of these file systems, whatever options it has.
+    pub fn is_named(text: &str) -> bool {
+        ProgramSystem::parse(text.split(':').next().unwrap_or_default()).is_ok()
+    }
+
+    /// The file system with more arguments for mkfs.
+    ///
+    /// # Errors
+    /// [`ProgramError::Option`]: an argument names a device.
+    pub fn with_mkfs(self, mkfs: Vec<String>) -> Result<ProgramSystem, ProgramError> {
+        MoreDevices::check_mkfs(&self.kind, &mkfs)?;
+        Ok(ProgramSystem { mkfs, ..self })
     }
 
     /// A file system of this process with this name.
     pub fn of_process(name: &str, bytes: u64, own: Arc<dyn OwnFs>) -> ProgramSystem {
         let (kind, own) = (name.to_owned(), Some(Own(own)));
-        ProgramSystem { kind, options: String::new(), mkfs: Vec::new(), bytes, own }
+        ProgramSystem {
+            kind,
+            options: String::new(),
+            mkfs: Vec::new(),
+            bytes,
+            own,
+            more: MoreDevices::None,
+        }
     }
 
     /// The file system, if it is one of this process.
@@ -114,7 +145,12 @@ impl ProgramSystem {
 
     /// The sizes of its devices in bytes.
     pub(crate) fn devices(&self) -> Vec<u64> {
-        self.own().map_or_else(|| vec![self.bytes], |own| own.devices())
+        self.own().map_or_else(|| self.more.sizes(self.bytes), |own| own.devices())
+    }
+
+    /// The words for a person about its device `number`, counted from 0.
+    pub(crate) fn device_words(&self, number: usize) -> &'static str {
+        self.more.words(number)
     }
 
     /// The name as a user gives it.
@@ -130,19 +166,21 @@ impl ProgramSystem {
         known.expect("a system is made of a known kind")
     }
 
-    /// Makes the file system on a device.
+    /// Makes the file system on its devices.
     ///
     /// # Errors
     /// The mkfs is not installed, or failed.
-    pub(crate) fn make(&self, device: &Path) -> Result<(), ProgramError> {
+    pub(crate) fn make(&self, devices: &[PathBuf]) -> Result<(), ProgramError> {
+        let (before, after) = self.more.make(devices, &self.mkfs)?;
         let maker = self.known().maker;
-        let device = device.to_string_lossy();
+        let device = devices[0].to_string_lossy();
         let mut args: Vec<&str> = maker[1..].to_vec();
         if self.kind.starts_with("ext") {
             args.extend(SMALL_EXT);
         }
-        args.extend(self.mkfs.iter().map(String::as_str));
+        args.extend(self.mkfs.iter().chain(&before).map(String::as_str));
         args.push(&device);
+        args.extend(after.iter().map(String::as_str));
         Ok(ordo_live::kernel::run(maker[0], &args)?)
     }
 
@@ -150,16 +188,29 @@ impl ProgramSystem {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(crate) fn mount(&self, device: &Path, dir: &Path) -> std::io::Result<()> {
-        let (flags, data) = self.mount_words();
-        let data = std::ffi::CString::new(data).map_err(std::io::Error::other)?;
-        Ok(rustix::mount::mount(device, dir, &*self.kind, flags, data.as_c_str())?)
+    pub(crate) fn mount(&self, devices: &[PathBuf], dir: &Path) -> std::io::Result<()> {
+        let (flags, mut data) = self.mount_words();
+        data.extend(self.more.mount_options(devices));
+        let data = std::ffi::CString::new(data.join(",")).map_err(std::io::Error::other)?;
+        Ok(rustix::mount::mount(&devices[0], dir, &*self.kind, flags, data.as_c_str())?)
     }
 
-    /// Options in the form of the system call: flags, and a text that the file system parses.
-    fn mount_words(&self) -> (MountFlags, String) {
+    /// Makes the kernel forget the devices of the unmounted file system, where it remembers them.
+    pub(crate) fn forget(&self, devices: &[PathBuf]) {
+        if self.is_btrfs() && devices.len() > 1 {
+            for device in devices {
+                // A device that the kernel does not know, because its superblock is torn, is an error here.
+                let _ = crate::sys::forget_btrfs(device);
+            }
+        }
+    }
+
+    /// Options in the form of the system call: flags, and words that the file system parses.
+    fn mount_words(&self) -> (MountFlags, Vec<String>) {
         let (mut flags, mut rest) = (MountFlags::empty(), Vec::new());
-        for word in self.options.split(',').filter(|word| !word.is_empty()) {
+        // Options for more devices have been accepted, and are none of the kernel's.
+        let is_kernels = |word: &&str| matches!(MoreDevices::asked(&self.kind, word), Ok(None));
+        for word in words(&self.options).filter(is_kernels) {
             match word {
                 "defaults" | "rw" => {}
                 "noatime" => flags |= MountFlags::NOATIME,
@@ -179,7 +230,7 @@ impl ProgramSystem {
         if self.kind == "xfs" && !rest.contains(&"nouuid") {
             rest.push("nouuid");
         }
-        (flags, rest.join(","))
+        (flags, rest.into_iter().map(str::to_owned).collect())
     }
 
     /// The command that repairs the file system after a crash, before a mount; empty if none is needed.
@@ -190,6 +241,11 @@ impl ProgramSystem {
     pub(crate) fn is_btrfs(&self) -> bool {
         self.kind == "btrfs"
     }
+}
+
+/// The single options of a list.
+fn words(options: &str) -> impl Iterator<Item = &str> {
+    options.split(',').filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -213,7 +269,21 @@ mod tests {
         let system = ProgramSystem::parse("ext4:noatime,data=journal,sync,nobarrier").unwrap();
         let (flags, rest) = system.mount_words();
         assert_eq!(flags, MountFlags::NOATIME | MountFlags::SYNCHRONOUS);
-        assert_eq!(rest, "data=journal,nobarrier");
-        assert_eq!(ProgramSystem::parse("xfs").unwrap().mount_words().1, "nouuid");
+        assert_eq!(rest, ["data=journal", "nobarrier"]);
+        assert_eq!(ProgramSystem::parse("xfs").unwrap().mount_words().1, ["nouuid"]);
+    }
+
+    /// Options for more devices are no mount options, stay in the name, and give the sizes of all devices.
+    #[test]
+    fn options_give_more_devices() {
+        let system = ProgramSystem::parse("ext4:external-journal=16m,data=journal").unwrap();
+        assert_eq!(system.name(), "ext4:external-journal=16m,data=journal");
+        assert_eq!(system.devices(), [64 << 20, 16 << 20]);
+        assert_eq!(system.mount_words().1, ["data=journal"]);
+        assert_eq!(ProgramSystem::parse("btrfs:devices=2").unwrap().devices(), [256 << 20; 2]);
+        assert!(ProgramSystem::parse("btrfs:external-journal").is_err());
+        assert!(
+            ProgramSystem::is_named("btrfs:external-journal") && !ProgramSystem::is_named("nfs")
+        );
     }
 }

@@ -84,7 +84,7 @@ fn failures_on_own_systems_are_repeated() {
     assert!(code != 0 && err.contains("kernel's"), "{code} {err}");
 }
 
-/// An ordinary user crashes a program. Killed in the middle, the search leaves no mount behind.
+/// An ordinary user crashes a program. Killed in the middle, the search leaves no mount behind, and no folder.
 #[test]
 fn an_ordinary_user_needs_no_root() {
     if !is_possible() {
@@ -95,7 +95,7 @@ fn an_ordinary_user_needs_no_root() {
     }
     let dir = tempfile::tempdir().unwrap();
     let script = "set -e; mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse; mkdir work; \
-        chmod 777 . work; cd work; as='setpriv --reuid 65534 --regid 65534 --clear-groups'; \
+        chmod 777 . work; cd work; TMPDIR=$PWD; export TMPDIR; as='setpriv --reuid 65534 --regid 65534 --clear-groups'; \
         $as test -x \"$ORDO\" || { echo out of reach; exit 0; }; c=0; \
         $as \"$ORDO\" crash --fs ffs-soft-updates --states 30 --quiet --check \"$CHECK\" \
           -- sh -c \"$RUN\" || c=$?; echo first $c; \
@@ -104,7 +104,9 @@ fn an_ordinary_user_needs_no_root() {
         until grep -q ordo-state /proc/self/mountinfo || test $n = 300; do sleep 0.1; n=$((n+1)); done; \
         sleep 1; grep -c ordo-state /proc/self/mountinfo; kill -KILL $pid; wait; n=0; \
         while grep -q ordo-state /proc/self/mountinfo && test $n != 100; do sleep 0.1; n=$((n+1)); done; \
-        grep -c ordo-state /proc/self/mountinfo || true";
+        grep -c ordo-state /proc/self/mountinfo || true; \
+        while ls -d ordo-run-* 2>/dev/null && test $n != 100; do sleep 0.1; n=$((n+1)); done >&2; \
+        ls | grep -c ordo-run- || true";
     let out = Command::new("unshare")
         .args(["-m", "sh", "-c", script])
         .current_dir(dir.path())
@@ -119,6 +121,7 @@ fn an_ordinary_user_needs_no_root() {
         return ordo_testkit::skip("an ordinary user cannot reach the program");
     }
     let said: Vec<&str> = said.lines().collect();
-    let [.., first, mounted, left] = said[..] else { panic!("{said:?} {err}") };
+    let [.., first, mounted, left, folders] = said[..] else { panic!("{said:?} {err}") };
     assert!(first == "first 0" && mounted != "0" && left == "0", "{said:?} {err}");
+    assert_eq!(folders, "0", "{said:?} {err}");
 }

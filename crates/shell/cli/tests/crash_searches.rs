@@ -32,7 +32,13 @@ fn lines(path: &Path) -> usize {
 
 /// Starts a search, and waits until its log has the results of some states.
 fn started(dir: &Path) -> Child {
+    started_in(dir, &std::env::temp_dir())
+}
+
+/// The same, with another directory for temporary files.
+fn started_in(dir: &Path, temporary: &Path) -> Child {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("ordo"));
+    command.env("TMPDIR", temporary);
     command.current_dir(dir).arg("crash").args(args(&[]));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(120);
@@ -128,6 +134,106 @@ fn a_killed_search_goes_on() {
     assert!(err.contains("continued after"), "{err}");
     assert_eq!(row["states"], row["planned"]);
     assert_eq!(lines(&dir.path().join("runs")), 1);
+}
+
+/// Searches that are killed leave temporary folders. `ordo trace cleanup` finds and removes them, and so does the next
+/// search. Folders of a search under way are left alone, and it goes on.
+///
+/// Would catch folders that nobody finds, and a cleanup that takes a living search for a dead one.
+#[test]
+fn folders_of_killed_searches_are_removed() {
+    if !is_possible(&TOOLS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let temporary = dir.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let names = |of: &Path| -> Vec<String> {
+        let all = std::fs::read_dir(of).unwrap();
+        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let ordo = |args: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("ordo").unwrap();
+        command.current_dir(dir.path()).env("TMPDIR", &temporary).args(args).output().unwrap()
+    };
+    let killed = || {
+        let child = started_in(dir.path(), &temporary);
+        signal(&child, "-KILL");
+        child.wait_with_output().unwrap();
+        std::fs::remove_file(dir.path().join("r.json.search")).unwrap();
+    };
+    killed();
+    let left = names(&temporary);
+    let [run] = &left[..] else { panic!("{left:?}") };
+    let inside = names(&temporary.join(run));
+    assert!(inside.iter().any(|found| found.starts_with("ordo-state-")), "{inside:?}");
+    let path = temporary.join(run);
+    let listed = |args: &[&str]| -> Value {
+        let out = ordo(args);
+        let text = String::from_utf8_lossy(&out.stdout);
+        let listed: Value = serde_json::from_str(&text).unwrap();
+        let of_path = |found: &&Value| found["path"] == path.to_str().unwrap();
+        listed.as_array().unwrap().iter().find(of_path).unwrap_or_else(|| panic!("{text}")).clone()
+    };
+    let found = listed(&["trace", "cleanup", "--dry-run", "--json"]);
+    assert!(found["removed"].is_null() && path.exists(), "{found}");
+    let found = listed(&["trace", "cleanup", "--json"]);
+    assert!(found["removed"] == true && !path.exists(), "{found}");
+    let living = started_in(dir.path(), &temporary);
+    let out = ordo(&["trace", "cleanup"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(names(&temporary).len(), 1, "the folder of the search under way");
+    let ended = living.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "it goes on to its end");
+    assert_eq!(names(&temporary), [] as [&str; 0]);
+    killed();
+    assert_eq!(names(&temporary).len(), 1);
+    let out = ordo(&["crash", "--states", "2", "--quiet", "--check", "true", "--", "true"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(names(&temporary), [] as [&str; 0]);
+}
+
+/// The loop devices with their files.
+fn loops() -> Vec<(String, String)> {
+    let all = std::fs::read_dir("/sys/block").unwrap().flatten();
+    let of = |entry: std::fs::DirEntry| {
+        let file = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        Some((entry.file_name().into_string().ok()?, file))
+    };
+    all.filter_map(of).collect()
+}
+
+/// A search is killed while the program runs. When the program has ended too, its device is gone.
+///
+/// Would catch a loop device over the dead server's file that stays for ever, which only a reboot or `losetup` removes.
+#[test]
+fn a_killed_recording_leaves_no_device() {
+    if !is_possible(&TOOLS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("ordo"));
+    command.current_dir(dir.path()).env("TMPDIR", dir.path());
+    command.args(["crash", "--quiet", "--check", "true", "--", "sh", "-c"]);
+    let mut child = command.arg("touch \"$ORDO_ORIGIN/runs\"; sleep 2").spawn().unwrap();
+    let wait = |what: &str, reached: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !reached() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("the program does not run", &|| dir.path().join("runs").exists());
+    let ours = |(_, file): &(String, String)| Path::new(file).starts_with(dir.path());
+    let used: Vec<String> = loops().into_iter().filter(ours).map(|(name, _)| name).collect();
+    assert_eq!(used.len(), 1);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    // The file of a dead server has a short name, or the old one while somebody has it mounted.
+    let is_left = |(name, file): &(String, String)| {
+        *name == used[0] && (file.trim() == "/device" || Path::new(file).starts_with(dir.path()))
+    };
+    wait("the loop device is left", &|| !loops().iter().any(is_left));
 }
 
 /// The power fails again during the kernel's recovery. On a disk that tears sectors of 512 bytes, ext4's superblock,

@@ -117,6 +117,31 @@ fn a_signal_ends_a_recording_in_order() {
     }
 }
 
+/// A search that began during a recording has mounts of its own, which are copies of all mounts at that moment. The
+/// recording ends at once all the same.
+///
+/// Would catch copies that keep the recording's device busy until the search ends.
+#[test]
+fn a_search_does_not_delay_the_end_of_a_recording() {
+    if !records() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut waiting = Waiting::start(folder.path(), &folder.path().join("a.trace"));
+    let mut search = Command::new(ORDO);
+    search.args(["crash", "--quiet", "--states", "2", "--check", "true", "--", "sh", "-c"]);
+    search.arg("touch \"$ORDO_ORIGIN/runs\"; sleep 20").current_dir(folder.path());
+    let mut search = search.stdout(Stdio::null()).spawn().unwrap();
+    wait_for("the search runs", || folder.path().join("runs").exists().then_some(()));
+    let from = Instant::now();
+    waiting.signal("-INT");
+    let status = wait_for("ordo ends", || waiting.ordo.try_wait().unwrap());
+    assert!(status.code() == Some(130) && from.elapsed() < Duration::from_secs(15), "{status}");
+    assert!(search.try_wait().unwrap().is_none(), "the search is still under way");
+    assert!(Command::new("kill").arg(search.id().to_string()).status().unwrap().success());
+    search.wait().unwrap();
+}
+
 /// A recording that is killed leaves its mounts; `cleanup` finds and ends them, and then there is nothing to do.
 #[test]
 fn mounts_of_a_killed_recording_are_taken_down() {

@@ -213,6 +213,7 @@ for errors, 130 stopped: --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
+  ordo crash --fs ext4:external-journal,data=journal --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/db
   ordo crash --fs ffs-soft-updates --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash --resume -o found.json --check 'sh $ORDO_ORIGIN/check.sh' -- $PWD/my-database
   ordo crash                                      every system, a disk with a volatile cache
@@ -236,7 +237,8 @@ pub struct Crash {
     pub command: Option<CrashCommand>,
     /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
     /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
-    /// ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root.
+    /// ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root. More devices are options too:
+    /// ext4:external-journal[=SIZE] (ext3 too), xfs:external-log[=SIZE], btrfs:devices=N.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
@@ -342,7 +344,7 @@ pub struct ProgramArgs {
     /// A shell command that prepares the directory before the recording.
     #[arg(long, value_name = "CMD", requires = "command")]
     pub setup: Option<String>,
-    /// More arguments for mkfs.
+    /// More arguments for mkfs, which may not name devices.
     #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
     pub mkfs: Option<String>,
     /// More mount options for each of the systems.
@@ -426,7 +428,7 @@ impl Crash {
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
-            let is_name = ordo_program::ProgramSystem::parse(word).is_ok() || crashed(word).is_ok();
+            let is_name = ordo_program::ProgramSystem::is_named(word) || crashed(word).is_ok();
             match out.last_mut() {
                 Some(last) if !is_name && last.contains(':') => *last += &format!(",{word}"),
                 _ => out.push(word.clone()),
@@ -469,10 +471,18 @@ pub enum CrashCommand {
         shell: bool,
     },
     /// Write the state in which a program failed to an image.
+    #[command(after_long_help = "\
+A state of several disks becomes several images: the first disk state.img, the others state.img.1,
+state.img.2 and so on. Each is printed with what it is. The images are as the power cut left them:
+a mount recovers them.
+
+Example:
+  ordo crash image failure.json -o state.img
+  mount -o loop,journal_path=$(losetup -f --show state.img.1) state.img /mnt")]
     Image {
         /// The file of the failure.
         file: PathBuf,
-        /// The image.
+        /// The image of the first disk. If there are more, their names have .1, .2 and so on after it.
         #[arg(long, short, value_name = "IMAGE")]
         output: PathBuf,
     },

@@ -1,4 +1,4 @@
-//! `ordo trace cleanup`: takes down what killed recordings have left.
+//! `ordo trace cleanup`: takes down what killed recordings and searches have left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,12 @@ use rustix::io::Errno;
 const DEVICE_DIR: &str = "ordo-pseudo-";
 const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 
-/// Take down mounts, loop devices and FUSE connections of recordings that were killed.
+/// Take down mounts, loop devices, FUSE connections and temporary folders of recordings, and of searches for crashes,
+/// that were killed.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Devices of running recordings are left alone. Needs root.
+Devices and folders of running ones are left alone. The devices need root; other users remove folders
+of their own.
 
 Example:
   ordo trace cleanup --dry-run")]
@@ -118,7 +120,10 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
         take("file system", &mount.dir, &lazy);
     }
     for device in &loops {
-        take("loop device", device, &[("losetup", &["-d"])]);
+        // Most go away with their last user, which was the file system.
+        let is_gone = !args.dry_run && !self::loops().iter().any(|(found, _)| found == device);
+        let way: (&str, &[&str]) = if is_gone { ("true", &[]) } else { ("losetup", &["-d"]) };
+        take("loop device", device, &[way]);
     }
     for mount in &dead {
         take("device", &mount.dir, &lazy);
@@ -130,6 +135,11 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
     };
     for dir in dirs.filter(ours) {
         take("directory", dir, &[("rmdir", &[])]);
+    }
+    for left in ordo_pseudo::leftovers().context("reading the temporary folders")? {
+        let path = left.path().to_owned();
+        let removed = (!args.dry_run).then(|| left.remove().is_ok());
+        all.push(Left { what: "folder", path, removed });
     }
     if args.json {
         println!("{}", ordo_report::json(&all)?);
@@ -143,7 +153,7 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
             println!("{what} {}: {done}", path.display());
         }
         if all.is_empty() {
-            println!("no devices of killed recordings are left");
+            println!("nothing of killed recordings is left");
         }
     }
     let failed = all.iter().any(|left| left.removed == Some(false));

@@ -137,6 +137,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     };
     let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
     private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
+    ordo_pseudo::remove_leftovers();
     let mut results = Results::new(args, &check).resumed(args)?;
     let mut unfinished = None;
     'all: for system in &systems {
@@ -229,10 +230,9 @@ fn system(args: &Crash, name: &str) -> Result<ProgramSystem> {
     if own && (more.is_some() || args.program.mkfs.is_some()) {
         bail!("{name}: --mount-opts and --mkfs are for the kernel's file systems");
     }
-    let mut system = own::system(&with, args.size)?;
     let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
-    system.mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
-    Ok(system)
+    let mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
+    Ok(own::system(&with, args.size)?.with_mkfs(mkfs)?)
 }
 
 fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) -> RecordingPlan {
@@ -479,7 +479,7 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Res
     Ok(if found.is_some() { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
 }
 
-/// Writes the state of a failure to an image.
+/// Writes the state of a failure to images, one for each of its disks.
 pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("reading {}", file.display()))?;
@@ -487,6 +487,11 @@ pub(super) fn image(file: &Path, output: &Path) -> Result<ExitCode> {
         bail!("{}: it is no failure of a program", file.display());
     }
     let saved = parse(file, &text)?;
-    saved.image(output)?;
+    let images = saved.image(output)?;
+    if images.len() > 1 {
+        for (path, words) in images {
+            println!("{}: {words}", path.display());
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
