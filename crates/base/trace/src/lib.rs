@@ -36,6 +36,6 @@ mod replay;
 pub mod request;
 pub mod trace;
 
-pub use replay::{ZEROS, replay, replay_marked, replay_numbered};
+pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 pub use trace::Trace;

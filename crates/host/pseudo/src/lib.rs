@@ -11,6 +11,7 @@
 //! - A flush of the device is a flush at the tap, and ends when that flush has ended.
 //! - An observer sees a write before it is carried out, and decides whether it is.
 //! - The loop device and the mount go away with their session, however it ends.
+//! - An observer may take a turn between requests: then none is under way (`turns`).
 //! - When the process dies, tasks that wait for the device wait for at most a second (`watchdog`).
 //!
 //! A session needs root, `/dev/fuse` and `losetup`; NBD needs none of them.
@@ -31,6 +32,7 @@ mod file;
 mod marks;
 pub mod nbd;
 mod session;
+mod turns;
 mod watchdog;
 
 pub use device::{

@@ -18,6 +18,8 @@ use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::calls::{Calls, waits};
+use super::parts::InParts;
+use super::rotate::Rotate;
 use super::running::Signals;
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
@@ -32,6 +34,11 @@ struct How {
     /// Replace a trace that is in the directory.
     #[arg(long, requires = "output")]
     force: bool,
+    /// Write the trace in parts, each a trace by itself, while it is recorded: a part ends when it takes this size in
+    /// memory (64k to 256m), or after this time (10min, 30s, 1h). Both may be given; without a size it is 64m. Memory
+    /// stays below 512 MB for any length. -o is then the folder of all recordings.
+    #[arg(long, value_name = "SIZE|TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    rotate: Vec<Rotate>,
     /// Keep no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
     without_contents: bool,
@@ -54,12 +61,25 @@ struct How {
 impl How {
     fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
+            // The observer keeps them.
+            _ if !self.rotate.is_empty() => KeepRequests::Last(1),
             (Some(most), ..) => KeepRequests::Last(most),
             (None, false, Some(_)) => KeepRequests::Contents,
             (None, _, Some(_)) => KeepRequests::Requests,
             (None, _, None) => KeepRequests::Last(1),
         };
         DeviceSetup { disk: self.disk, ..DeviceSetup::new(place, keep) }
+    }
+
+    /// The recording in parts of a device with this name, if that was asked for, with its observer in `setup`.
+    fn in_parts(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<InParts>> {
+        let Some(root) = self.output.as_deref().filter(|_| !self.rotate.is_empty()) else {
+            return Ok(None);
+        };
+        let parts = InParts::new(root, device);
+        let disk = self.disk.map(|disk| disk.name);
+        setup.observer = Some(parts.observer(&self.rotate, !self.without_contents, disk)?);
+        Ok(Some(parts))
     }
 
     fn wanted(&self) -> Wanted {
@@ -72,6 +92,10 @@ impl How {
     fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        if !self.rotate.is_empty() {
+            let probe = tempfile::NamedTempFile::new_in(dir);
+            return probe.map(drop).with_context(|| format!("writing in {}", dir.display()));
+        }
         let mut entries = std::fs::read_dir(dir)
             .with_context(|| format!("reading {}", dir.display()))?
             .flatten()
@@ -186,7 +210,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", conflicts_with = "rotate")]
     calls: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -202,7 +226,12 @@ image itself. Needs root.
 
 Example:
   ordo trace attach disk.img -o use.trace -- \\
-    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
+    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'
+
+For days: parts of at most ten minutes, of which a killed recorder loses the last one or two.
+  ordo trace attach /dev/sdb --rotate 10min --without-contents -o /var/ordo -- \\
+    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'
+  ordo analyze /var/ordo")]
 pub struct AttachTo {
     /// The device or image, which must not be in use.
     device: PathBuf,
@@ -250,6 +279,24 @@ pub struct Serve {
     command: Vec<String>,
 }
 
+impl Run {
+    fn keep_start(&self, recording: &Recording) -> Result<()> {
+        let Some(path) = &self.start else { return Ok(()) };
+        let wrote = std::fs::write(path, &recording.start);
+        wrote.with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// The name of a device, for the folder of its recordings.
+fn name_of(place: &Transport) -> String {
+    match place {
+        Transport::Memory(_) => "memory".to_owned(),
+        Transport::Path(path) => {
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+    }
+}
+
 /// Records a run, and prints what was written.
 ///
 /// # Errors
@@ -266,16 +313,19 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let calls = if args.calls { Some(Calls::new()?) } else { None };
+    let parts = args.how.in_parts("memory", &mut setup)?;
     let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
     let control = mounted.control().to_string_lossy().into_owned();
     let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let dir = mounted.dir().to_owned();
     let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
-    let (recording, seen) = mounted.finish()?;
-    if let Some(path) = &args.start {
-        let wrote = std::fs::write(path, &recording.start);
-        wrote.with_context(|| format!("writing {}", path.display()))?;
+    if let Some(parts) = parts {
+        args.keep_start(&mounted.finish_recording()?)?;
+        parts.report(args.how.json)?;
+        return status;
     }
+    let (recording, seen) = mounted.finish()?;
+    args.keep_start(&recording)?;
     let calls = match &calls {
         Some(calls) => calls.finish(&dir, &recording, &seen.rows)?,
         None => Vec::new(),
@@ -292,8 +342,11 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
-    let mut setup = args.how.setup(Transport::Path(args.device.clone()));
+    let place = Transport::Path(args.device.clone());
+    let device = name_of(&place);
+    let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let parts = args.how.in_parts(&device, &mut setup)?;
     let session = Session::with(setup)?;
     session.start()?;
     let device = session.device().to_string_lossy().into_owned();
@@ -301,6 +354,10 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = session.finish()?;
+    if let Some(parts) = parts {
+        parts.report(args.how.json)?;
+        return status;
+    }
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
     args.how.report(&recording, seen.as_ref(), &[])?;
@@ -323,13 +380,19 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
+    let device = name_of(&place);
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let parts = args.how.in_parts(&device, &mut setup)?;
     let nbd = Nbd::serve(setup, &address)?;
     let (uri, control) = (nbd.uri().to_owned(), nbd.control().to_string_lossy().into_owned());
     let variables = [("ORDO_URI", &*uri), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
+    if let Some(parts) = parts {
+        parts.report(args.how.json)?;
+        return status;
+    }
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
     args.how.report(&recording, seen.as_ref(), &[])?;

@@ -1,0 +1,182 @@
+//! The sink of a device whose recording has parts: requests are named and kept until their part ends.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use ordo_block::Operation;
+use ordo_block::tap::{Completed, Issued, TapSink};
+use ordo_runtime::Time;
+use ordo_sba::decoder::DiskImage;
+use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
+use rustc_hash::FxHashMap;
+
+use super::maker::{Part, PartMaker};
+use crate::rows::BlockRow;
+
+const SECTOR: u32 = 512;
+/// What a block takes in memory, with what the collector keeps beside its row.
+const ROW: usize = size_of::<BlockRow>() + 64;
+
+/// When a part ends: at the first of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartLimits {
+    /// The bytes that it takes in memory: contents, requests and rows.
+    pub bytes: usize,
+    /// The time since its first request; `None` for any.
+    pub time: Option<Duration>,
+}
+
+/// Keeps the requests of a part, and shows them to the watcher.
+pub struct PartRecorder {
+    maker: RefCell<PartMaker>,
+    with_contents: bool,
+    limits: PartLimits,
+    disk: Option<&'static str>,
+    trace: RefCell<Trace>,
+    /// Requests under way: their index in the part, by the tap's number.
+    open: RefCell<FxHashMap<u64, usize>>,
+    began: Cell<Option<Time>>,
+    /// The number of flushes so far.
+    epoch: Cell<u64>,
+    /// Whether the recording has ended early: then requests are no longer kept.
+    has_ended: Cell<bool>,
+}
+
+impl PartRecorder {
+    /// A recorder for the parts of `maker`. `disk` is the disk model that gives requests their time.
+    pub fn new(
+        maker: PartMaker,
+        limits: PartLimits,
+        with_contents: bool,
+        disk: Option<&'static str>,
+    ) -> PartRecorder {
+        let recorder = PartRecorder {
+            maker: RefCell::new(maker),
+            with_contents,
+            limits,
+            disk,
+            trace: RefCell::default(),
+            open: RefCell::default(),
+            began: Cell::new(None),
+            epoch: Cell::new(0),
+            has_ended: Cell::new(false),
+        };
+        recorder.trace.replace(recorder.empty());
+        recorder
+    }
+
+    fn empty(&self) -> Trace {
+        let mut trace = Trace::new(SECTOR, true);
+        trace.set_disk(self.disk);
+        trace
+    }
+
+    /// The file system's name.
+    pub fn system(&self) -> &'static str {
+        self.maker.borrow().system()
+    }
+
+    /// The bytes of the part in memory.
+    pub fn bytes(&self) -> usize {
+        let trace = self.trace.borrow();
+        trace.contents_len()
+            + trace.requests().len() * size_of::<TraceRequest>()
+            + self.maker.borrow().rows() * ROW
+    }
+
+    /// Whether the part should end.
+    pub fn is_due(&self, now: Time) -> bool {
+        let Some(began) = self.began.get() else { return false };
+        let is_late = self.limits.time.is_some_and(|time| now.since(began) >= time);
+        is_late || self.bytes() >= self.limits.bytes
+    }
+
+    /// Whether any request is under way.
+    pub fn is_busy(&self) -> bool {
+        !self.open.borrow().is_empty()
+    }
+
+    /// Keeps and names nothing from now on.
+    pub fn stop(&self) {
+        self.has_ended.set(true);
+        self.trace.replace(self.empty());
+        self.began.set(None);
+    }
+
+    /// Ends the part. The next one begins with the contents of `image`; `None` if there is no next part.
+    pub fn end(&self, image: Option<&dyn DiskImage>) -> Part {
+        let trace = self.trace.replace(self.empty());
+        self.began.set(None);
+        self.open.borrow_mut().clear();
+        self.maker.borrow_mut().end(trace, image)
+    }
+
+    /// Puts a mark into the part.
+    pub fn mark(&self, text: &str, at: Time) {
+        if self.has_ended.get() {
+            return;
+        }
+        let mut trace = self.trace.borrow_mut();
+        let data = Some(trace.keep(text.as_bytes()));
+        let (op, flags) = (RequestOp::Mark, Flags::empty());
+        let (offset, len, issued, epoch, end) = (0, 0, at, self.epoch.get(), None);
+        trace.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
+        self.began.set(self.began.get().or(Some(at)));
+    }
+
+    /// Sets the watcher's number of the request with this index in the part.
+    fn number(&self, index: usize) {
+        let maker = self.maker.borrow();
+        maker.now().set(maker.first() + index as u64);
+    }
+
+    fn watch(&self, show: impl FnOnce(&ordo_sba::Watch)) {
+        let watch = self.maker.borrow().watch().cloned();
+        if let Some(watch) = watch {
+            show(&watch);
+        }
+    }
+}
+
+impl TapSink for PartRecorder {
+    fn issued(&self, r: &Issued<'_>) {
+        if self.has_ended.get() {
+            return;
+        }
+        let index = {
+            let mut trace = self.trace.borrow_mut();
+            let data = r.data.filter(|_| self.with_contents).map(|data| trace.keep(data));
+            trace.push(TraceRequest {
+                op: RequestOp::from(r.op),
+                flags: Flags::from(r.flags),
+                offset: r.offset,
+                len: r.len,
+                issued: r.at,
+                epoch: r.epoch,
+                end: None,
+                data,
+            });
+            trace.requests().len() - 1
+        };
+        self.began.set(self.began.get().or(Some(r.at)));
+        self.epoch.set(r.epoch + u64::from(r.op == Operation::Flush));
+        self.open.borrow_mut().insert(r.id, index);
+        self.number(index);
+        self.watch(|watch| watch.issued(r));
+    }
+
+    fn completed(&self, r: &Completed<'_>) {
+        let Some(index) = self.open.borrow_mut().remove(&r.id) else { return };
+        if self.has_ended.get() {
+            return;
+        }
+        {
+            let mut trace = self.trace.borrow_mut();
+            let data = r.data.filter(|_| self.with_contents).map(|data| trace.keep(data));
+            let (order, at, epoch, ok) = (r.order, r.at, r.epoch, r.result.is_ok());
+            trace.end(index, RequestEnd { order, at, epoch, ok }, data);
+        }
+        self.number(index);
+        self.watch(|watch| watch.completed(r));
+    }
+}
