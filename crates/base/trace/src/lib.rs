@@ -5,7 +5,8 @@
 //! - [`request`]: one request.
 //! - [`trace`]: all requests, with their contents in one piece of memory.
 //! - [`replay`]: shows a trace to a tap's sink.
-//! - [`blktrace`]: import from the kernel's blktrace, which records times but no contents.
+//! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
+//!   times but no contents.
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
 //! Invariants:
@@ -30,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blktext;
 pub mod blktrace;
 pub mod dm_log_writes;
 mod replay;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ordo_annotate::parts::writer::WrittenParts;
-use ordo_annotate::parts::{PartLimits, PartMaker, PartRecorder, PartWriter, Place};
+use ordo_annotate::parts::{PartLimits, PartMaker, PartRecorder, PartWriter, Place, Sample};
 use ordo_annotate::store::StoreError;
 use ordo_block::tap::TapSink;
 use ordo_pseudo::{Before, MakeObserver, Observer};
@@ -29,6 +29,8 @@ pub struct PartsWanted {
     pub began_ns: u64,
     /// When a part ends.
     pub limits: PartLimits,
+    /// Which part of the time is recorded, and the same in words; `None` for all of it.
+    pub sample: Option<(Sample, String)>,
     /// Whether contents are kept.
     pub with_contents: bool,
     /// The disk model that gives requests their time.
@@ -84,7 +86,7 @@ impl Observer for InParts {
     }
 
     fn turn(&self, now: &Before<'_>) {
-        let part = self.sink.end(Some(&Device(now)));
+        let Some(part) = self.sink.turn(&Device(now)) else { return };
         let mut writer = self.writer.borrow_mut();
         writer.write(part);
         if self.limits.bytes > BESIDE_MAX {
@@ -94,7 +96,7 @@ impl Observer for InParts {
 
     fn finish(self: Box<Self>) {
         if !self.has_ended() {
-            self.writer.borrow_mut().write(self.sink.end(None));
+            self.writer.borrow_mut().write(self.sink.finish());
         }
         let (written, error) = self.writer.into_inner().finish();
         let done = PartsDone { written, error };
@@ -107,7 +109,9 @@ impl Observer for InParts {
 /// # Errors
 /// There are no more threads.
 pub fn in_parts(wanted: PartsWanted, into: PartsInto) -> io::Result<MakeObserver> {
-    let PartsWanted { place, recording, began_ns, limits, with_contents, disk, failed } = wanted;
+    let PartsWanted { place, recording, began_ns, limits, .. } = wanted;
+    let PartsWanted { sample, with_contents, disk, failed, .. } = wanted;
+    let (sample, in_words) = sample.unzip();
     let has_failed = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&has_failed);
     let writer = PartWriter::start(place, move |error, parts| {
@@ -115,8 +119,9 @@ pub fn in_parts(wanted: PartsWanted, into: PartsInto) -> io::Result<MakeObserver
         failed(error, parts);
     })?;
     Ok(Box::new(move |before, _| {
-        let maker = PartMaker::new(recording, began_ns, &Device(before));
-        let sink = Rc::new(PartRecorder::new(maker, limits, with_contents, disk));
+        let mut maker = PartMaker::new(recording, began_ns, &Device(before));
+        maker.set_sample(in_words);
+        let sink = Rc::new(PartRecorder::new(maker, limits, sample, with_contents, disk));
         let (writer, has_ended) = (RefCell::new(writer), Cell::new(false));
         Some(Box::new(InParts { sink, writer, limits, has_failed, has_ended, into })
             as Box<dyn Observer>)

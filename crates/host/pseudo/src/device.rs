@@ -82,6 +82,8 @@ pub trait Observer {
     fn sink(&self) -> Rc<dyn TapSink>;
     /// Ends the watch: the device is removed, and the observer must pass on its results.
     fn finish(self: Box<Self>);
+    /// Called every half second, between requests.
+    fn tick(&self, _now: Time) {}
     /// Takes in a mark.
     fn mark(&self, _text: &str, _at: Time) {}
     /// Whether the observer wants a [turn](Self::turn). Then no request begins until those under way have completed.
@@ -378,6 +380,13 @@ impl Core {
     /// The device, which shows requests to the recorder and the observer.
     pub(crate) fn tap(&self) -> &Tap<Ruled> {
         &self.tap
+    }
+
+    /// Tells the observer that time has passed.
+    pub(crate) fn tick(&self) {
+        if let Some(observer) = &*self.observer.borrow() {
+            observer.tick(self.runtime.now());
+        }
     }
 
     /// Whether the observer wants a turn.

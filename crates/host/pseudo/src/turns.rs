@@ -54,10 +54,11 @@ impl Core {
     }
 }
 
-/// Gives the observer its turn while the device is idle, too.
+/// Tells the observer of time, and gives it its turn while the device is idle, too.
 pub(crate) async fn while_idle(runtime: Runtime, core: Rc<Core>) {
     loop {
         runtime.sleep(IDLE).await;
+        core.tick();
         if core.turns.under_way.get() == 0 && core.is_due() {
             core.turn();
         }

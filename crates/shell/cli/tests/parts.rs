@@ -221,6 +221,65 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
     assert!(text(&analysis.stderr).contains("did not end in order"));
 }
 
+/// Counters alone: the file has the counts while the device is used, as the analysis at the end has them, and nothing else
+/// is written.
+#[test]
+fn counters_are_written_while_a_device_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ordo.prom");
+    let name = file.to_str().unwrap();
+    let script = format!(
+        "head -c 300k /dev/zero > a; sync; sleep 7; cp {name} {name}.seen; mkdir d; sync; exit 3"
+    );
+    let run = ["trace", "run", "--fs", "ext4", "--size", "32m", "--counters", name, "--json", "--"];
+    let out = ordo(&[&run[..], &["sh", "-c", &script]].concat());
+    if cannot_record(&out) {
+        return;
+    }
+    assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let value = |text: &str, start: &str| {
+        let line = text.lines().find(|line| line.starts_with(start));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+    };
+    let (seen, end) =
+        (fs::read_to_string(format!("{name}.seen")).unwrap(), fs::read_to_string(&file).unwrap());
+    let data = "ordo_written_bytes_total{device=\"memory\",fs=\"ext4\",kind=\"file_data\"}";
+    assert_eq!(value(&seen, data), Some(300 << 10), "{seen}");
+    for (kind, counts) in json["writes"].as_object().unwrap() {
+        let line = data.replace("file_data", kind);
+        assert_eq!(value(&end, &line), counts["bytes"].as_u64(), "{kind}: {end}");
+    }
+    assert_eq!(value(&end, "ordo_flushes_total"), json["flushes"].as_u64());
+    assert!(value(&seen, "ordo_flushes_total") < value(&end, "ordo_flushes_total"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+/// A sample of the time is recorded: some of the writes and not others, with the names of files that were made in
+/// between.
+#[test]
+fn a_sample_of_the_time_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let script = "i=0; while [ $i -lt 60 ]; do head -c 64k /dev/urandom > f$i; sync; sleep 0.1; i=$((i+1)); done";
+    let run = ["trace", "run", "--fs", "ext4", "--size", "32m", "--sample", "500ms/2s", "-o", dir];
+    let out = ordo(&[&run[..], &["--json", "--", "sh", "-c", script]].concat());
+    if cannot_record(&out) {
+        return;
+    }
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let again = ordo(&["analyze", dir, "--json"]);
+    assert_eq!(text(&again.stdout), text(&out.stdout));
+    let said = text(&again.stderr);
+    assert!(said.contains("a sample, 500ms/2s") && again.status.success(), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let data = json["writes"]["file_data"]["bytes"].as_u64().unwrap();
+    assert!((1..=40).contains(&(data >> 16)), "{} of 60 files", data >> 16);
+    let with_path = json["data_bytes_with_path"].as_u64().unwrap();
+    assert!(with_path * 10 >= data * 8, "{with_path} of {data} bytes have a path");
+    assert!(parts(folder.path()).len() >= 3);
+}
+
 /// The recorder's memory does not grow with the recording: with eight times as much in parts of 4 MB, it takes less than a
 /// third of the difference more.
 #[test]

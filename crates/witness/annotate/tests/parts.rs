@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::parts::writer::{Place, write};
-use ordo_annotate::parts::{Joined, Part, divide, find};
+use ordo_annotate::parts::{Joined, Next, Part, PartMaker, divide, find};
 use ordo_annotate::{counting, files, owners, store};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
@@ -123,6 +123,66 @@ fn a_part_starts_with_the_device_as_it_was() {
             requests.filter(|r| r.op == ordo_trace::RequestOp::Write).for_each(|r| {
                 device.write(r.offset, part.trace.data(r).unwrap());
             });
+        }
+    });
+}
+
+/// Nothing is recorded for a while: what comes after is named from the device as it is then, and the sum of the parts is
+/// that of the two times. Transactions, files and guesses of the second time are not taken for those of the first.
+#[test]
+fn a_pause_divides_a_recording_in_two() {
+    each_recorded(|trace, start, name| {
+        let folder = tempfile::tempdir().unwrap();
+        let third = trace.requests().len() / 3;
+        let mut device = start.clone();
+        let mut maker = PartMaker::new("r1".into(), 0, &device);
+        maker.set_sample(Some("1s/3s".into()));
+        let mut sums = Vec::new();
+        let apply = |device: &mut Pieces, trace: &Trace| {
+            for r in trace.requests().iter().filter(|r| r.op == ordo_trace::RequestOp::Write) {
+                device.write(r.offset, trace.data(r).unwrap());
+            }
+        };
+        for (from, to) in [(0, third), (2 * third, trace.requests().len())] {
+            if from > 0 {
+                apply(&mut device, &trace.part(third, from));
+                maker.resume(&device);
+            }
+            let halves = [(from, usize::midpoint(from, to)), (usize::midpoint(from, to), to)];
+            sums.push(whole(&trace.part(from, to), &device));
+            for (i, (from, to)) in halves.into_iter().enumerate() {
+                let part = trace.part(from, to);
+                let watch = maker.watch().unwrap().clone();
+                ordo_trace::replay_from(&part, maker.first(), &*watch, &maker.now().clone());
+                apply(&mut device, &part);
+                let next = if i == 0 { Next::Part(&device) } else { Next::Pause };
+                write(&place(folder.path()), &maker.end(part, next)).unwrap();
+            }
+        }
+        let last = maker.end(Trace::new(512, true), Next::End);
+        write(&place(folder.path()), &last).unwrap();
+        let found = find(folder.path()).unwrap();
+        assert_eq!(found.recordings[0].sample.as_deref(), Some("1s/3s"));
+        let all = joined(folder.path());
+        assert_eq!((all.parts, all.aside.len()), (5, 0));
+        let [(one, some), (two, more)] = &sums[..] else { unreachable!() };
+        for (class, counts) in all.analysis.stats.writes.iter() {
+            let (a, b) = (&one.stats.writes[class], &two.stats.writes[class]);
+            assert_eq!(counts.bytes, a.bytes + b.bytes, "{name} {class:?}");
+            assert_eq!(counts.requests, a.requests + b.requests, "{name} {class:?}");
+        }
+        let (a, b) = (&one.transactions, &two.transactions);
+        assert_eq!(all.analysis.transactions.seen, a.seen + b.seen, "{name}");
+        assert_eq!(all.analysis.transactions.committed, a.committed + b.committed, "{name}");
+        assert_eq!(all.analysis.stats.settled, one.stats.settled + two.stats.settled);
+        assert_eq!(all.analysis.stats.unclaimed, one.stats.unclaimed + two.stats.unclaimed);
+        let data = |files: &[files::FileTraffic]| files.iter().map(|f| f.bytes()).sum::<u64>();
+        assert_eq!(data(&all.files), data(some) + data(more), "{name}");
+        for file in some.iter().filter(|file| file.path.is_some()) {
+            let same = |f: &&files::FileTraffic| (f.inode, &f.path) == (file.inode, &file.path);
+            let other = more.iter().find(same).map_or(0, files::FileTraffic::bytes);
+            let sum = all.files.iter().find(same).map(files::FileTraffic::bytes);
+            assert_eq!(sum, Some(file.bytes() + other), "{name} {file:?}");
         }
     });
 }

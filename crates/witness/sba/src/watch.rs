@@ -245,6 +245,13 @@ impl Watch {
         stats
     }
 
+    /// The traffic so far.
+    pub fn so_far(&self) -> Stats {
+        let state = self.state.borrow();
+        let unclaimed = state.stats.unclaimed + state.decoder_state.pending.unclaimed();
+        Stats { unclaimed, ..state.stats.clone() }
+    }
+
     /// Ends a part of a recording: returns what was found since the last end. The watcher goes on with everything that
     /// it knows. No request may be under way. After the `last` part nothing more is shown.
     pub fn end_part(&self, last: bool) -> PartFindings {

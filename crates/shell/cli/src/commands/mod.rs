@@ -13,6 +13,7 @@ pub mod fsck;
 pub mod generate;
 pub mod infer;
 pub mod info;
+mod instead;
 pub mod lfs;
 pub mod log;
 pub mod mkfs;

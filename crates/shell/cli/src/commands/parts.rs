@@ -13,7 +13,7 @@ use ordo_pseudo::MakeObserver;
 use ordo_report::number;
 
 use super::analyze::tables;
-use super::rotate::{Rotate, limits};
+use super::rotate::{Rotate, SampleTimes, limits};
 use super::traffic::{top_files, whole};
 use crate::text::put;
 
@@ -51,6 +51,7 @@ impl InParts {
     pub(super) fn observer(
         &self,
         rotate: &[Rotate],
+        sample: Option<&SampleTimes>,
         with_contents: bool,
         disk: Option<&'static str>,
     ) -> Result<MakeObserver> {
@@ -59,6 +60,7 @@ impl InParts {
             recording: self.recording.clone(),
             began_ns: now_ns(),
             limits: limits(rotate),
+            sample: sample.map(|sample| (sample.times, sample.words.clone())),
             with_contents,
             disk,
             failed: Box::new(|error, parts| {
@@ -144,6 +146,11 @@ pub(super) fn analyze(dir: &Path, as_json: bool, output: Option<&Path>) -> Resul
             ),
         }
     };
+    if let Some(sample) = &recording.sample {
+        eprintln!(
+            "ordo: {place}: a sample, {sample}: the sums are those of the time that was recorded"
+        );
+    }
     if !recording.has_end {
         eprintln!(
             "ordo: {place}: the recording did not end in order: requests after part {} are missing",

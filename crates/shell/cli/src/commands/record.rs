@@ -18,8 +18,9 @@ use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::calls::{Calls, waits};
+use super::instead::{Counters, Instead};
 use super::parts::InParts;
-use super::rotate::Rotate;
+use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
@@ -39,12 +40,20 @@ struct How {
     /// stays below 512 MB for any length. -o is then the folder of all recordings.
     #[arg(long, value_name = "SIZE|TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
     rotate: Vec<Rotate>,
+    /// Record only a part of the time, as 10s/5min: the first ten seconds of every five minutes. In between requests cost
+    /// nothing but their way through the pseudo-device. The trace is written in parts.
+    #[arg(long, value_name = "TIME/TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    sample: Option<SampleTimes>,
     /// Keep no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
     without_contents: bool,
     /// Keep only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
+    /// Keep only counts of each kind of block, and write them to this file every five seconds, in the text form of
+    /// Prometheus (for the textfile collector of its node exporter). Memory is that of the file system's metadata.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "last", "without_contents", "rules"])]
+    counters: Option<PathBuf>,
     /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
     /// first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
@@ -62,7 +71,7 @@ impl How {
     fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
             // The observer keeps them.
-            _ if !self.rotate.is_empty() => KeepRequests::Last(1),
+            _ if self.is_in_parts() => KeepRequests::Last(1),
             (Some(most), ..) => KeepRequests::Last(most),
             (None, false, Some(_)) => KeepRequests::Contents,
             (None, _, Some(_)) => KeepRequests::Requests,
@@ -71,15 +80,30 @@ impl How {
         DeviceSetup { disk: self.disk, ..DeviceSetup::new(place, keep) }
     }
 
-    /// The recording in parts of a device with this name, if that was asked for, with its observer in `setup`.
-    fn in_parts(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<InParts>> {
-        let Some(root) = self.output.as_deref().filter(|_| !self.rotate.is_empty()) else {
+    fn is_in_parts(&self) -> bool {
+        !self.rotate.is_empty() || self.sample.is_some()
+    }
+
+    /// What records a device with this name instead of a trace in memory, if that was asked for. Its observer is in
+    /// `setup` then.
+    fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
+        if let Some(file) = &self.counters {
+            let counters = Counters::new(file)?;
+            setup.observer = Some(counters.observer(device));
+            return Ok(Some(Instead::Counters(counters)));
+        }
+        let Some(root) = self.output.as_deref().filter(|_| self.is_in_parts()) else {
             return Ok(None);
         };
         let parts = InParts::new(root, device);
         let disk = self.disk.map(|disk| disk.name);
-        setup.observer = Some(parts.observer(&self.rotate, !self.without_contents, disk)?);
-        Ok(Some(parts))
+        setup.observer = Some(parts.observer(
+            &self.rotate,
+            self.sample.as_ref(),
+            !self.without_contents,
+            disk,
+        )?);
+        Ok(Some(Instead::Parts(parts)))
     }
 
     fn wanted(&self) -> Wanted {
@@ -92,7 +116,7 @@ impl How {
     fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
-        if !self.rotate.is_empty() {
+        if self.is_in_parts() {
             let probe = tempfile::NamedTempFile::new_in(dir);
             return probe.map(drop).with_context(|| format!("writing in {}", dir.display()));
         }
@@ -210,7 +234,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
-    #[arg(long, requires = "output", conflicts_with = "rotate")]
+    #[arg(long, requires = "output", conflicts_with_all = ["rotate", "sample"])]
     calls: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -231,7 +255,11 @@ Example:
 For days: parts of at most ten minutes, of which a killed recorder loses the last one or two.
   ordo trace attach /dev/sdb --rotate 10min --without-contents -o /var/ordo -- \\
     sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'
-  ordo analyze /var/ordo")]
+  ordo analyze /var/ordo
+
+For monitoring: counts of each kind of block, and nothing else.
+  ordo trace attach /dev/sdb --counters /var/lib/node_exporter/ordo.prom -- \\
+    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'")]
 pub struct AttachTo {
     /// The device or image, which must not be in use.
     device: PathBuf,
@@ -313,15 +341,15 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let calls = if args.calls { Some(Calls::new()?) } else { None };
-    let parts = args.how.in_parts("memory", &mut setup)?;
+    let instead = args.how.instead("memory", &mut setup)?;
     let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
     let control = mounted.control().to_string_lossy().into_owned();
     let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let dir = mounted.dir().to_owned();
     let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
-    if let Some(parts) = parts {
+    if let Some(instead) = instead {
         args.keep_start(&mounted.finish_recording()?)?;
-        parts.report(args.how.json)?;
+        instead.report(args.how.json)?;
         return status;
     }
     let (recording, seen) = mounted.finish()?;
@@ -346,7 +374,7 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let device = name_of(&place);
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
-    let parts = args.how.in_parts(&device, &mut setup)?;
+    let instead = args.how.instead(&device, &mut setup)?;
     let session = Session::with(setup)?;
     session.start()?;
     let device = session.device().to_string_lossy().into_owned();
@@ -354,8 +382,8 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = session.finish()?;
-    if let Some(parts) = parts {
-        parts.report(args.how.json)?;
+    if let Some(instead) = instead {
+        instead.report(args.how.json)?;
         return status;
     }
     let mut seen = take(&seen);
@@ -383,14 +411,14 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     let device = name_of(&place);
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
-    let parts = args.how.in_parts(&device, &mut setup)?;
+    let instead = args.how.instead(&device, &mut setup)?;
     let nbd = Nbd::serve(setup, &address)?;
     let (uri, control) = (nbd.uri().to_owned(), nbd.control().to_string_lossy().into_owned());
     let variables = [("ORDO_URI", &*uri), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
-    if let Some(parts) = parts {
-        parts.report(args.how.json)?;
+    if let Some(instead) = instead {
+        instead.report(args.how.json)?;
         return status;
     }
     let mut seen = take(&seen);

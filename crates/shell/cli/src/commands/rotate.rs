@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use ordo_annotate::parts::PartLimits;
+use ordo_annotate::parts::{PartLimits, Sample};
 use ordo_report::number::parse_bytes;
 
 /// The size of a part in memory, unless said otherwise, in bytes.
@@ -22,19 +22,46 @@ pub enum Rotate {
     Time(Duration),
 }
 
+/// A time such as `10min`, `30s`, `500ms` or `1h`; `None` if it is none.
+fn time(text: &str) -> Option<Duration> {
+    let units = [("ms", 1), ("min", 60_000), ("h", 3_600_000), ("s", 1000)];
+    let of = |(unit, milliseconds): &(&str, u64)| {
+        let number = text.strip_suffix(unit)?.trim().parse::<u64>().ok()?;
+        number.checked_mul(*milliseconds).map(Duration::from_millis)
+    };
+    units.iter().find_map(of)
+}
+
+/// Which part of the time is recorded, as `10s/5min`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleTimes {
+    /// The times.
+    pub(crate) times: Sample,
+    /// As it was written.
+    pub(crate) words: String,
+}
+
+impl FromStr for SampleTimes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SampleTimes, String> {
+        let times = text.split_once('/').and_then(|(on, every)| time(on).zip(time(every)));
+        let good = times.filter(|(on, every)| !on.is_zero() && on < every);
+        let (on, every) = good.ok_or("a time of a longer time, as 10s/5min")?;
+        Ok(SampleTimes { times: Sample { on, every }, words: text.to_owned() })
+    }
+}
+
 impl FromStr for Rotate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rotate, String> {
-        let units = [("ms", 1), ("min", 60_000), ("h", 3_600_000), ("s", 1000)];
-        for (unit, milliseconds) in units {
-            let number = text.strip_suffix(unit).and_then(|n| n.trim().parse::<u64>().ok());
-            if let Some(time) = number.and_then(|n| n.checked_mul(milliseconds)) {
-                return match time {
-                    0 => Err("a part takes some time: 10min, for instance".to_owned()),
-                    _ => Ok(Rotate::Time(Duration::from_millis(time))),
-                };
+        match time(text) {
+            Some(Duration::ZERO) => {
+                return Err("a part takes some time: 10min, for instance".to_owned());
             }
+            Some(time) => return Ok(Rotate::Time(time)),
+            None => {}
         }
         match parse_bytes(text) {
             Ok(bytes @ BYTES_MIN..=BYTES_MAX) => Ok(Rotate::Bytes(bytes as usize)),
@@ -69,6 +96,12 @@ mod tests {
         assert_eq!(read("30s"), Some(Rotate::Time(Duration::from_secs(30))));
         for wrong in ["", "0s", "1k", "1g", "x", "10 parts", "-1s"] {
             assert_eq!(read(wrong), None, "{wrong}");
+        }
+        let sample =
+            |text: &str| text.parse::<SampleTimes>().ok().map(|s| (s.times.on, s.times.every));
+        assert_eq!(sample("10s/5min"), Some((Duration::from_secs(10), Duration::from_secs(300))));
+        for wrong in ["10s", "5min/10s", "0s/5min", "10s/10s", "1m/5min"] {
+            assert_eq!(sample(wrong), None, "{wrong}");
         }
     }
 }

@@ -111,6 +111,11 @@ impl Collector {
         Collector { carried: Some(Carried::default()), ..Collector::default() }
     }
 
+    /// The number of lives of inodes so far.
+    pub(crate) fn lives(&self) -> u64 {
+        self.began
+    }
+
     /// Ends a part of the recording, whose first request has the number `first`; `trace` has its requests. Requests
     /// under way belong to no part. After the `last` part nothing more is added.
     pub fn end_part(&mut self, watch: &Watch, trace: &Trace, first: u64, last: bool) -> PartRows {

@@ -43,6 +43,8 @@ pub struct Recording {
     pub parts: BTreeMap<u32, PathBuf>,
     /// Whether it ended in order.
     pub has_end: bool,
+    /// How much of the time is recorded; `None` if all of it is.
+    pub sample: Option<String>,
 }
 
 /// What is in a directory.
@@ -111,6 +113,7 @@ fn take(dir: &Path, found: &mut Found, all: &mut BTreeMap<String, Recording>) {
         Ok(Some(head)) => {
             let recording = all.entry(head.recording.clone()).or_default();
             recording.name = head.recording;
+            recording.sample = head.sample;
             match recording.parts.get(&head.part) {
                 None => {
                     recording.has_end |= head.is_last;

@@ -4,13 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_sba::Watch;
+use ordo_sba::analysis::WatchFindings;
 use ordo_sba::decoder::DiskImage;
 use ordo_sba::parts::PartFindings;
 use ordo_trace::{RequestOp, Trace};
 
 use super::PartHead;
 use crate::image::{Learning, PIECE, Pieces};
-use crate::owners::{Collector, PartRows};
+use crate::owners::{Collector, FileChange, PartRows};
 use crate::rows::{BlockRow, FileShare, unclassified};
 use crate::store::Parts;
 
@@ -50,12 +51,55 @@ impl Part {
 pub struct PartMaker {
     recording: String,
     began_ns: u64,
+    /// How much of the time is recorded, in words.
+    sample: Option<String>,
     watch: Option<Rc<Watch>>,
     rows: Rc<RefCell<Collector>>,
     now: Rc<Cell<u64>>,
     part: u32,
     first: u64,
     start: Pieces,
+    /// Whether nothing is named at present.
+    is_paused: bool,
+    base: Base,
+}
+
+/// The numbers at which a watcher begins that follows a pause, in which nothing was named.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    part: u32,
+    lives: u64,
+    transactions: u64,
+    unclaimed: u64,
+    orphans: u64,
+}
+
+impl Base {
+    /// Gives the findings of a part the numbers that they have in the recording.
+    fn number(&self, found: &mut PartFindings, files: &mut [FileChange]) {
+        let earlier = std::mem::take(&mut found.earlier).into_iter();
+        let moved = |((part, was, kind), counts)| ((part + self.part, was, kind), counts);
+        found.earlier = earlier.map(moved).collect();
+        found.first_transaction += self.transactions;
+        found.continued.iter_mut().for_each(|(number, _)| *number += self.transactions);
+        found.unclaimed_so_far += self.unclaimed;
+        found.orphans_so_far += self.orphans;
+        for file in files {
+            file.part += self.part;
+            file.life = file.life.map(|life| life + self.lives);
+        }
+    }
+}
+
+/// What follows a part.
+#[derive(Clone, Copy)]
+pub enum Next<'a> {
+    /// A part that begins with the contents of this device.
+    Part(&'a dyn DiskImage),
+    /// A time in which nothing is recorded.
+    Pause,
+    /// Nothing.
+    End,
 }
 
 /// A watcher over a device, and the pieces of the device that it has read. All pieces count as known where no file
@@ -101,7 +145,7 @@ pub fn divide<E>(
                 _ => {}
             }
         }
-        let next = (to < all).then_some(&device as &dyn DiskImage);
+        let next = if to < all { Next::Part(&device) } else { Next::End };
         each(maker.end(part, next))?;
         if to == all {
             return Ok(());
@@ -125,15 +169,43 @@ impl PartMaker {
     /// Begins a recording with this name, of a device that now holds the contents of `image`. `began_ns` is time zero of
     /// the recording, in nanoseconds since 1970.
     pub fn new(recording: String, began_ns: u64, image: &dyn DiskImage) -> PartMaker {
-        let (watch, start) = learn(image);
-        let rows = Rc::new(RefCell::new(Collector::in_parts()));
-        let now = Rc::new(Cell::new(0));
-        if let Some(watch) = &watch {
-            let (to, number) = (rows.clone(), now.clone());
+        let mut maker = PartMaker {
+            recording,
+            began_ns,
+            sample: None,
+            watch: None,
+            rows: Rc::default(),
+            now: Rc::new(Cell::new(0)),
+            part: 0,
+            first: 0,
+            start: Pieces::default(),
+            is_paused: false,
+            base: Base::default(),
+        };
+        maker.begin(image);
+        maker
+    }
+
+    /// Begins to name requests to a device that now holds the contents of `image`.
+    fn begin(&mut self, image: &dyn DiskImage) {
+        (self.watch, self.start) = learn(image);
+        self.rows = Rc::new(RefCell::new(Collector::in_parts()));
+        if let Some(watch) = &self.watch {
+            let (to, number) = (self.rows.clone(), self.now.clone());
             watch.listen(move |event| to.borrow_mut().add_event(number.get(), event));
-            watch.number_by(now.clone());
+            watch.number_by(self.now.clone());
         }
-        PartMaker { recording, began_ns, watch, rows, now, part: 0, first: 0, start }
+    }
+
+    /// Notes in every part how much of the time is recorded.
+    pub fn set_sample(&mut self, sample: Option<String>) {
+        self.sample = sample;
+    }
+
+    /// Ends a pause: the next part begins with the contents of `image`.
+    pub fn resume(&mut self, image: &dyn DiskImage) {
+        self.is_paused = false;
+        self.begin(image);
     }
 
     /// The watcher; `None` if the device has no known file system. Requests must be shown to it in order.
@@ -161,11 +233,16 @@ impl PartMaker {
         self.rows.borrow().len()
     }
 
-    /// Ends the part with these requests, all of which were shown to the watcher. The next part begins with the contents
-    /// of `image`; `None` if there is no next part.
-    pub fn end(&mut self, trace: Trace, image: Option<&dyn DiskImage>) -> Part {
-        let is_last = image.is_none();
-        let (rows, found) = match &self.watch {
+    /// Ends the part with these requests, all of which were shown to the watcher.
+    pub fn end(&mut self, trace: Trace, next: Next<'_>) -> Part {
+        let is_last = !matches!(next, Next::Part(_));
+        let (mut rows, mut found) = match &self.watch {
+            // In a pause there are no requests.
+            Some(watch) if self.is_paused => {
+                let system = watch.system().to_owned();
+                let found = WatchFindings { system, ..WatchFindings::default() };
+                (PartRows::default(), PartFindings { found, ..PartFindings::default() })
+            }
             Some(watch) => {
                 let mut rows = self.rows.borrow_mut();
                 let rows = rows.end_part(watch, &trace, self.first, is_last);
@@ -176,29 +253,44 @@ impl PartMaker {
                 (PartRows { rows, ..PartRows::default() }, PartFindings::default())
             }
         };
-        let mut found = found;
+        self.base.number(&mut found, &mut rows.files);
         // Within a part, requests are counted from its beginning.
         for moment in found.found.transactions.iter_mut().flat_map(|t| t.moments_mut()) {
             moment.request = moment.request.saturating_sub(self.first);
         }
-        let next = image.map_or_else(Pieces::default, |image| learn(image).1);
+        let start = match next {
+            Next::Part(image) => learn(image).1,
+            Next::Pause | Next::End => Pieces::default(),
+        };
         let head = PartHead {
             recording: self.recording.clone(),
             part: self.part,
             first_request: self.first,
             began_ns: self.began_ns,
-            is_last,
+            sample: self.sample.clone(),
+            is_last: matches!(next, Next::End),
             found,
             files: rows.files,
             not_carried: rows.not_carried,
         };
         self.part += 1;
         self.first += trace.requests().len() as u64;
+        if matches!(next, Next::Pause) {
+            self.is_paused = true;
+            let found = &head.found;
+            self.base = Base {
+                part: self.part,
+                lives: self.base.lives + self.rows.borrow().lives(),
+                transactions: found.first_transaction + found.found.transactions.len() as u64,
+                unclaimed: found.unclaimed_so_far,
+                orphans: found.orphans_so_far,
+            };
+        }
         Part {
             trace,
             rows: rows.rows,
             shares: rows.shares,
-            start: std::mem::replace(&mut self.start, next),
+            start: std::mem::replace(&mut self.start, start),
             system: self.system(),
             head,
         }

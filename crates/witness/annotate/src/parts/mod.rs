@@ -24,8 +24,8 @@ use crate::reading::{Reading, StoreError};
 use crate::table::Column;
 
 pub use join::{Joined, Recording, SetAside, find};
-pub use maker::{Part, PartMaker, divide};
-pub use recorder::{PartLimits, PartRecorder};
+pub use maker::{Next, Part, PartMaker, divide};
+pub use recorder::{PartLimits, PartRecorder, Sample};
 pub use writer::{PartWriter, Place};
 
 /// Counts of earlier parts that turned out to be of another kind.
@@ -48,6 +48,8 @@ pub struct PartHead {
     pub began_ns: u64,
     /// Whether the recording ended in order with this part.
     pub is_last: bool,
+    /// How much of the time is recorded, as `10s/5min`; `None` if all of it is.
+    pub sample: Option<String>,
     /// The watcher's findings.
     pub found: PartFindings,
     /// The traffic of files.
@@ -66,6 +68,7 @@ impl PartHead {
             ("ordo.first_request", self.first_request.to_string()),
             ("ordo.began_ns", self.began_ns.to_string()),
             ("ordo.last", self.is_last.to_string()),
+            ("ordo.sample", self.sample.clone().unwrap_or_else(|| "none".to_owned())),
             ("ordo.write_end", end(self.found.ends.write)),
             ("ordo.read_end", end(self.found.ends.read)),
             ("ordo.first_transaction", self.found.first_transaction.to_string()),
@@ -96,6 +99,7 @@ impl PartHead {
             first_request: number("ordo.first_request")?,
             began_ns: number("ordo.began_ns")?,
             is_last: requests.table.says("ordo.last") == Some("true"),
+            sample: requests.table.says("ordo.sample").filter(|s| *s != "none").map(str::to_owned),
             found,
             files: Vec::new(),
             not_carried: number("ordo.not_carried")?,

@@ -10,7 +10,7 @@ use ordo_sba::decoder::DiskImage;
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 use rustc_hash::FxHashMap;
 
-use super::maker::{Part, PartMaker};
+use super::maker::{Next, Part, PartMaker};
 use crate::rows::BlockRow;
 
 const SECTOR: u32 = 512;
@@ -26,12 +26,31 @@ pub struct PartLimits {
     pub time: Option<Duration>,
 }
 
+/// Which part of the time is recorded: the first so much of every so much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The time that is recorded.
+    pub on: Duration,
+    /// The time from the beginning of one such time to that of the next.
+    pub every: Duration,
+}
+
+impl Sample {
+    fn is_off(&self, now: Time) -> bool {
+        u128::from(now.as_nanos()) % self.every.as_nanos().max(1) >= self.on.as_nanos()
+    }
+}
+
 /// Keeps the requests of a part, and shows them to the watcher.
 pub struct PartRecorder {
     maker: RefCell<PartMaker>,
     with_contents: bool,
     limits: PartLimits,
+    sample: Option<Sample>,
     disk: Option<&'static str>,
+    /// Whether nothing is recorded at present, and whether that should be so.
+    is_asleep: Cell<bool>,
+    wants_sleep: Cell<bool>,
     trace: RefCell<Trace>,
     /// Requests under way: their index in the part, by the tap's number.
     open: RefCell<FxHashMap<u64, usize>>,
@@ -47,6 +66,7 @@ impl PartRecorder {
     pub fn new(
         maker: PartMaker,
         limits: PartLimits,
+        sample: Option<Sample>,
         with_contents: bool,
         disk: Option<&'static str>,
     ) -> PartRecorder {
@@ -54,7 +74,10 @@ impl PartRecorder {
             maker: RefCell::new(maker),
             with_contents,
             limits,
+            sample,
             disk,
+            is_asleep: Cell::new(false),
+            wants_sleep: Cell::new(false),
             trace: RefCell::default(),
             open: RefCell::default(),
             began: Cell::new(None),
@@ -84,16 +107,15 @@ impl PartRecorder {
             + self.maker.borrow().rows() * ROW
     }
 
-    /// Whether the part should end.
+    /// Whether the part should end, or begin.
     pub fn is_due(&self, now: Time) -> bool {
+        self.wants_sleep.set(self.sample.is_some_and(|sample| sample.is_off(now)));
+        if self.wants_sleep.get() != self.is_asleep.get() {
+            return true;
+        }
         let Some(began) = self.began.get() else { return false };
         let is_late = self.limits.time.is_some_and(|time| now.since(began) >= time);
         is_late || self.bytes() >= self.limits.bytes
-    }
-
-    /// Whether any request is under way.
-    pub fn is_busy(&self) -> bool {
-        !self.open.borrow().is_empty()
     }
 
     /// Keeps and names nothing from now on.
@@ -103,17 +125,31 @@ impl PartRecorder {
         self.began.set(None);
     }
 
-    /// Ends the part. The next one begins with the contents of `image`; `None` if there is no next part.
-    pub fn end(&self, image: Option<&dyn DiskImage>) -> Part {
+    /// Does what is due: ends the part, or begins one that starts with the contents of `image`. Returns the part that
+    /// has ended.
+    pub fn turn(&self, image: &dyn DiskImage) -> Option<Part> {
+        if self.is_asleep.replace(self.wants_sleep.get()) {
+            self.maker.borrow_mut().resume(image);
+            return None;
+        }
+        Some(self.end(if self.is_asleep.get() { Next::Pause } else { Next::Part(image) }))
+    }
+
+    /// Ends the recording.
+    pub fn finish(&self) -> Part {
+        self.end(Next::End)
+    }
+
+    fn end(&self, next: Next<'_>) -> Part {
         let trace = self.trace.replace(self.empty());
         self.began.set(None);
         self.open.borrow_mut().clear();
-        self.maker.borrow_mut().end(trace, image)
+        self.maker.borrow_mut().end(trace, next)
     }
 
     /// Puts a mark into the part.
     pub fn mark(&self, text: &str, at: Time) {
-        if self.has_ended.get() {
+        if self.has_ended.get() || self.is_asleep.get() {
             return;
         }
         let mut trace = self.trace.borrow_mut();
@@ -140,7 +176,8 @@ impl PartRecorder {
 
 impl TapSink for PartRecorder {
     fn issued(&self, r: &Issued<'_>) {
-        if self.has_ended.get() {
+        self.epoch.set(r.epoch + u64::from(r.op == Operation::Flush));
+        if self.has_ended.get() || self.is_asleep.get() {
             return;
         }
         let index = {
@@ -159,7 +196,6 @@ impl TapSink for PartRecorder {
             trace.requests().len() - 1
         };
         self.began.set(self.began.get().or(Some(r.at)));
-        self.epoch.set(r.epoch + u64::from(r.op == Operation::Flush));
         self.open.borrow_mut().insert(r.id, index);
         self.number(index);
         self.watch(|watch| watch.issued(r));

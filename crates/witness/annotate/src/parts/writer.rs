@@ -136,14 +136,6 @@ impl PartWriter {
         Ok(PartWriter { give: Some(give), done, thread: Some(thread), busy: 0 })
     }
 
-    /// Whether a part is still being written.
-    pub fn is_busy(&mut self) -> bool {
-        while self.busy > 0 && self.done.try_recv().is_ok() {
-            self.busy -= 1;
-        }
-        self.busy > 0
-    }
-
     /// Waits until nothing is being written.
     pub fn wait(&mut self) {
         while self.busy > 0 && self.done.recv().is_ok() {
