@@ -15,9 +15,9 @@ pub(crate) type TextEvent = (BlkEvent, Vec<u8>);
 /// The reason why a line that begins as an event was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It is not complete.
+    /// Some of its fields are missing or damaged.
     Fields,
-    /// It has a sector or a length that no device has.
+    /// A sector or a length that no device has.
     Place,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Wrong>> {
 fn device(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(',')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
-    Some(major.checked_mul(1 << 20)?.checked_add(minor)?)
+    major.checked_mul(1 << 20)?.checked_add(minor)
 }
 
 /// Seconds with nine digits behind the point, in nanoseconds.

@@ -19,9 +19,12 @@ use crate::watching::Device;
 /// that two are never in memory.
 const BESIDE_MAX: usize = 128 << 20;
 
+/// A function that takes an error and a number of parts.
+pub type Failed = Box<dyn FnOnce(&StoreError, u32) + Send>;
+
 /// The configuration of a recording in parts.
 pub struct PartsWanted {
-    /// Where the parts go.
+    /// The folders of the parts.
     pub place: Place,
     /// The recording's name.
     pub recording: String,
@@ -29,7 +32,7 @@ pub struct PartsWanted {
     pub began_ns: u64,
     /// When a part ends.
     pub limits: PartLimits,
-    /// Which part of the time is recorded, and the same in words; `None` for all of it.
+    /// The part of the time that is recorded, and the same in words; `None` for all of it.
     pub sample: Option<(Sample, String)>,
     /// Whether contents are kept.
     pub with_contents: bool,
@@ -37,7 +40,7 @@ pub struct PartsWanted {
     pub disk: Option<&'static str>,
     /// Called once when a part cannot be written, with the reason and the number of parts so far. Recording ends then;
     /// the device goes on.
-    pub failed: Box<dyn FnOnce(&StoreError, u32) + Send>,
+    pub failed: Failed,
 }
 
 /// The results of a recording in parts.

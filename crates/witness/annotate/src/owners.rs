@@ -71,10 +71,10 @@ pub struct Collector {
     /// written.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
     /// For each row, and for each share, the life of the inode to which it belongs.
-    lives: [Vec<u64>; 2],
-    /// The number of lives so far.
+    lifetimes: [Vec<u64>; 2],
+    /// The number of lifetimes so far.
     began: u64,
-    /// What goes over from one part of a recording to the next; `None` if the recording has no parts.
+    /// The state that goes over from one part of a recording to the next; `None` if the recording has no parts.
     carried: Option<carry::Carried>,
 }
 
@@ -104,7 +104,7 @@ impl Collector {
         let first = self.rows.len();
         of_event(request, event, &mut self.rows);
         self.before.resize(self.rows.len(), NONE);
-        self.lives[0].resize(self.rows.len(), NOBODY);
+        self.lifetimes[0].resize(self.rows.len(), NOBODY);
         for (at, looks) in event.looks {
             let row = first + self.rows[first..].partition_point(|row| row.offset < *at);
             self.looks.insert(row as u32, *looks);
@@ -178,7 +178,7 @@ impl Collector {
         }
         let Share { offset, ino, bytes, .. } = *share;
         self.shares.push(FileShare { request, offset, ino, bytes, path: None });
-        self.lives[1].push(NOBODY);
+        self.lifetimes[1].push(NOBODY);
         self.name(Waits::Share(self.shares.len() as u32 - 1), event);
     }
 
@@ -195,8 +195,8 @@ impl Collector {
         });
         file.waiting.push(what);
         match what {
-            Waits::Row(row) => self.lives[0][row as usize] = file.life,
-            Waits::Share(share) => self.lives[1][share as usize] = file.life,
+            Waits::Row(row) => self.lifetimes[0][row as usize] = file.life,
+            Waits::Share(share) => self.lifetimes[1][share as usize] = file.life,
         }
         self.look_up(ino, event);
     }

@@ -152,31 +152,7 @@ fn write_all(
     let all = parts.blocks;
     let same = |row: usize| all[row].request == all[row - 1].request;
     out.put(BLOCKS, all.len(), same, |r| blocks(&all[r.clone()], &of_blocks[r]))?;
-    out.most = rows.clamp(1, CONTENTS_GROUP);
-    out.put(
-        CONTENTS,
-        dedup.list.len(),
-        |_| false,
-        |rows| {
-            let bytes = dedup.list[rows.clone()].iter().copied();
-            let numbers = rows.start as u64..rows.end as u64;
-            vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
-        },
-    )?;
-    out.most = rows.max(1);
-    out.put(
-        START,
-        start.len(),
-        |_| false,
-        |rows| {
-            let at = || start[rows.clone()].iter().map(|(at, _)| *at);
-            vec![
-                Column::int("device_offset", at()),
-                Column::int("offset", at()),
-                Column::int("content", start[rows.clone()].iter().map(|(_, n)| *n)),
-            ]
-        },
-    )?;
+    out.put_contents(&dedup.list, &start)?;
     let all = parts.shares;
     out.put(SHARES, all.len(), |_| false, |rows| shares(&all[rows]))?;
     let all = files::of(trace, parts.blocks, parts.shares);
@@ -249,6 +225,27 @@ impl Files<'_> {
         self.put(CALLS, all.len(), alone, |rows| calls::columns(&all[rows.clone()], rows.start))?;
         let pairs = calls::pairs(all);
         self.put(WAITS, pairs.len(), alone, |rows| calls::pair_columns(&pairs[rows]))
+    }
+
+    /// Writes the different contents, and the device before the trace.
+    fn put_contents(&mut self, all: &[&[u8]], start: &[(u64, u64)]) -> Result<(), StoreError> {
+        let alone = |_| false;
+        let most = self.most;
+        self.most = most.min(CONTENTS_GROUP);
+        self.put(CONTENTS, all.len(), alone, |rows| {
+            let numbers = rows.start as u64..rows.end as u64;
+            let bytes = all[rows].iter().copied();
+            vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
+        })?;
+        self.most = most;
+        self.put(START, start.len(), alone, |rows| {
+            let at = || start[rows.clone()].iter().map(|(at, _)| *at);
+            vec![
+                Column::int("device_offset", at()),
+                Column::int("offset", at()),
+                Column::int("content", start[rows.clone()].iter().map(|(_, n)| *n)),
+            ]
+        })
     }
 
     /// Writes what the other parts of a recording need.

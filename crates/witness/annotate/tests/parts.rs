@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::parts::writer::{Place, write};
-use ordo_annotate::parts::{Joined, Next, Part, PartMaker, divide, find};
+use ordo_annotate::parts::{JoinedParts, Next, Part, PartMaker, divide, find};
 use ordo_annotate::{counting, files, owners, store};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
@@ -48,7 +48,7 @@ fn in_parts(root: &Path, trace: &Trace, start: &Pieces, each: usize) -> Vec<Path
     dirs
 }
 
-fn joined(root: &Path) -> Joined {
+fn joined(root: &Path) -> JoinedParts {
     let found = find(root).unwrap();
     assert_eq!(found.recordings.len(), 1, "{found:?}");
     found.recordings[0].joined().unwrap()

@@ -1,4 +1,4 @@
-//! What a watcher finds in one part of a recording.
+//! The findings of a watcher in one part of a recording.
 //!
 //! A part is counted as far as its own requests show it. What later parts show about it, and what it shows about earlier
 //! ones, is kept apart: the sum of all parts is then what the whole recording would give.

@@ -61,7 +61,7 @@ pub(crate) struct Pending {
     moved: Moved,
 }
 
-/// What settling has done to earlier parts of a recording.
+/// The effects of settling to earlier parts of a recording.
 #[derive(Clone, Debug, Default)]
 struct Moved {
     /// The present part's number.

@@ -1,4 +1,4 @@
-//! What records a device instead of a trace in memory: parts, or counters.
+//! Recorders of a device instead of a trace in memory: parts, or counters.
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use ordo_annotate::parts::join::Found;
-use ordo_annotate::parts::{Joined, Part, Place, find};
+use ordo_annotate::parts::{JoinedParts, Part, Place, find};
 use ordo_annotate::{parts, store};
 use ordo_live::parts::{PartsDone, PartsInto, PartsWanted, in_parts};
 use ordo_pseudo::MakeObserver;
@@ -91,7 +91,7 @@ impl InParts {
         super::trace::wrote(&self.place.root, &written.all);
         let mut found = find(&self.place.root)?;
         found.recordings.retain(|recording| recording.name == self.recording);
-        let Some(joined) = found.recordings.first().and_then(parts::Recording::joined) else {
+        let Some(joined) = found.recordings.first().and_then(parts::PartedRecording::joined) else {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl InParts {
     }
 }
 
-fn text(joined: &Joined, as_json: bool) -> Result<String> {
+fn text(joined: &JoinedParts, as_json: bool) -> Result<String> {
     match as_json {
         true => whole(&joined.analysis, &joined.files, &[]),
         false => Ok(tables(&joined.analysis) + &top_files(&joined.files)),

@@ -84,7 +84,7 @@ impl How {
         !self.rotate.is_empty() || self.sample.is_some()
     }
 
-    /// What records a device with this name instead of a trace in memory, if that was asked for. Its observer is in
+    /// The recorder of a device with this name instead of a trace in memory, if that was asked for. Its observer is in
     /// `setup` then.
     fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
         if let Some(file) = &self.counters {

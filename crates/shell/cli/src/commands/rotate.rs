@@ -32,7 +32,7 @@ fn time(text: &str) -> Option<Duration> {
     units.iter().find_map(of)
 }
 
-/// Which part of the time is recorded, as `10s/5min`.
+/// The part of the time that is recorded, as `10s/5min`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleTimes {
     /// The times.

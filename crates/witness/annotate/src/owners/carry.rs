@@ -29,7 +29,7 @@ pub(crate) type Numbers = [(i64, i64); PARTS];
 /// A change of the traffic of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// The number of the file's life among all lives of inodes; `None` for the bytes of no file.
+    /// The number of the file's life among the lifetimes of all inodes; `None` for the bytes of no file.
     pub life: Option<u64>,
     /// The inode.
     pub inode: Option<u64>,
@@ -63,7 +63,10 @@ struct CarriedRequest {
     told: Traffic,
 }
 
-/// What goes over from one part to the next.
+/// A file whose life has ended: the life, the inode, the last path, and the path told before.
+type Ended = (u64, u64, Option<Arc<str>>, Option<Option<Arc<str>>>);
+
+/// The state that goes over from one part to the next.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// The present part.
@@ -72,8 +75,8 @@ pub(super) struct Carried {
     rows: usize,
     shares: usize,
     requests: BTreeMap<u64, CarriedRequest>,
-    /// Files whose life has ended in this part: the life, the inode, the last path, and the path told before.
-    pub(super) ended: Vec<(u64, u64, Option<Arc<str>>, Option<Option<Arc<str>>>)>,
+    /// Files whose life has ended in this part.
+    pub(super) ended: Vec<Ended>,
     pub(super) pointers_come_late: bool,
 }
 
@@ -111,8 +114,8 @@ impl Collector {
         Collector { carried: Some(Carried::default()), ..Collector::default() }
     }
 
-    /// The number of lives of inodes so far.
-    pub(crate) fn lives(&self) -> u64 {
+    /// The number of files so far, each use of an inode counted.
+    pub(crate) fn lifetimes(&self) -> u64 {
         self.began
     }
 
@@ -199,7 +202,7 @@ impl Collector {
             let shares = shares.get(&request).into_iter().flatten();
             parts.extend(shares.map(|i| {
                 let share = &self.shares[*i];
-                (share.offset, share.bytes, (self.lives[1][*i], share.ino))
+                (share.offset, share.bytes, (self.lifetimes[1][*i], share.ino))
             }));
             parts.sort_by_key(|(offset, _, (_, ino))| (*offset, *ino));
             let mut traffic = Traffic::new();
@@ -213,7 +216,7 @@ impl Collector {
 
     fn piece(&self, row: usize) -> Piece<Life> {
         let this = &self.rows[row];
-        let owner = this.ino.map(|ino| (self.lives[0][row], ino));
+        let owner = this.ino.map(|ino| (self.lifetimes[0][row], ino));
         Piece { offset: this.offset, len: this.len, kind: this.final_kind, owner }
     }
 
@@ -257,14 +260,14 @@ impl Collector {
     ) -> (Vec<BlockRow>, Vec<FileShare>) {
         let (mut rows, mut shares) =
             (std::mem::take(&mut self.rows), std::mem::take(&mut self.shares));
-        let lives = std::mem::take(&mut self.lives);
+        let lifetimes = std::mem::take(&mut self.lifetimes);
         let before = std::mem::take(&mut self.before);
         let path = |life: u64| paths.get(&life).and_then(|(_, path, _)| path.clone());
         let mut new_row = vec![NONE; rows.len()];
         for (i, row) in rows.iter().enumerate().filter(|(_, row)| kept.contains(&row.request)) {
             new_row[i] = self.rows.len() as u32;
             self.rows.push(BlockRow { path: None, ..row.clone() });
-            self.lives[0].push(lives[0][i]);
+            self.lifetimes[0].push(lifetimes[0][i]);
             let before = before[i];
             self.before.push(if before == NONE { NONE } else { new_row[before as usize] });
         }
@@ -272,14 +275,14 @@ impl Collector {
         for (i, share) in shares.iter().enumerate().filter(|(_, s)| kept.contains(&s.request)) {
             new_share[i] = self.shares.len() as u32;
             self.shares.push(FileShare { path: None, ..share.clone() });
-            self.lives[1].push(lives[1][i]);
+            self.lifetimes[1].push(lifetimes[1][i]);
         }
         self.renumber(&new_row, &new_share);
-        for (row, life) in rows.iter_mut().zip(&lives[0]).skip(carried.rows) {
+        for (row, life) in rows.iter_mut().zip(&lifetimes[0]).skip(carried.rows) {
             row.path = path(*life);
             row.request -= first;
         }
-        for (share, life) in shares.iter_mut().zip(&lives[1]).skip(carried.shares) {
+        for (share, life) in shares.iter_mut().zip(&lifetimes[1]).skip(carried.shares) {
             share.path = path(*life);
             share.request -= first;
         }

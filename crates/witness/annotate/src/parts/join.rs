@@ -36,7 +36,7 @@ pub struct SetAside {
 
 /// The parts of one recording.
 #[derive(Debug, Default)]
-pub struct Recording {
+pub struct PartedRecording {
     /// Its name.
     pub name: String,
     /// The directories of the parts, by number.
@@ -47,11 +47,11 @@ pub struct Recording {
     pub sample: Option<String>,
 }
 
-/// What is in a directory.
+/// The contents of a directory.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The recordings, by name.
-    pub recordings: Vec<Recording>,
+    pub recordings: Vec<PartedRecording>,
     /// Traces that are no parts of a recording.
     pub whole: Vec<PathBuf>,
     /// Directories of traces that cannot be read.
@@ -65,7 +65,7 @@ pub struct Found {
 /// # Errors
 /// A directory cannot be read.
 pub fn find(dir: &Path) -> Result<Found, StoreError> {
-    let (mut found, mut all) = (Found::default(), BTreeMap::<String, Recording>::new());
+    let (mut found, mut all) = (Found::default(), BTreeMap::<String, PartedRecording>::new());
     look(dir, 0, &mut found, &mut all)?;
     found.recordings = all.into_values().collect();
     Ok(found)
@@ -75,7 +75,7 @@ fn look(
     dir: &Path,
     depth: usize,
     found: &mut Found,
-    all: &mut BTreeMap<String, Recording>,
+    all: &mut BTreeMap<String, PartedRecording>,
 ) -> Result<(), StoreError> {
     if dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with(UNDER_WAY)) {
         found.under_way.push(dir.to_owned());
@@ -106,7 +106,7 @@ fn look(
 }
 
 /// Takes in one trace.
-fn take(dir: &Path, found: &mut Found, all: &mut BTreeMap<String, Recording>) {
+fn take(dir: &Path, found: &mut Found, all: &mut BTreeMap<String, PartedRecording>) {
     let head = Reading::open(dir, REQUESTS).and_then(|file| PartHead::read(&file));
     let why = match head {
         Ok(None) => return found.whole.push(dir.to_owned()),
@@ -130,7 +130,7 @@ fn take(dir: &Path, found: &mut Found, all: &mut BTreeMap<String, Recording>) {
 
 /// The analysis of a recording.
 #[derive(Debug)]
-pub struct Joined {
+pub struct JoinedParts {
     /// The summary.
     pub analysis: Analysis,
     /// The traffic of files, the greatest first.
@@ -286,9 +286,9 @@ fn add_stats(sum: &mut Stats, more: &Stats) {
     sum.without_contents += more.without_contents;
 }
 
-impl Recording {
+impl PartedRecording {
     /// Analyses all parts. Those that are damaged are set aside. `None` if no part can be counted.
-    pub fn joined(&self) -> Option<Joined> {
+    pub fn joined(&self) -> Option<JoinedParts> {
         let parts: Vec<(&u32, &PathBuf)> = self.parts.iter().rev().collect();
         let at_once = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let (mut sums, mut aside) = (Sums::default(), Vec::new());
@@ -317,6 +317,6 @@ impl Recording {
         }
         let parts = sums.used.len();
         let (analysis, files, not_carried) = sums.finish(aside.is_empty() && missing.is_empty());
-        Some(Joined { analysis, files, parts, aside, missing, not_carried })
+        Some(JoinedParts { analysis, files, parts, aside, missing, not_carried })
     }
 }

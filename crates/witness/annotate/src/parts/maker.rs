@@ -28,7 +28,7 @@ pub struct Part {
     pub start: Pieces,
     /// The file system's name.
     pub system: &'static str,
-    /// What the part says of itself.
+    /// The description of the part.
     pub head: PartHead,
 }
 
@@ -68,7 +68,7 @@ pub struct PartMaker {
 #[derive(Clone, Copy, Debug, Default)]
 struct Base {
     part: u32,
-    lives: u64,
+    lifetimes: u64,
     transactions: u64,
     unclaimed: u64,
     orphans: u64,
@@ -86,12 +86,12 @@ impl Base {
         found.orphans_so_far += self.orphans;
         for file in files {
             file.part += self.part;
-            file.life = file.life.map(|life| life + self.lives);
+            file.life = file.life.map(|life| life + self.lifetimes);
         }
     }
 }
 
-/// What follows a part.
+/// The continuation after a part.
 #[derive(Clone, Copy)]
 pub enum Next<'a> {
     /// A part that begins with the contents of this device.
@@ -280,7 +280,7 @@ impl PartMaker {
             let found = &head.found;
             self.base = Base {
                 part: self.part,
-                lives: self.base.lives + self.rows.borrow().lives(),
+                lifetimes: self.base.lifetimes + self.rows.borrow().lifetimes(),
                 transactions: found.first_transaction + found.found.transactions.len() as u64,
                 unclaimed: found.unclaimed_so_far,
                 orphans: found.orphans_so_far,

@@ -23,7 +23,7 @@ use crate::owners::{FileChange, Numbers};
 use crate::reading::{Reading, StoreError};
 use crate::table::Column;
 
-pub use join::{Joined, Recording, SetAside, find};
+pub use join::{JoinedParts, PartedRecording, SetAside, find};
 pub use maker::{Next, Part, PartMaker, divide};
 pub use recorder::{PartLimits, PartRecorder, Sample};
 pub use writer::{PartWriter, Place};
@@ -35,7 +35,7 @@ pub(crate) const CONTINUED: &str = "continued.parquet";
 /// The traffic of files, and its changes in earlier parts.
 pub(crate) const CHANGES: &str = "changes.parquet";
 
-/// What a part says of itself, beside its rows.
+/// The description of a part, beside its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartHead {
     /// The recording's name, which all of its parts have.
@@ -79,7 +79,7 @@ impl PartHead {
         ]
     }
 
-    /// What a part says, without its tables; `None` if the trace is no part of a recording.
+    /// The description without the tables; `None` if the trace is no part of a recording.
     pub(crate) fn read(requests: &Reading) -> Result<Option<PartHead>, StoreError> {
         requests.version()?;
         let Some(recording) = requests.table.says("ordo.recording") else { return Ok(None) };
@@ -141,7 +141,7 @@ fn read_earlier(file: &Reading) -> Result<Earlier, StoreError> {
         (file.ints("requests")?, file.ints("blocks")?, file.ints("bytes")?);
     let (sync, sequential) = (file.ints("sync")?, file.ints("sequential")?);
     let mut all = Earlier::new();
-    for row in 0..parts.len() {
+    for (row, part) in parts.into_iter().enumerate() {
         let number = |column: &[u64]| {
             let short = || file.row(row, "columns are not of one length");
             column.get(row).copied().ok_or_else(short)
@@ -149,7 +149,7 @@ fn read_earlier(file: &Reading) -> Result<Earlier, StoreError> {
         let class = |column: &[Class]| {
             column.get(row).copied().ok_or_else(|| file.row(row, "columns are not of one length"))
         };
-        let part = u32::try_from(parts[row]).map_err(|_| file.row(row, "an impossible part"))?;
+        let part = u32::try_from(part).map_err(|_| file.row(row, "an impossible part"))?;
         let counts = TrafficCounts {
             requests: number(&requests)?,
             blocks: number(&blocks)?,
@@ -189,11 +189,11 @@ pub(crate) fn change_columns(all: &[FileChange]) -> Vec<Column> {
 }
 
 fn read_changes(file: &Reading) -> Result<Vec<FileChange>, StoreError> {
-    let (lives, inodes) = (file.maybe_ints("life")?, file.maybe_ints("inode")?);
+    let (lifetimes, inodes) = (file.maybe_ints("life")?, file.maybe_ints("inode")?);
     let (paths, parts) = (file.texts("path")?, file.ints("part")?);
     let columns: Vec<Vec<u64>> =
         NUMBERS.iter().map(|name| file.ints(name)).collect::<Result<_, _>>()?;
-    let mut all = Vec::with_capacity(lives.len());
+    let mut all = Vec::with_capacity(lifetimes.len());
     for (row, path) in paths.into_iter().enumerate() {
         let short = || file.row(row, "columns are not of one length");
         let mut numbers = Numbers::default();
@@ -203,7 +203,7 @@ fn read_changes(file: &Reading) -> Result<Vec<FileChange>, StoreError> {
         }
         let part = parts.get(row).and_then(|part| u32::try_from(*part).ok());
         all.push(FileChange {
-            life: *lives.get(row).ok_or_else(short)?,
+            life: *lifetimes.get(row).ok_or_else(short)?,
             inode: *inodes.get(row).ok_or_else(short)?,
             path: path.map(|path| Arc::from(String::from_utf8_lossy(&path))),
             part: part.ok_or_else(|| file.row(row, "an impossible part"))?,

@@ -14,7 +14,7 @@ use super::maker::{Next, Part, PartMaker};
 use crate::rows::BlockRow;
 
 const SECTOR: u32 = 512;
-/// What a block takes in memory, with what the collector keeps beside its row.
+/// The bytes that a block takes in memory, with what the collector keeps beside its row.
 const ROW: usize = size_of::<BlockRow>() + 64;
 
 /// When a part ends: at the first of the two.
@@ -26,7 +26,7 @@ pub struct PartLimits {
     pub time: Option<Duration>,
 }
 
-/// Which part of the time is recorded: the first so much of every so much.
+/// The part of the time that is recorded: the first so much of every so much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The time that is recorded.
@@ -102,9 +102,7 @@ impl PartRecorder {
     /// The bytes of the part in memory.
     pub fn bytes(&self) -> usize {
         let trace = self.trace.borrow();
-        trace.contents_len()
-            + trace.requests().len() * size_of::<TraceRequest>()
-            + self.maker.borrow().rows() * ROW
+        trace.contents_len() + size_of_val(trace.requests()) + self.maker.borrow().rows() * ROW
     }
 
     /// Whether the part should end, or begin.

@@ -10,7 +10,7 @@ use super::join::UNDER_WAY;
 use super::maker::Part;
 use crate::store::{self, StoreError, Written};
 
-/// Where a recording's parts go: a folder for each host, device, file system and day.
+/// The folders of a recording's parts: a folder for each host, device, file system and day.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The folder of all recordings.
