@@ -304,5 +304,5 @@ fn memory_does_not_grow_with_the_recording() {
     }
     let (few, many) = (peaks[0], peaks[1]);
     assert!(many.1 > 5 * few.1, "{peaks:?}");
-    assert!(many.0 < few.0 + (14 * 16 << 10) / 3, "{peaks:?}");
+    assert!(many.0 < few.0 + ((14 * 16) << 10) / 3, "{peaks:?}");
 }
