@@ -244,7 +244,7 @@ proptest! {
         good[at % len] = with;
         good.extend(rest.clone());
         let _ = import(&[good]);
-        let _ = import_text(&[rest.clone()]);
+        let _ = import_text(std::slice::from_ref(&rest));
         let _ = import(&[rest]);
     }
 
