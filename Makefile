@@ -31,6 +31,7 @@ help:
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
+	@echo 'make bench-fleet  workers, Spark, and recording in parts, written to docs/results/fleet.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -242,6 +243,15 @@ bench-mount:
 BASE ?= 1eb1395
 bench-building:
 	$(CARGO) xtask building $(BASE)
+
+# As root, with Java; on a quiet machine, as far as ratios go. SECONDS of a recording whose memory is measured.
+.PHONY: bench-fleet
+SECONDS ?= 3600
+ROUNDS ?= 5
+bench-fleet: judges
+	$(CARGO) build --release --quiet --package ordo-cli
+	$(VENV)/bin/python python/measure.py target/release/ordo --seconds $(SECONDS) --rounds $(ROUNDS) > target/fleet.md
+	mv target/fleet.md docs/results/fleet.md
 
 fuzz:
 	cd fuzz && for t in mount check lfs dualfs; do mkdir -p corpus/$$t regressions/$$t && \

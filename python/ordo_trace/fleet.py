@@ -105,7 +105,8 @@ def traces(folders: Iterable[str]) -> list[tuple[str, Path]]:
         if not root.is_dir():
             raise FleetError(f"{root}: there is no such folder; give folders with traces")
         for at, below, files in os.walk(root):
-            below.sort()
+            # A part that was being written when its recorder was stopped is no trace.
+            below[:] = sorted(name for name in below if not name.endswith(".writing"))
             if any(name in files for name in ("requests.parquet", "blocks.parquet")):
                 name = os.path.relpath(at, root)
                 found.append((str(root) if name == "." else name, Path(at).absolute()))

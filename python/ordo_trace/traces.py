@@ -63,7 +63,8 @@ def find(folder: str | os.PathLike[str]) -> list[Path]:
         raise TraceError(f"{root}: there is no such folder; give a trace or a folder with traces")
     found = set()
     for at, folders, files in os.walk(root):
-        folders.sort()
+        # A part that was being written when its recorder was stopped is no trace.
+        folders[:] = sorted(name for name in folders if not name.endswith(".writing"))
         if any(f"{table}.parquet" in files for table in MARKS):
             found.add(Path(at))
             folders.clear()
@@ -165,7 +166,8 @@ class Traces:
         return [str(path) for path in sorted(self.root.rglob("*.json")) if _is_result(path)]
 
     def duckdb(self) -> DuckDBPyConnection:
-        """A connection with a view for each table, and a table ``traces``: path, file system, what the folders say.
+        """A connection with a view for each table, and a table ``traces``: path, file system, recording and part (of
+        recordings in parts), and what the folders say.
 
         Every view has the columns of docs/formats/trace.md, and ``trace``, the path; what traces lack is null.
         """
@@ -173,11 +175,12 @@ class Traces:
             return self._connection
         connection = connect()
         columns = ", ".join(f"{name} varchar" for name in PARTITIONS)
-        connection.execute(f"create table traces (trace varchar, system varchar, {columns})")
+        connection.execute(f"create table traces (trace varchar, system varchar, recording varchar, part bigint, {columns})")
         for trace in self.traces:
             says = parquet.read_metadata(trace / "requests.parquet").metadata or {}
             system = says.get(b"ordo.system", b"none").decode()
-            values = [str(trace), system, *partitions(trace, self.root).values()]
+            part = [value.decode() if (value := says.get(key)) else None for key in (b"ordo.recording", b"ordo.part")]
+            values = [str(trace), system, *part, *partitions(trace, self.root).values()]
             connection.execute(f"insert into traces values ({', '.join('?' * len(values))})", values)
         for table in TABLES:
             files = self.files(table)
@@ -239,7 +242,8 @@ class Traces:
 
         self._table(table)
         known = self.duckdb().sql("from traces")
-        traces = session.createDataFrame(known.fetchall(), ", ".join(f"{c} string" for c in known.columns))
+        types = ", ".join(f"{c} {'bigint' if c == 'part' else 'string'}" for c in known.columns)
+        traces = session.createDataFrame(known.fetchall(), types)
         files = session.read.option("mergeSchema", "true").parquet(*self.files(table))
         path = f.regexp_replace(f.url_decode(f.input_file_name()), "^file:/*", "/")
         joined: DataFrame = traces.join(files.withColumn("trace", f.regexp_replace(path, "/[^/]*$", "")), "trace")

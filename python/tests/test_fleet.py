@@ -15,9 +15,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import FLEET, JOURNAL, ordo, skip
+from conftest import FLEET, JOURNAL, ORDERED, ordo, skip
+
+import ordo_trace
 
 SCRIPT = Path(__file__).parent.parent / "ordo_trace" / "fleet.py"
 #: A sweep of some seconds: every task takes a moment, so that there is a middle.
@@ -133,21 +136,24 @@ def executors(of: int) -> list[int]:
     return [p for p, name in names.items() if "CoarseGrainedExecutorBackend" in name and descends(p)]
 
 
-def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
+def under_spark(tmp_path: Path, slow: str, done: Path, args: list[str | Path], enough: int = 3, expect: int = 0) -> str:
+    """Runs fleet.py on a cluster of two executors, kills one when so many files are in ``done``, and returns the log.
+
+    ``slow`` is a test of a shell. A task for which it holds waits until the killing is done or a while has passed: so the
+    middle is the middle, however fast the machine is.
+    """
     if shutil.which("java") is None:
         skip("java is not installed")
     if importlib.util.find_spec("pyspark") is None:
         skip("pyspark is not installed")
-    tasks, whole = sweep
-    into, merged = tmp_path / "results", tmp_path / "merged.json"
-    # Each task waits until the killing is done or a while has passed: so the middle is the middle, however fast it is.
     gate = tmp_path / "killed"
-    slow = tmp_path / "ordo"
-    slow.write_text(
-        f'#!/bin/sh\nif [ "$2" = task ] && [ "$(ls {into} 2>/dev/null | wc -l)" -ge 3 ]; then\n'
-        f'  i=0; while [ ! -e {gate} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done\nfi\nexec {ordo()} "$@"\n'
+    program = tmp_path / "ordo"
+    program.write_text(
+        f'#!/bin/sh\nif {slow}; then\n'
+        f'  i=0; while [ ! -e {gate} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done\nfi\n'
+        f'"{ordo()}" "$@"\nstatus=$?\n[ "$1" = analyze ] && : > {done}/$$\nexit $status\n'
     )
-    slow.chmod(0o755)
+    program.chmod(0o755)
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
@@ -155,8 +161,7 @@ def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Pa
         "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf spark.executor.memory=512m "
         "--driver-memory 512m pyspark-shell",
     }
-    command = [sys.executable, str(SCRIPT), "crash", str(tasks), "--into", str(into), "-o", str(merged)]
-    command += ["--master", CLUSTER, "--ordo", str(slow)]
+    command = [sys.executable, str(SCRIPT), *map(str, args), "--master", CLUSTER, "--ordo", str(program)]
     log = tmp_path / "log"
     with log.open("w") as out:
         run = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
@@ -164,16 +169,69 @@ def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Pa
         killed = None
         until = time.monotonic() + 420
         while run.poll() is None and killed is None and time.monotonic() < until:
-            if into.is_dir() and len(list(into.glob("*.json"))) >= 3 and (found := executors(run.pid)):
+            if done.is_dir() and len(list(done.iterdir())) >= enough and (found := executors(run.pid)):
                 killed = found[0]
                 os.kill(killed, signal.SIGKILL)
                 gate.touch()
             time.sleep(0.1)
         assert killed is not None, log.read_text()
-        assert run.wait(timeout=420) == 0, log.read_text()
+        assert run.wait(timeout=420) == expect, log.read_text()
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
-    assert "Lost executor" in log.read_text(), log.read_text()
+    text = log.read_text()
+    assert "Lost executor" in text, text
+    return text
+
+
+def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
+    tasks, whole = sweep
+    into, merged = tmp_path / "results", tmp_path / "merged.json"
+    slow = f'[ "$2" = task ] && [ "$(ls {into} 2>/dev/null | wc -l)" -ge 3 ]'
+    under_spark(tmp_path, slow, into, ["crash", tasks, "--into", into, "-o", merged])
     assert merged.read_bytes() == whole
     assert len(list(into.glob("*.json"))) == 12
+
+
+def test_spark_analyses_traces_with_an_executor_killed(tmp_path: Path) -> None:
+    fleet_of, done = tmp_path / "fleet", tmp_path / "done"
+    done.mkdir()
+    for host in range(24):
+        shutil.copytree(JOURNAL if host % 2 else ORDERED, fleet_of / f"host=h{host:02}/fs=ext/day=2026-11-01/a.trace")
+    fleet("analyze", fleet_of, "-o", tmp_path / "one.jsonl")
+    bad = fleet_of / "host=h05/fs=ext/day=2026-11-01/a.trace/requests.parquet"
+    bad.write_bytes(bad.read_bytes()[:-100])
+    slow = f'[ "$(ls {done} | wc -l)" -ge 3 ]'
+    args: list[str | Path] = ["analyze", fleet_of, "-o", tmp_path / "many.jsonl"]
+    text = under_spark(tmp_path, slow, done, args, expect=1)
+    assert "set aside: host=h05/" in text and "23 of 24 traces analysed; 1 set aside" in text, text
+    lines = (tmp_path / "one.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(lines) == 24
+    assert (tmp_path / "many.jsonl").read_bytes() == b"".join(lines[:5] + lines[6:])
+
+
+def test_parts_of_a_recording_are_traces(tmp_path: Path) -> None:
+    """Each part is analysed by itself; one that was being written when its recorder was killed is left alone."""
+    into = tmp_path / "parts"
+    subprocess.run([ordo(), "trace", "import", str(ORDERED), "--rotate", "64k", "-o", str(into)], check=True)
+
+    def analysis(*args: str) -> dict[str, Any]:
+        ran = subprocess.run([ordo(), "analyze", *args, "--json"], capture_output=True, check=True)
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    # The trace has no contents: naming it again, as the import does, gives fewer names than the recorder had.
+    whole = analysis(str(ORDERED), "--again")
+    assert analysis(str(into)) == whole
+    first = sorted(into.rglob("requests.parquet"))[0].parent
+    under_way = first.with_name(first.name + ".writing")
+    shutil.copytree(first, under_way)
+    fleet("analyze", into, "-o", tmp_path / "parts.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "parts.jsonl").read_text().splitlines()]
+    assert len(rows) > 1 and {row["fs"] for row in rows} == {"ext4"}
+    written = sum(kind["bytes"] for row in rows for kind in row["analysis"]["writes"].values())
+    assert written == sum(kind["bytes"] for kind in whole["writes"].values())
+    assert under_way not in ordo_trace.open(into).traces
+    assert len(ordo_trace.open(into)) == len(rows)
+    count = ordo_trace.open(into).duckdb().sql("select count(*), count(distinct recording) from traces").fetchall()
+    assert count == [(len(rows), 1)]

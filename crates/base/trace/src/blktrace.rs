@@ -1,5 +1,6 @@
-//! Import from the events of the kernel's blktrace: `docs/formats/blktrace.md`.
+//! Import from the events of the kernel's blktrace, and from text about them: `docs/formats/blktrace.md`.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use ordo_format::Endian;
@@ -7,11 +8,14 @@ use ordo_format::blktrace::BlkEvent;
 use ordo_runtime::Time;
 use rustc_hash::FxHashMap;
 
+use crate::blktext;
 use crate::request::{Flags, RequestEnd, RequestOp, TraceRequest};
 use crate::trace::Trace;
 
 /// The unit of sectors, in bytes.
 const SECTOR: u64 = 512;
+/// The number of lines among which one about a request must be, for a file to be the text of a tracer.
+const HEADINGS_MAX: usize = 200;
 
 /// The reason why events were not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +52,14 @@ pub enum BlktraceError {
         /// The first sector.
         sector: u64,
     },
+    /// A line of text begins as an event, and is not one.
+    #[error("file {file}, line {line}: an event that is cut, or has an impossible sector")]
+    Line {
+        /// The index of the file, from 0.
+        file: usize,
+        /// The line, from 1.
+        line: usize,
+    },
     /// The requests are of more than one device.
     #[error("requests of {0} devices; trace one, or choose one with blkparse")]
     Devices(usize),
@@ -69,7 +81,33 @@ pub struct ImportedBlktrace {
 /// An event with its payload.
 struct Event<'a> {
     head: BlkEvent,
-    words: &'a [u8],
+    words: Cow<'a, [u8]>,
+}
+
+/// Whether a file is the text of blkparse or bpftrace: whether one of its first lines is about a request.
+pub fn is_text(file: &[u8]) -> bool {
+    file.split(|byte| *byte == b'\n').take(HEADINGS_MAX).any(|line| blktext::read(line).is_some())
+}
+
+/// Reads the text of blkparse or bpftrace: `docs/formats/blktrace.md`. Lines about anything else are passed over.
+///
+/// # Errors
+/// A line is damaged, or the requests are of more than one device. A last line that is cut short is no error.
+pub fn import_text(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
+    let (mut events, mut cut) = (Vec::new(), Vec::new());
+    for (file, bytes) in files.iter().enumerate() {
+        let mut at = 0;
+        for (line, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            match blktext::read(text) {
+                Some(Ok((head, words))) => events.push(Event { head, words: words.into() }),
+                Some(Err(_)) if !text.ends_with(b"\n") => cut.push((file, at)),
+                Some(Err(_)) => return Err(BlktraceError::Line { file, line: line + 1 }),
+                None => {}
+            }
+            at += text.len();
+        }
+    }
+    requests(events, cut)
 }
 
 /// Reads the files of a trace, one for each processor, or a single file of all.
@@ -84,6 +122,14 @@ pub fn import(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
             cut.push((number, at));
         }
     }
+    requests(events, cut)
+}
+
+/// Makes requests of the events of all files.
+fn requests(
+    mut events: Vec<Event<'_>>,
+    cut: Vec<(usize, usize)>,
+) -> Result<ImportedBlktrace, BlktraceError> {
     // The sort is stable, so events of one processor keep their order.
     events.sort_by_key(|e| e.head.time);
     let notice = |e: &&Event<'_>| e.head.category() & BlkEvent::NOTICE == 0;
@@ -143,7 +189,8 @@ fn read<'a>(
         };
         at = body + words.len();
         let group = if head.action & u32::from(BlkEvent::CGROUP) != 0 { 8 } else { 0 };
-        events.push(Event { head, words: words.get(group..).unwrap_or_default() });
+        let words = words.get(group..).unwrap_or_default();
+        events.push(Event { head, words: words.into() });
     }
     Ok(None)
 }
@@ -179,7 +226,7 @@ impl Reader {
                 let epoch = self.epoch;
                 let end = Some(RequestEnd { order: self.order, at, epoch, ok: true });
                 self.order += 1;
-                let data = Some(self.trace.keep(event.words));
+                let data = Some(self.trace.keep(&event.words));
                 let (op, flags) = (RequestOp::Mark, Flags::empty());
                 let (offset, len, issued) = (0, 0, at);
                 self.requests.push(TraceRequest {

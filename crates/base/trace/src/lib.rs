@@ -5,7 +5,8 @@
 //! - [`request`]: one request.
 //! - [`trace`]: all requests, with their contents in one piece of memory.
 //! - [`replay`]: shows a trace to a tap's sink.
-//! - [`blktrace`]: import from the kernel's blktrace, which records times but no contents.
+//! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
+//!   times but no contents.
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
 //! Invariants:
@@ -30,12 +31,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blktext;
 pub mod blktrace;
 pub mod dm_log_writes;
 mod replay;
 pub mod request;
 pub mod trace;
 
-pub use replay::{ZEROS, replay, replay_marked, replay_numbered};
+pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 pub use trace::Trace;

@@ -32,17 +32,33 @@ pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<
     replay_marked(trace, sink, now, |_| {});
 }
 
+/// Replays as [`replay_numbered`] does a trace that is a part of another, in which its first request has the number
+/// `first`.
+pub fn replay_from<S: TapSink + ?Sized>(trace: &Trace, first: u64, sink: &S, now: &Cell<u64>) {
+    replay_all(trace, first, sink, now, |_| {});
+}
+
 /// Replays as [`replay_numbered`] does, and calls `mark` with each mark's text, after the requests before it were
 /// shown.
 pub fn replay_marked<S: TapSink + ?Sized>(
     trace: &Trace,
     sink: &S,
     now: &Cell<u64>,
+    mark: impl FnMut(&[u8]),
+) {
+    replay_all(trace, 0, sink, now, mark);
+}
+
+fn replay_all<S: TapSink + ?Sized>(
+    trace: &Trace,
+    first: u64,
+    sink: &S,
+    now: &Cell<u64>,
     mut mark: impl FnMut(&[u8]),
 ) {
     let mut player = Player { sink, zeros: Vec::new(), id: 0, order: 0 };
     for (number, r) in trace.requests().iter().enumerate() {
-        now.set(number as u64);
+        now.set(first + number as u64);
         let data = trace.data(r);
         if r.flags.contains(Flags::PREFLUSH) {
             let flush = TraceRequest { op: RequestOp::Flush, offset: 0, len: 0, ..*r };

@@ -73,6 +73,24 @@ impl Trace {
         self.requests.push(request);
     }
 
+    /// Ends the request with this number; `data` are the contents of a read. Panics if there is no such request.
+    pub fn end(&mut self, number: usize, end: RequestEnd, data: Option<RequestSpan>) {
+        let request = &mut self.requests[number];
+        request.end = Some(end);
+        request.data = request.data.or(data);
+    }
+
+    /// The requests from number `from` to number `to`, with their contents, as a trace of their own. Panics if there
+    /// are not so many.
+    pub fn part(&self, from: usize, to: usize) -> Trace {
+        let mut part = Trace { disk: self.disk.clone(), ..Trace::new(self.sector, self.timed) };
+        for request in &self.requests[from..to] {
+            let data = self.data(request).map(|bytes| part.keep(bytes));
+            part.push(TraceRequest { data, ..*request });
+        }
+        part
+    }
+
     /// Adds contents, for a request that is pushed later.
     pub fn keep(&mut self, bytes: &[u8]) -> RequestSpan {
         let start = self.contents.len();

@@ -2,7 +2,7 @@
 
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
-use ordo_trace::blktrace::{BlktraceError, import};
+use ordo_trace::blktrace::{BlktraceError, import, import_text, is_text};
 use ordo_trace::{Flags, RequestOp};
 use proptest::prelude::*;
 
@@ -136,6 +136,75 @@ fn blkparse_reads_the_same() {
     assert_eq!(lines.iter().filter(|l| l.starts_with("C ")).count(), 6, "{said}");
 }
 
+/// The text that blkparse makes of a file gives the same requests as the file.
+#[test]
+fn the_text_of_blkparse_gives_the_same_requests() {
+    let dir = tempfile_dir("text");
+    let file = dir.join("t.blktrace.0");
+    let all = bytes(&events(), Endian::Little);
+    std::fs::write(&file, &all).unwrap();
+    let said = ordo_testkit::judge("blkparse", &["-i", file.to_str().unwrap()]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    let Some(said) = said else { return };
+    assert!(is_text(said.as_bytes()) && !is_text(&all), "{said}");
+    let (text, binary) =
+        (import_text(&[said.clone().into_bytes()]).unwrap(), import(&[all]).unwrap());
+    // blkparse counts the time from the first event.
+    let requests = |all: &ordo_trace::Trace, began: u64| {
+        let at = |time: ordo_runtime::Time| time.as_nanos() - began;
+        let end = move |r: &ordo_trace::TraceRequest| {
+            r.end.map(|end| (end.order, at(end.at), end.epoch, end.ok))
+        };
+        let all = all.requests().iter();
+        all.map(|r| (r.op, r.flags, r.offset, r.len, at(r.issued), r.epoch, end(r)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(requests(&text.trace, 0), requests(&binary.trace, 100), "{said}");
+    assert_eq!((text.unmatched, text.cut.len()), (1, 0));
+}
+
+fn tempfile_dir(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("ordo-blktrace-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// The lines of the script in docs/formats/blktrace.md, with bpftrace's heading, a flush, a failed write, and a last line
+/// that is cut. A damaged line in the middle is named.
+#[test]
+fn lines_of_bpftrace_are_requests() {
+    let text = "Attaching 2 probes...\n\
+        1000 D 8,16 WS 8 8\n1500 D 8,16 FN 18446744073709551615 0\n1600 C 8,16 WS 8 8 0\n\
+        1700 C 8,16 FN 18446744073709551615 0 0\n1800 D 8,16 WFS 64 1\n1900 C 8,16 WFS 64 1 -5\n\
+        2000 D 8,16 RA 0 16\n2100 C 8,16 RA 0 16 0\n2200 D 8,16 R 1";
+    assert!(is_text(text.as_bytes()));
+    let all = import_text(&[text.as_bytes().to_vec()]).unwrap();
+    let seen: Vec<_> = all
+        .trace
+        .requests()
+        .iter()
+        .map(|r| (r.op, r.offset, r.len, r.epoch, r.end.map(|e| (e.order, e.ok))))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (RequestOp::Write, 4096, 4096, 0, Some((0, true))),
+            (RequestOp::Flush, 0, 0, 0, Some((1, true))),
+            (RequestOp::Write, 32768, 512, 1, Some((2, false))),
+            (RequestOp::Read, 0, 8192, 1, Some((3, true))),
+        ]
+    );
+    assert_eq!(all.trace.requests()[2].flags, Flags::FUA | Flags::SYNC);
+    assert_eq!(all.cut, [(0, text.rfind('\n').unwrap() + 1)]);
+    for wrong in ["2 D 8,16 WS 8\n", "2 D 8,16 W? 8 8\n", "2 C 8,16 W 18446744073709551615 8 0\n"] {
+        let error = import_text(&[format!("1 D 8,16 W 8 8\n{wrong}").into_bytes()]).unwrap_err();
+        assert_eq!(error, BlktraceError::Line { file: 0, line: 2 }, "{wrong}");
+    }
+    let two = import_text(&[b"1 D 8,16 W 8 8\n2 D 8,32 W 8 8\n".to_vec()]).unwrap_err();
+    assert_eq!(two, BlktraceError::Devices(2));
+    assert!(!is_text(b"1 D 8 W 8 8\nsome other file, 8,16\n"));
+}
+
 /// A file that is no trace, newer, of two devices, or cut short is named.
 #[test]
 fn a_cut_or_foreign_blktrace_is_named() {
@@ -175,6 +244,16 @@ proptest! {
         good[at % len] = with;
         good.extend(rest.clone());
         let _ = import(&[good]);
+        let _ = import_text(std::slice::from_ref(&rest));
         let _ = import(&[rest]);
+    }
+
+    /// Any changed character of a line of text: an error or requests, never a panic.
+    #[test]
+    fn any_text_of_a_tracer_never_panics(at in 0usize..60, with in "[ -~]{0,30}") {
+        for line in ["8,0 3 1 5.000000001 697 D WS 223490 + 8 [k]\n", "1000 C 8,16 WFS 8 8 -5\n"] {
+            let at = at.min(line.len());
+            let _ = import_text(&[format!("{}{with}{}", &line[..at], &line[at..]).into_bytes()]);
+        }
     }
 }

@@ -200,7 +200,9 @@ impl KernelMount {
         prepare: impl FnOnce(&Session, &str) -> Result<(), LiveError>,
     ) -> Result<KernelMount, LiveError> {
         let seen = Into::default();
-        let observer = Some(watching(wanted, Arc::clone(&seen)));
+        let mut setup = setup;
+        let observer = setup.observer.take();
+        let observer = observer.or_else(|| Some(watching(wanted, Arc::clone(&seen))));
         let session = Session::with(DeviceSetup { observer, ..setup })?;
         let device = session.device().to_string_lossy().into_owned();
         prepare(&session, &device)?;
@@ -240,13 +242,22 @@ impl KernelMount {
     ///
     /// # Errors
     /// The file system is in use, or is not known.
-    pub fn finish(mut self) -> Result<(Recording, WatchedTraffic), LiveError> {
-        unmount(&self.folder.path().to_string_lossy())?;
-        let session = self.session.take().ok_or(LiveError::Unknown)?;
-        let recording = session.finish()?;
-        let mut seen = take(&self.seen).ok_or(LiveError::Unknown)?;
+    pub fn finish(self) -> Result<(Recording, WatchedTraffic), LiveError> {
+        let into = Arc::clone(&self.seen);
+        let recording = self.finish_recording()?;
+        let mut seen = take(&into).ok_or(LiveError::Unknown)?;
         seen.renumber(&recording);
         Ok((recording, seen))
+    }
+
+    /// Unmounts, and returns the recording. The configuration had an observer of its own, which has the results.
+    ///
+    /// # Errors
+    /// The file system is in use.
+    pub fn finish_recording(mut self) -> Result<Recording, LiveError> {
+        unmount(&self.folder.path().to_string_lossy())?;
+        let session = self.session.take().ok_or(LiveError::Unknown)?;
+        Ok(session.finish()?)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Layers, lowest first:
 //! - [`rules`]: rules that delay or drop writes by their kind.
 //! - [`watching`]: a watcher on a pseudo-device, with rules, and its results.
+//! - [`counters`]: counters of a device, for Prometheus, and no trace.
+//! - [`parts`]: a recording in parts on a pseudo-device.
 //! - [`kernel`]: a file system that is made, mounted on a pseudo-device, and unmounted.
 //! - [`infer`]: experiments that tell a file system's policies from its writes.
 //!
@@ -20,8 +22,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod infer;
 pub mod kernel;
+pub mod parts;
 pub mod rules;
 pub mod watching;
 

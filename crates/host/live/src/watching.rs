@@ -69,7 +69,8 @@ pub fn take(into: &Into) -> Option<WatchedTraffic> {
     into.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-struct Device<'a>(&'a Before<'a>);
+/// A device's contents, for a decoder.
+pub(crate) struct Device<'a>(pub(crate) &'a Before<'a>);
 
 impl DiskImage for Device<'_> {
     fn bytes(&self) -> u64 {

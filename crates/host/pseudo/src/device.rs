@@ -16,6 +16,8 @@ use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, Wri
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
+use crate::turns::Turns;
+
 /// The largest piece in which zeros are written, in bytes.
 const ZEROS: u64 = 1 << 20;
 const SECTOR: u32 = 512;
@@ -80,6 +82,16 @@ pub trait Observer {
     fn sink(&self) -> Rc<dyn TapSink>;
     /// Ends the watch: the device is removed, and the observer must pass on its results.
     fn finish(self: Box<Self>);
+    /// Called every half second, between requests.
+    fn tick(&self, _now: Time) {}
+    /// Takes in a mark.
+    fn mark(&self, _text: &str, _at: Time) {}
+    /// Whether the observer wants a [turn](Self::turn). Then no request begins until those under way have completed.
+    fn is_due(&self, _now: Time) -> bool {
+        false
+    }
+    /// A moment at which no request is under way. `now` has the device's present contents.
+    fn turn(&self, _now: &Before<'_>) {}
 }
 
 /// A function that makes an observer when recording begins.
@@ -152,6 +164,21 @@ enum Storage {
     Memory(Rc<RamDisk>),
     /// A file, with a second handle to read the contents before any request.
     Path(FileDisk, File),
+}
+
+impl Storage {
+    /// Reads contents without a request.
+    fn load(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        end.filter(|end| *end <= self.geometry().bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+        match self {
+            Storage::Memory(ram) => {
+                ram.load(offset, buf);
+                Ok(())
+            }
+            Storage::Path(_, file) => file.read_exact_at(buf, offset),
+        }
+    }
 }
 
 impl BlockDevice for Storage {
@@ -263,7 +290,8 @@ impl BlockDevice for Ruled {
 
 /// The device on the thread that serves it.
 pub(crate) struct Core {
-    pub(crate) tap: Tap<Ruled>,
+    tap: Tap<Ruled>,
+    pub(crate) turns: Turns,
     recorder: Rc<Recorder>,
     verdict: Rc<Cell<RequestDecision>>,
     make: RefCell<Option<MakeObserver>>,
@@ -302,6 +330,7 @@ impl Core {
         };
         Ok(Core {
             tap: Tap::new(runtime, ruled),
+            turns: Turns::default(),
             recorder,
             verdict,
             make: RefCell::new(setup.observer),
@@ -320,42 +349,59 @@ impl Core {
         let _ = self.recorder.take();
         self.marks.take();
         let bytes = self.tap.geometry().bytes;
-        let make = self.make.take();
-        let whole = match self.tap.inner().storage() {
-            Storage::Memory(ram) if make.is_some() || self.keep_start => ram.to_vec(),
-            Storage::Path(_, file) if self.keep_start => {
-                let mut all = vec![0; bytes as usize];
-                let _ = file.read_exact_at(&mut all, 0);
-                all
-            }
-            _ => Vec::new(),
-        };
-        if let Some(make) = make {
-            let read = |offset: u64, buf: &mut [u8]| match self.tap.inner().storage() {
-                Storage::Memory(_) => {
-                    let from = usize::try_from(offset).ok();
-                    let found = from.and_then(|at| whole.get(at..at.checked_add(buf.len())?));
-                    buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-                    Ok(())
-                }
-                Storage::Path(_, file) => file.read_exact_at(buf, offset),
-            };
-            let observer = make(&Before { bytes, read: &read }, &self.verdict);
+        let load = |offset: u64, buf: &mut [u8]| self.tap.inner().storage().load(offset, buf);
+        let mut whole = Vec::new();
+        if self.keep_start {
+            whole.resize(bytes as usize, 0);
+            let _ = load(0, &mut whole);
+        }
+        if let Some(make) = self.make.take() {
+            let observer = make(&Before { bytes, read: &load }, &self.verdict);
             if let Some(observer) = observer {
                 self.tap.attach(observer.sink());
                 *self.observer.borrow_mut() = Some(observer);
             }
         }
-        *self.start.borrow_mut() = Some(if self.keep_start { whole } else { Vec::new() });
+        *self.start.borrow_mut() = Some(whole);
         self.tap.attach(self.recorder.clone());
         self.tap.inner().paced.set(true);
     }
 
     /// Puts a mark into the trace; ignored where only the last requests are kept.
     pub(crate) fn mark(&self, text: &str) {
+        if let Some(observer) = &*self.observer.borrow() {
+            observer.mark(text, self.runtime.now());
+        }
         if self.marked {
             let issued = self.recorder.with(|records| records.len() as u64);
             self.marks.borrow_mut().push((issued, self.runtime.now(), text.to_owned()));
+        }
+    }
+
+    /// The device, which shows requests to the recorder and the observer.
+    pub(crate) fn tap(&self) -> &Tap<Ruled> {
+        &self.tap
+    }
+
+    /// Tells the observer that time has passed.
+    pub(crate) fn tick(&self) {
+        if let Some(observer) = &*self.observer.borrow() {
+            observer.tick(self.runtime.now());
+        }
+    }
+
+    /// Whether the observer wants a turn.
+    pub(crate) fn is_due(&self) -> bool {
+        let observer = self.observer.borrow();
+        observer.as_ref().is_some_and(|observer| observer.is_due(self.runtime.now()))
+    }
+
+    /// Gives the observer its turn. No request may be under way.
+    pub(crate) fn turn(&self) {
+        let bytes = self.tap.geometry().bytes;
+        let read = |offset: u64, buf: &mut [u8]| self.tap.inner().storage().load(offset, buf);
+        if let Some(observer) = &*self.observer.borrow() {
+            observer.turn(&Before { bytes, read: &read });
         }
     }
 
@@ -409,23 +455,23 @@ impl RecordedDisk {
 
 impl BlockDevice for RecordedDisk {
     fn geometry(&self) -> Geometry {
-        self.0.tap.geometry()
+        self.0.geometry()
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
-        self.0.tap.read(offset, len).await
+        self.0.read(offset, len).await
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        self.0.tap.write(offset, data, flags).await
+        self.0.write(offset, data, flags).await
     }
 
     async fn flush(&self) -> Result<(), BlockError> {
-        self.0.tap.flush().await
+        self.0.flush().await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        self.0.tap.discard(offset, len).await
+        self.0.discard(offset, len).await
     }
 }
 

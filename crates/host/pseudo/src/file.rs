@@ -37,7 +37,7 @@ impl DeviceFs {
     fn attr(&self, ino: Ino) -> FsResult<Attr> {
         let (file_type, permissions, links, size) = match ino {
             ROOT_INO => (FileType::Directory, 0o711, 2, 0),
-            DEVICE_INO => (FileType::Regular, 0o600, 1, self.core.tap.geometry().bytes),
+            DEVICE_INO => (FileType::Regular, 0o600, 1, self.core.geometry().bytes),
             CONTROL_INO => (FileType::Regular, 0o600, 1, 0),
             MARKS_INO => (FileType::Regular, 0o666, 1, 0),
             _ => return Err(Errno::Stale.into()),
@@ -109,8 +109,8 @@ impl FileSystem for DeviceFs {
             return Ok(0);
         }
         let len =
-            (buf.len() as u64).min(self.core.tap.geometry().bytes.saturating_sub(offset)) as usize;
-        let data = self.core.tap.read(offset, len).await.map_err(|_| Errno::Io)?;
+            (buf.len() as u64).min(self.core.geometry().bytes.saturating_sub(offset)) as usize;
+        let data = self.core.read(offset, len).await.map_err(|_| Errno::Io)?;
         buf[..len].copy_from_slice(&data);
         Ok(len)
     }
@@ -120,7 +120,7 @@ impl FileSystem for DeviceFs {
             DEVICE_INO => {
                 let data_len = data.len();
                 let data = IoBuf::from_slice(data);
-                let done = self.core.tap.write(offset, data, WriteFlags::empty()).await;
+                let done = self.core.write(offset, data, WriteFlags::empty()).await;
                 done.map_err(|_| Errno::Io)?;
                 Ok(data_len)
             }
@@ -153,7 +153,7 @@ impl FileSystem for DeviceFs {
         if ino != DEVICE_INO {
             return Err(Errno::NotSupported.into());
         }
-        self.core.tap.discard(offset, len).await.map_err(|_| Errno::Io.into())
+        self.core.discard(offset, len).await.map_err(|_| Errno::Io.into())
     }
 
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
@@ -176,7 +176,7 @@ impl FileSystem for DeviceFs {
     }
 
     async fn statfs(&self) -> FsResult<StatFs> {
-        let blocks = self.core.tap.geometry().bytes / 4096;
+        let blocks = self.core.geometry().bytes / 4096;
         Ok(StatFs {
             fragment_size: 4096,
             block_size: 4096,
@@ -191,7 +191,7 @@ impl FileSystem for DeviceFs {
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
         if ino == DEVICE_INO {
-            self.core.tap.flush().await.map_err(|_| Errno::Io)?;
+            self.core.flush().await.map_err(|_| Errno::Io)?;
         }
         Ok(())
     }

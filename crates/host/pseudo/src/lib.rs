@@ -12,6 +12,7 @@
 //! - An observer sees a write before it is carried out, and decides whether it is.
 //! - The loop device and the mount go away with their session, however it ends.
 //! - Temporary folders of a process that is killed are found again ([`leftovers`]).
+//! - An observer may take a turn between requests: then none is under way (`turns`).
 //! - When the process dies, tasks that wait for the device wait for at most a second (`watchdog`).
 //!
 //! A session needs root, `/dev/fuse` and loop devices; NBD needs none of them.
@@ -33,6 +34,7 @@ mod folders;
 mod marks;
 pub mod nbd;
 mod session;
+mod turns;
 mod watchdog;
 
 pub use device::{

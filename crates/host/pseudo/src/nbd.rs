@@ -22,6 +22,7 @@ use crate::file::CONTROL;
 use crate::folders::Folder;
 use crate::marks::LinePipe;
 use crate::session::{PseudoError, Served, failed, joined};
+use crate::turns::while_idle;
 
 /// The largest request, in bytes; a longer one ends the connection.
 const REQUEST_MAX: u32 = 32 << 20;
@@ -193,6 +194,7 @@ fn run(
         rt.spawn_daemon("marks", async move {
             followed.follow(&of, |line| put_mark(&marked, line)).await;
         });
+        rt.spawn_daemon("turns of the observer", while_idle(rt.clone(), served.clone()));
         rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served.clone()));
         let stopped = Arc::new(File::from(OwnedFd::from(stopped)));
         let stopped = rt.readable(&stopped).await.map_err(|e| e.to_string());
@@ -328,7 +330,7 @@ impl Connection {
 
     /// Serves the handshake phase, until the client has chosen. Returns false if the client disconnects.
     async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
-        let bytes = self.core.tap.geometry().bytes;
+        let bytes = self.core.geometry().bytes;
         loop {
             let mut head = [0; 16];
             self.fill(&mut head).await?;
@@ -390,7 +392,7 @@ impl Connection {
     }
 
     async fn carry_out(&self, asked: Asked, data: Option<IoBuf>) {
-        let tap = &self.core.tap;
+        let tap = &self.core;
         let Asked { offset, len, .. } = asked;
         let mut flags = WriteFlags::empty();
         flags.set(WriteFlags::FUA, asked.flags & 1 != 0);
@@ -429,7 +431,7 @@ impl Connection {
         while done < len {
             let piece = (len - done).min(PIECE);
             let zeros = IoBuf::zeroed(piece as usize);
-            let wrote = self.core.tap.write(offset + done, zeros, flags).await;
+            let wrote = self.core.write(offset + done, zeros, flags).await;
             wrote.map_err(|_| EIO)?;
             done += piece;
         }

@@ -16,6 +16,7 @@ use ordo_runtime::Executor;
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
 use crate::folders::Folder;
+use crate::turns::while_idle;
 use crate::watchdog::{self, Watchdog};
 
 /// The reason why there is no device, or no recording.
@@ -215,7 +216,9 @@ fn serve(attached: Attached, setup: DeviceSetup) -> Served {
     let io_uring = setup.io_uring;
     let core = Rc::new(Core::new(&runtime, setup)?);
     let fs = DeviceFs { core: core.clone() };
+    let of_turns = core.clone();
     let served = executor.block_on(async move {
+        runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), of_turns));
         let options = HandlerOptions { io_uring, ..HandlerOptions::default() };
         let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());

@@ -7,5 +7,7 @@
 mod helper;
 #[path = "../src/commands/mount/options.rs"]
 mod options;
+#[path = "../src/commands/rotate.rs"]
+mod rotate;
 #[path = "../src/text.rs"]
 mod text;

@@ -10,11 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ordo_sba::analysis::{Analysis, GatheredTransactions};
+use ordo_sba::parts::Ends;
 use ordo_sba::stats::ByClass;
 use ordo_sba::{Class, Stats, TrafficCounts};
 use ordo_trace::{RequestOp, ZEROS};
 
 use crate::findings::{Closing, RECOUNTED, TRANSACTIONS, class_code, gather};
+use crate::parts;
 use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, StoreError, op_of};
 use crate::table::NO_CODE;
 
@@ -25,22 +27,21 @@ use crate::table::NO_CODE;
 /// A file is missing, damaged, or of another trace, or a row makes no sense.
 pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
     let Some(closing) = Closing::read(dir)? else { return Ok(None) };
+    let stats = count_traffic(dir, &closing)?;
+    let transactions = closing.open(dir, TRANSACTIONS)?;
+    let mut gathered = GatheredTransactions::default();
+    for some in on_all(transactions.table.groups(), |group| gather(&transactions, group))? {
+        gathered.join(some);
+    }
+    Ok(Some(Analysis::with(closing.system, stats, closing.orphan_blocks, gathered.finish())))
+}
+
+/// Counts requests and blocks.
+pub(crate) fn count_traffic(dir: &Path, closing: &Closing) -> Result<Stats, StoreError> {
     let requests = closing.open(dir, REQUESTS)?;
     requests.version()?;
     let blocks = closing.open(dir, BLOCKS)?;
-    let transactions = closing.open(dir, TRANSACTIONS)?;
-    let first = requests.table.groups();
-    let pieces = on_all(first + transactions.table.groups(), |i| match i.checked_sub(first) {
-        None => Ok(GroupRange::Requests(Requests::read(&requests, i)?)),
-        Some(group) => Ok(GroupRange::Transactions(gather(&transactions, group)?.into())),
-    })?;
-    let (mut all, mut gathered) = (Vec::with_capacity(first), GatheredTransactions::default());
-    for piece in pieces {
-        match piece {
-            GroupRange::Requests(group) => all.push(group),
-            GroupRange::Transactions(some) => gathered.join(*some),
-        }
-    }
+    let all = on_all(requests.table.groups(), |group| Requests::read(&requests, group))?;
     if all.iter().map(|group| group.bytes).sum::<u128>() > u128::from(u64::MAX) {
         return Err(requests.row(0, "more bytes than can be counted"));
     }
@@ -50,26 +51,21 @@ pub fn count(dir: &Path) -> Result<Option<Analysis>, StoreError> {
         settled: closing.settled,
         unclaimed: closing.unclaimed,
         without_contents: closing.without_contents,
-        unknown: closing.unknown,
+        unknown: closing.unknown.clone(),
         ..Stats::default()
     };
-    count_blocks(&blocks, &Numbered::join(all), &mut stats)?;
+    count_blocks(&blocks, &Numbered::join(all, parts::ends(&requests)?), &mut stats)?;
     for (row, ((was, kind), counts)) in closing.recounted.iter().enumerate() {
         if !stats.reclassify(counts, *was, *kind) {
             let path = dir.join(RECOUNTED);
             return Err(StoreError::Row { path, row, why: "more is recounted than was counted" });
         }
     }
-    Ok(Some(Analysis::with(closing.system, stats, closing.orphan_blocks, gathered.finish())))
-}
-
-enum GroupRange {
-    Requests(Requests),
-    Transactions(Box<GatheredTransactions>),
+    Ok(stats)
 }
 
 /// Does `count` pieces of work on all processors. Returns their results in order, or the first failure.
-fn on_all<T: Send>(
+pub(crate) fn on_all<T: Send>(
     pieces: usize,
     work: impl Fn(usize) -> Result<T, StoreError> + Sync,
 ) -> Result<Vec<T>, StoreError> {
@@ -191,11 +187,11 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// Joins groups: the first write of a group may continue the last write of an earlier one.
-    fn join(all: Vec<Requests>) -> Numbered {
+    /// Joins groups: the first write of a group may continue the last write of an earlier one, or `before` the trace.
+    fn join(all: Vec<Requests>, before: Ends) -> Numbered {
         let counted = all.iter().map(|group| group.counted).sum();
         let (mut groups, mut first, mut next) = (Vec::new(), Vec::new(), 0);
-        let mut ends = [None; 2];
+        let mut ends = [before.write, before.read];
         for mut group in all {
             for (end, of) in ends.iter_mut().zip(group.ends) {
                 let Some((row, lowest, last)) = of else { continue };

@@ -11,12 +11,16 @@ use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::owners::Numbers;
 use crate::reading::{Reading, StoreError};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::Column;
 
 /// The file with one row for each file.
 pub(crate) const FILES: &str = "files.parquet";
+
+/// The number of parts of a file's traffic.
+pub(crate) const PARTS: usize = 4;
 
 /// Bytes, and the requests that have any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -28,7 +32,7 @@ pub struct Amount {
 }
 
 /// The columns of numbers: bytes and requests of each part, in the order of [`FileTraffic`]'s fields.
-const NUMBERS: [&str; 8] = [
+pub(crate) const NUMBERS: [&str; 2 * PARTS] = [
     "data_bytes",
     "data_requests",
     "metadata_bytes",
@@ -57,7 +61,7 @@ pub struct FileTraffic {
 }
 
 impl FileTraffic {
-    fn parts(&self) -> [Amount; 4] {
+    fn parts(&self) -> [Amount; PARTS] {
         [self.data, self.metadata, self.journal, self.read]
     }
 
@@ -82,7 +86,7 @@ type Key<'a> = (Option<u64>, Option<&'a str>);
 #[derive(Default)]
 struct Sums<'a> {
     /// For each file, the sums and the request that was counted last, for each part.
-    all: FxHashMap<Key<'a>, [(Amount, Option<u64>); 4]>,
+    all: FxHashMap<Key<'a>, [(Amount, Option<u64>); PARTS]>,
 }
 
 impl<'a> Sums<'a> {
@@ -93,45 +97,111 @@ impl<'a> Sums<'a> {
     }
 }
 
+/// A block of a request, for [`split`].
+pub(crate) struct Piece<K> {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) kind: Class,
+    /// The file that owns it, if it has one owner that is known.
+    pub(crate) owner: Option<K>,
+}
+
+/// Divides the bytes of one request among files: calls `add` with a file, or none, the part and the bytes. Shares are
+/// offsets, bytes and files, in order.
+pub(crate) fn split<K: Copy>(
+    op: RequestOp,
+    pieces: &[Piece<K>],
+    shares: &[(u64, u64, K)],
+    mut add: impl FnMut(Option<K>, usize, u64),
+) {
+    let mut nobodys = [0u64; PARTS];
+    for piece in pieces {
+        let part = part_of(op, piece.kind);
+        match piece.owner {
+            Some(_) => add(piece.owner, part, piece.len),
+            None => nobodys[part] += piece.len,
+        }
+    }
+    for (offset, bytes, owner) in shares {
+        let at = pieces.partition_point(|piece| piece.offset + piece.len <= *offset);
+        let Some(piece) = pieces.get(at) else { continue };
+        let part = part_of(op, piece.kind);
+        let bytes = (*bytes).min(nobodys[part]);
+        nobodys[part] -= bytes;
+        add(Some(*owner), part, bytes);
+    }
+    for (part, bytes) in nobodys.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+        add(None, part, bytes);
+    }
+}
+
 /// The traffic of each file, the greatest first. Rows and shares are in the order of requests.
 pub fn of(trace: &Trace, rows: &[BlockRow], shares: &[FileShare]) -> Vec<FileTraffic> {
     let mut sums = Sums::default();
     let mut shares = shares.iter().peekable();
+    let (mut pieces, mut parts) = (Vec::new(), Vec::new());
     for rows in rows.chunk_by(|a, b| a.request == b.request) {
         let request = rows[0].request;
         let Some(op) = usize::try_from(request).ok().and_then(|n| trace.requests().get(n)) else {
             continue;
         };
-        let mut nobodys = [0u64; 4];
-        for row in rows {
-            let part = part_of(op.op, row.final_kind);
-            match row.ino {
-                Some(_) => sums.add((row.ino, row.path.as_deref()), part, request, row.len),
-                None => nobodys[part] += row.len,
+        pieces.clear();
+        parts.clear();
+        pieces.extend(rows.iter().map(|row| Piece {
+            offset: row.offset,
+            len: row.len,
+            kind: row.final_kind,
+            owner: row.ino.map(|_| (row.ino, row.path.as_deref())),
+        }));
+        while let Some(share) = shares.next_if(|share| share.request <= request) {
+            if share.request == request {
+                parts.push((share.offset, share.bytes, (Some(share.ino), share.path.as_deref())));
             }
         }
-        while let Some(share) = shares.next_if(|share| share.request <= request) {
-            let at = rows.partition_point(|row| row.offset + row.len <= share.offset);
-            let Some(row) = rows.get(at).filter(|_| share.request == request) else { continue };
-            let part = part_of(op.op, row.final_kind);
-            let bytes = share.bytes.min(nobodys[part]);
-            nobodys[part] -= bytes;
-            sums.add((Some(share.ino), share.path.as_deref()), part, request, bytes);
-        }
-        for (part, bytes) in nobodys.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
-            sums.add((None, None), part, request, bytes);
-        }
+        split(op.op, &pieces, &parts, |key, part, bytes| {
+            sums.add(key.unwrap_or((None, None)), part, request, bytes);
+        });
     }
-    let file = |((inode, path), parts): (Key<'_>, [(Amount, Option<u64>); 4])| {
+    let file = |((inode, path), parts): (Key<'_>, [(Amount, Option<u64>); PARTS])| {
         let [data, metadata, journal, read] = parts.map(|(part, _)| part);
         FileTraffic { inode, path: path.map(Arc::from), data, metadata, journal, read }
     };
     let mut all: Vec<FileTraffic> = sums.all.into_iter().map(file).collect();
-    // Lines are sorted by everything that distinguishes them, so that the order of the map does not matter.
+    greatest_first(&mut all);
+    all
+}
+
+/// Sorts lines by everything that distinguishes them, so that the order of a map does not matter.
+fn greatest_first(all: &mut [FileTraffic]) {
     all.sort_by(|a, b| {
         let order = |file: &FileTraffic| (std::cmp::Reverse(file.bytes()), file.inode);
         order(a).cmp(&order(b)).then_with(|| a.path.cmp(&b.path))
     });
+}
+
+/// The traffic of files from the changes that the parts of a recording tell, the greatest first.
+pub(crate) fn joined(
+    files: impl Iterator<Item = (Option<u64>, Option<Arc<str>>, Numbers)>,
+) -> Vec<FileTraffic> {
+    let mut sums: FxHashMap<(Option<u64>, Option<Arc<str>>), Numbers> = FxHashMap::default();
+    for (inode, path, numbers) in files {
+        let sum = sums.entry((inode, path)).or_default();
+        for (sum, (bytes, requests)) in sum.iter_mut().zip(numbers) {
+            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(requests));
+        }
+    }
+    let amount = |(bytes, requests): (i64, i64)| Amount {
+        bytes: bytes.max(0).cast_unsigned(),
+        requests: requests.max(0).cast_unsigned(),
+    };
+    let all = sums.into_iter().filter(|(_, numbers)| *numbers != Numbers::default());
+    let mut all: Vec<FileTraffic> = all
+        .map(|((inode, path), numbers)| {
+            let [data, metadata, journal, read] = numbers.map(amount);
+            FileTraffic { inode, path, data, metadata, journal, read }
+        })
+        .collect();
+    greatest_first(&mut all);
     all
 }
 

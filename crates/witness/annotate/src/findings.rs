@@ -1,5 +1,6 @@
 //! A watcher's results that the rows of requests and blocks do not hold, stored beside them: `docs/formats/trace.md`.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
@@ -167,15 +168,16 @@ fn seal(line: &str) -> Option<(String, Seal)> {
 }
 
 /// The columns of [`TRANSACTIONS`]; without times in the trace, moments have none.
-pub(crate) fn transactions(all: &[Transaction], timed: bool) -> Vec<Column> {
+pub(crate) fn transactions<T: Borrow<Transaction>>(all: &[T], timed: bool) -> Vec<Column> {
     type Of = fn(&Transaction) -> Option<Moment>;
-    let each = |name, of: fn(&Transaction) -> u64| Column::int(name, all.iter().map(of));
+    let all = || all.iter().map(Borrow::borrow);
+    let each = |name, of: fn(&Transaction) -> u64| Column::int(name, all().map(of));
     let ns = |name, of: Of| {
-        Column::maybe_int(name, all.iter().map(move |t| of(t).filter(|_| timed).map(|m| m.nanos)))
+        Column::maybe_int(name, all().map(move |t| of(t).filter(|_| timed).map(|m| m.nanos)))
     };
     let maybe = |names: [&'static str; 3], of: Of| {
-        let request = Column::maybe_int(names[0], all.iter().map(move |t| Some(of(t)?.request)));
-        let epoch = Column::maybe_int(names[2], all.iter().map(move |t| Some(of(t)?.epoch)));
+        let request = Column::maybe_int(names[0], all().map(move |t| Some(of(t)?.request)));
+        let epoch = Column::maybe_int(names[2], all().map(move |t| Some(of(t)?.epoch)));
         [request, ns(names[1], of), epoch]
     };
     let mut columns = vec![
@@ -205,6 +207,16 @@ pub(crate) fn transactions(all: &[Transaction], timed: bool) -> Vec<Column> {
 
 /// Gathers the transactions of a group of rows.
 pub(crate) fn gather(file: &Reading, group: usize) -> Result<GatheredTransactions, StoreError> {
+    let mut gathered = GatheredTransactions::default();
+    read_transactions(file, group)?.iter().for_each(|t| gathered.add(t));
+    Ok(gathered)
+}
+
+/// The transactions of a group of rows, with the fields that a summary needs.
+pub(crate) fn read_transactions(
+    file: &Reading,
+    group: usize,
+) -> Result<Vec<Transaction>, StoreError> {
     let timed = file.table.says("ordo.timed") == Some("true");
     let all = |name| file.group_all_ints(name, group);
     let some = |name| file.group_ints(name, group);
@@ -217,13 +229,13 @@ pub(crate) fn gather(file: &Reading, group: usize) -> Result<GatheredTransaction
     let (copies, data_copies) = (all("copies")?, all("data_copies")?);
     let (records, revoked, bytes) = (all("records")?, all("revoked")?, all("bytes")?);
     let (bad_checksums, checkpointed) = (all("bad_checksums")?, all("checkpointed")?);
-    let mut gathered = GatheredTransactions::default();
+    let mut read = Vec::with_capacity(first.len());
     for row in 0..first.len() {
         let nanos = |column: &[Option<i64>]| column.get(row).copied().flatten().unwrap_or(0) as u64;
         let maybe = |column: &[Option<i64>]| column.get(row).copied().flatten().map(|n| n as u64);
         let moment = |request, nanos, epoch| Moment { request, nanos, epoch };
         // Fields that the summary does not need stay at their defaults, and their columns are not read.
-        gathered.add(&Transaction {
+        read.push(Transaction {
             first: moment(first[row] as u64, nanos(&first_ns), 0),
             last: moment(0, 0, last_epoch[row] as u64),
             commit: maybe(&commit)
@@ -240,7 +252,7 @@ pub(crate) fn gather(file: &Reading, group: usize) -> Result<GatheredTransaction
             ..Transaction::default()
         });
     }
-    Ok(gathered)
+    Ok(read)
 }
 
 /// The number of the kind with this key.

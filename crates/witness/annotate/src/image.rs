@@ -26,6 +26,21 @@ impl Pieces {
         let known = known.map(|(i, p)| (i as u64 * PIECE, p.into())).collect();
         Pieces { bytes: image.len() as u64, known }
     }
+
+    /// Writes bytes, as far as they are within the device.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset.saturating_add(bytes.len() as u64).min(self.bytes);
+        let mut at = offset;
+        while at < end {
+            let first = at / PIECE * PIECE;
+            let next = (first + PIECE).min(end);
+            let whole = PIECE.min(self.bytes - first) as usize;
+            let piece = self.known.entry(first).or_insert_with(|| vec![0; whole].into());
+            piece[(at - first) as usize..(next - first) as usize]
+                .copy_from_slice(&bytes[(at - offset) as usize..(next - offset) as usize]);
+            at = next;
+        }
+    }
 }
 
 impl DiskImage for Pieces {
@@ -117,5 +132,19 @@ mod tests {
         assert_eq!(known.known.keys().copied().collect::<Vec<_>>(), [8192, 12_288, 16_384]);
         known.read_at(19_999, &mut [0; 2]).unwrap_err();
         assert_eq!(read(&Pieces::of(device)), was);
+    }
+
+    /// Writes within a piece, over several, and beyond the device's end.
+    #[test]
+    fn writes_change_what_is_read() {
+        let mut device: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
+        let mut pieces = Pieces::of(&device);
+        for (at, len) in [(10usize, 20usize), (4000, 9000), (19_000, 1000)] {
+            device[at..at + len].fill(7);
+            pieces.write(at as u64, &vec![7; len]);
+        }
+        pieces.write(19_999, &[device[19_999], 1, 2]);
+        pieces.write(30_000, &[1]);
+        assert_eq!(pieces, Pieces::of(&device));
     }
 }

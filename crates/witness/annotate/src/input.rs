@@ -66,7 +66,7 @@ pub enum InputError {
     },
 }
 
-/// Opens a trace: a directory that [`store::write`] made, a log of dm-log-writes, or files of blktrace. `start` is
+/// Opens a trace: a directory that [`store::write`] made, a log of dm-log-writes, files of blktrace, or the text of blkparse or bpftrace. `start` is
 /// the device's contents before the trace, in an image or on a device; a stored directory has the pieces of them
 /// that it needs.
 ///
@@ -114,12 +114,13 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputEr
     let first = read(&paths[0])?;
     let path = paths[0].clone();
     let magic = first.get(..4).map_or([0; 4], |m| [m[0], m[1], m[2], m[3]]);
-    if magic[1..] == *b"tae" || magic[..3] == *b"eat" {
+    let is_text = blktrace::is_text(&first);
+    if is_text || magic[1..] == *b"tae" || magic[..3] == *b"eat" {
         let mut files = vec![first];
         for path in &paths[1..] {
             files.push(read(path)?);
         }
-        let done = blktrace::import(&files);
+        let done = if is_text { blktrace::import_text(&files) } else { blktrace::import(&files) };
         let done = done.map_err(|error| InputError::Blktrace { path, error })?;
         for (file, byte) in &done.cut {
             let path = paths[*file].display();

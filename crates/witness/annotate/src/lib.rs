@@ -10,6 +10,7 @@
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
 //!   the requests again.
 //! - [`store`]: a trace as a directory of Parquet files, in the format of `docs/formats/trace.md`.
+//! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded, analysed together.
 //! - [`input`]: a trace opened from any known form.
 //! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that break them.
 //! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints them, and a page
@@ -46,6 +47,7 @@ pub mod image;
 pub mod input;
 pub mod owners;
 pub mod page;
+pub mod parts;
 pub mod perfetto;
 mod reading;
 pub mod rows;

@@ -20,8 +20,15 @@ use ordo_trace::Trace;
 
 use crate::rows::{BlockRow, FileShare, Known, of_event};
 
+mod carry;
+
+pub(crate) use carry::Numbers;
+pub use carry::{FileChange, PartRows};
+
 /// No row before this one.
 const NONE: u32 = u32::MAX;
+/// The life of no file.
+const NOBODY: u64 = u64::MAX;
 
 /// Something that waits for a path.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +40,10 @@ enum Waits {
 /// A file in the present life of its inode.
 #[derive(Debug, Default)]
 struct Open {
+    /// The number of this life of the inode, counted over all inodes.
+    life: u64,
+    /// The path that an ended part of the recording gave for the file, if one did.
+    told: Option<Option<Arc<str>>>,
     /// The rows and shares of the file, which get its last path.
     waiting: Vec<Waits>,
     /// The last path that is known.
@@ -59,6 +70,12 @@ pub struct Collector {
     /// Rows whose owner a late pointer may still change: for each inode, the rows with its blocks since it was last
     /// written.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
+    /// For each row, and for each share, the life of the inode to which it belongs.
+    lifetimes: [Vec<u64>; 2],
+    /// The number of lifetimes so far.
+    began: u64,
+    /// The state that goes over from one part of a recording to the next; `None` if the recording has no parts.
+    carried: Option<carry::Carried>,
 }
 
 /// The key of a block at its place, or of its copy in a journal.
@@ -81,9 +98,13 @@ impl Collector {
         for ino in event.inodes {
             self.unconfirmed.remove(ino);
         }
+        if let Some(carried) = &mut self.carried {
+            carried.pointers_come_late = event.pointers_come_late;
+        }
         let first = self.rows.len();
         of_event(request, event, &mut self.rows);
         self.before.resize(self.rows.len(), NONE);
+        self.lifetimes[0].resize(self.rows.len(), NOBODY);
         for (at, looks) in event.looks {
             let row = first + self.rows[first..].partition_point(|row| row.offset < *at);
             self.looks.insert(row as u32, *looks);
@@ -157,6 +178,7 @@ impl Collector {
         }
         let Share { offset, ino, bytes, .. } = *share;
         self.shares.push(FileShare { request, offset, ino, bytes, path: None });
+        self.lifetimes[1].push(NOBODY);
         self.name(Waits::Share(self.shares.len() as u32 - 1), event);
     }
 
@@ -166,7 +188,16 @@ impl Collector {
             Waits::Row(row) => self.rows[row as usize].ino.unwrap_or(0),
             Waits::Share(share) => self.shares[share as usize].ino,
         };
-        self.open.entry(ino).or_default().waiting.push(what);
+        let began = &mut self.began;
+        let file = self.open.entry(ino).or_insert_with(|| {
+            *began += 1;
+            Open { life: *began - 1, ..Open::default() }
+        });
+        file.waiting.push(what);
+        match what {
+            Waits::Row(row) => self.lifetimes[0][row as usize] = file.life,
+            Waits::Share(share) => self.lifetimes[1][share as usize] = file.life,
+        }
         self.look_up(ino, event);
     }
 
@@ -187,8 +218,13 @@ impl Collector {
 
     /// Ends the life of an inode: all of its rows get the last path that is known.
     fn close(&mut self, ino: u64, path: Option<&Arc<str>>) {
-        let Some(Open { waiting, path: last, .. }) = self.open.remove(&ino) else { return };
+        let Some(Open { waiting, path: last, life, told, .. }) = self.open.remove(&ino) else {
+            return;
+        };
         let path = path.or(last.as_ref());
+        if let Some(carried) = &mut self.carried {
+            carried.ended.push((life, ino, path.cloned(), told));
+        }
         for what in waiting {
             match what {
                 Waits::Row(row) => {
@@ -241,6 +277,9 @@ impl Collector {
         while row != NONE {
             let this = &mut self.rows[row as usize];
             let before = self.before[row as usize];
+            if !carry::may_change(this, event.pointers_come_late) {
+                break;
+            }
             // Contents that cannot be of that kind, and a write that reaches beyond the claim, were another file's.
             let looks = self.looks.get(&row).copied().unwrap_or(Looks::Unjudged);
             let end = claim.block.saturating_add(claim.blocks) << event.claim_shift;

@@ -16,6 +16,7 @@ use crate::counting;
 use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
+use crate::parts::{self, CHANGES, CONTINUED, EARLIER, PartHead};
 use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, op_of};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
@@ -25,6 +26,9 @@ pub use crate::reading::{StoreError, VERSION};
 /// The most bytes of contents that a trace may have when it is read. Equal contents are stored once, so a small file
 /// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
+
+/// The most contents in a row group, since the columns of a group are in memory together.
+const CONTENTS_GROUP: usize = 1 << 12;
 
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
@@ -106,10 +110,27 @@ pub fn write(dir: &Path, parts: &Parts<'_>) -> Result<Written, StoreError> {
 /// # Errors
 /// A file cannot be written.
 pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Written, StoreError> {
+    write_all(dir, parts, None, rows)
+}
+
+/// Writes a part of a recording: a trace that can be read by itself, with what the other parts need.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write_part(dir: &Path, parts: &Parts<'_>, head: &PartHead) -> Result<Written, StoreError> {
+    write_all(dir, parts, Some(head), table::GROUP)
+}
+
+fn write_all(
+    dir: &Path,
+    parts: &Parts<'_>,
+    head: Option<&PartHead>,
+    rows: usize,
+) -> Result<Written, StoreError> {
     let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
     fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
     // The file with the seals of the others is removed first and written last.
-    for file in [RECOUNTED, TRANSACTIONS, CALLS, WAITS] {
+    for file in [RECOUNTED, TRANSACTIONS, CALLS, WAITS, EARLIER, CONTINUED, CHANGES] {
         match fs::remove_file(dir.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(dir, error)),
             _ => {}
@@ -120,7 +141,7 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     let start: Vec<_> = parts.start.known.iter().map(|(at, p)| (*at, dedup.number(p))).collect();
     let mut out = Files {
         dir,
-        says: says(parts),
+        says: says(parts).into_iter().chain(head.into_iter().flat_map(PartHead::says)).collect(),
         most: rows.max(1),
         sizes: BTreeMap::new(),
         seals: BTreeMap::new(),
@@ -131,34 +152,15 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     let all = parts.blocks;
     let same = |row: usize| all[row].request == all[row - 1].request;
     out.put(BLOCKS, all.len(), same, |r| blocks(&all[r.clone()], &of_blocks[r]))?;
-    out.put(
-        CONTENTS,
-        dedup.list.len(),
-        |_| false,
-        |rows| {
-            let bytes = dedup.list[rows.clone()].iter().copied();
-            let numbers = rows.start as u64..rows.end as u64;
-            vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
-        },
-    )?;
-    out.put(
-        START,
-        start.len(),
-        |_| false,
-        |rows| {
-            let at = || start[rows.clone()].iter().map(|(at, _)| *at);
-            vec![
-                Column::int("device_offset", at()),
-                Column::int("offset", at()),
-                Column::int("content", start[rows.clone()].iter().map(|(_, n)| *n)),
-            ]
-        },
-    )?;
+    out.put_contents(&dedup.list, &start)?;
     let all = parts.shares;
     out.put(SHARES, all.len(), |_| false, |rows| shares(&all[rows]))?;
     let all = files::of(trace, parts.blocks, parts.shares);
     out.put(FILES, all.len(), |_| false, |rows| files::columns(&all[rows]))?;
     out.put_calls(parts.calls)?;
+    if let Some(head) = head {
+        out.put_part(head)?;
+    }
     if let Some(found) = parts.found {
         out.put_found(found, trace.timed())?;
     }
@@ -223,6 +225,38 @@ impl Files<'_> {
         self.put(CALLS, all.len(), alone, |rows| calls::columns(&all[rows.clone()], rows.start))?;
         let pairs = calls::pairs(all);
         self.put(WAITS, pairs.len(), alone, |rows| calls::pair_columns(&pairs[rows]))
+    }
+
+    /// Writes the different contents, and the device before the trace.
+    fn put_contents(&mut self, all: &[&[u8]], start: &[(u64, u64)]) -> Result<(), StoreError> {
+        let alone = |_| false;
+        let most = self.most;
+        self.most = most.min(CONTENTS_GROUP);
+        self.put(CONTENTS, all.len(), alone, |rows| {
+            let numbers = rows.start as u64..rows.end as u64;
+            let bytes = all[rows].iter().copied();
+            vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
+        })?;
+        self.most = most;
+        self.put(START, start.len(), alone, |rows| {
+            let at = || start[rows.clone()].iter().map(|(at, _)| *at);
+            vec![
+                Column::int("device_offset", at()),
+                Column::int("offset", at()),
+                Column::int("content", start[rows.clone()].iter().map(|(_, n)| *n)),
+            ]
+        })
+    }
+
+    /// Writes what the other parts of a recording need.
+    fn put_part(&mut self, head: &PartHead) -> Result<(), StoreError> {
+        let alone = |_| false;
+        let all: Vec<_> = head.found.earlier.iter().collect();
+        self.put(EARLIER, all.len(), alone, |r| parts::earlier_columns(&all[r]))?;
+        let all = &head.found.continued;
+        self.put(CONTINUED, all.len(), alone, |r| parts::continued_columns(&all[r]))?;
+        let all = &head.files;
+        self.put(CHANGES, all.len(), alone, |r| parts::change_columns(&all[r]))
     }
 
     /// Writes the watcher's results, with the seals of the files so far.

@@ -1,13 +1,15 @@
 //! The activity of a journal: transactions, and the checkpoint writes at fixed locations that follow them. The code
 //! is the same for every format; decoders fill it in.
 
+use std::collections::BTreeSet;
+
 use ordo_runtime::Time;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kind::Class;
 
-/// The most transactions that are kept in detail; later ones are only counted.
-const MOST: usize = 1 << 20;
+/// The most transactions of a recording that are kept in detail; later ones are only counted.
+pub const MOST: usize = 1 << 20;
 
 /// A request, as a transaction refers to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -61,10 +63,28 @@ pub struct Transaction {
     pub checkpoint: Option<Moment>,
 }
 
+/// The transactions of a part of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartTransactions {
+    /// The number of transactions that began before the part.
+    pub first: u64,
+    /// Those that began in it, in the order in which they were first seen.
+    pub began: Vec<Transaction>,
+    /// Those that began before and changed in it, each with its number in that order, as they are at the part's end.
+    pub continued: Vec<(u64, Transaction)>,
+}
+
 /// Everything that was seen of a journal.
 #[derive(Debug, Default)]
 pub struct Journal {
+    /// The transactions that began in the present part of the recording.
     list: Vec<Transaction>,
+    /// The number of transactions that began in earlier parts.
+    base: usize,
+    /// Those among them that a later request may still change.
+    older: FxHashMap<usize, Transaction>,
+    /// Those among these that the present part has changed.
+    changed: BTreeSet<usize>,
     /// The newest transaction with each number.
     newest: FxHashMap<u64, usize>,
     /// The newest transaction that has a copy of a block, until the block is written at its fixed location.
@@ -78,7 +98,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Every transaction, in the order in which they were first seen.
+    /// Every transaction that began in the present part, in the order in which they were first seen.
     pub fn transactions(&self) -> &[Transaction] {
         &self.list
     }
@@ -106,22 +126,61 @@ impl Journal {
     /// Takes in a write of `bytes` bytes for the transaction with this number, and returns the transaction.
     pub(crate) fn write(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
-        let index = match self.newest.get(&id) {
+        let newest = self.newest.get(&id).copied();
+        let known = newest.and_then(|i| Some((i, self.get(i)?.commit)));
+        let index = match known {
             // Numbers are used again: after its commit, a number means another transaction.
-            Some(i) if self.list[*i].commit.is_none_or(|c| c.request == now.request) => *i,
+            Some((i, commit)) if commit.is_none_or(|c| c.request == now.request) => i,
             _ if self.list.len() >= MOST => {
                 self.left_out += 1;
                 return None;
             }
             _ => {
                 self.list.push(Transaction { id, first: now, last: now, ..Transaction::default() });
-                self.newest.insert(id, self.list.len() - 1);
-                self.list.len() - 1
+                let index = self.base + self.list.len() - 1;
+                self.newest.insert(id, index);
+                index
             }
         };
-        let transaction = &mut self.list[index];
+        let transaction = self.get_mut(index)?;
         transaction.bytes += bytes;
         Some(transaction)
+    }
+
+    fn get(&self, index: usize) -> Option<&Transaction> {
+        match index.checked_sub(self.base) {
+            Some(at) => self.list.get(at),
+            None => self.older.get(&index),
+        }
+    }
+
+    /// A transaction, to be changed.
+    fn get_mut(&mut self, index: usize) -> Option<&mut Transaction> {
+        match index.checked_sub(self.base) {
+            Some(at) => self.list.get_mut(at),
+            None => {
+                self.changed.insert(index);
+                self.older.get_mut(&index)
+            }
+        }
+    }
+
+    /// Ends a part of the recording. Returns its transactions. Of those that nothing can change any more, nothing is
+    /// kept.
+    pub(crate) fn end_part(&mut self) -> PartTransactions {
+        let changed = std::mem::take(&mut self.changed);
+        let continued = changed.into_iter();
+        let continued = continued.filter_map(|i| Some((i as u64, self.older.get(&i)?.clone())));
+        let continued = continued.collect();
+        let (first, began) = (self.base, std::mem::take(&mut self.list));
+        self.base += began.len();
+        self.older.extend(began.iter().cloned().enumerate().map(|(i, t)| (first + i, t)));
+        let Journal { older, newest, homes, .. } = self;
+        let awaited: FxHashSet<usize> = homes.values().copied().collect();
+        newest.retain(|_, i| older.get(i).is_some_and(|t| t.commit.is_none()));
+        let open: FxHashSet<usize> = newest.values().copied().collect();
+        older.retain(|i, _| awaited.contains(i) || open.contains(i));
+        PartTransactions { first: first as u64, began, continued }
     }
 
     /// Takes in a copy of the block at `home`, written for a transaction.
@@ -201,9 +260,10 @@ impl Journal {
             return None;
         }
         let index = self.homes.remove(&home)?;
-        let transaction = &mut self.list[index];
+        let now = self.now;
+        let transaction = self.get_mut(index)?;
         transaction.checkpointed += 1;
-        transaction.checkpoint = Some(self.now);
+        transaction.checkpoint = Some(now);
         Some(transaction.id)
     }
 }
@@ -237,5 +297,37 @@ mod tests {
         assert_eq!(seen, [(7, 2, 1, 1), (8, 2, 1, 1), (7, 1, 0, 0)]);
         assert_eq!(all[1].checkpoint, Some(Moment { request: 3, nanos: 3, epoch: 1 }));
         assert_eq!(all[0].bytes, 3 * 4096);
+    }
+
+    /// A transaction that goes on in later parts is given with each, as it is at the part's end, and no longer once
+    /// nothing can change it. A number that is used again in a later part is another transaction.
+    #[test]
+    fn a_transaction_goes_on_in_later_parts() {
+        let mut journal = Journal::default();
+        let at = |journal: &mut Journal, request| journal.at(request, Time::from_nanos(request), 0);
+        at(&mut journal, 1);
+        journal.copy(7, 100, Class::InodeBlock, 4096);
+        let one = journal.end_part();
+        assert_eq!((one.first, one.began.len(), one.continued.len()), (0, 1, 0));
+        at(&mut journal, 2);
+        journal.commit(7, 512);
+        journal.copy(8, 300, Class::InodeBlock, 4096);
+        journal.commit(8, 512);
+        let two = journal.end_part();
+        assert_eq!((two.first, two.began.len()), (1, 1));
+        let seven = &two.continued[0];
+        assert_eq!((seven.0, seven.1.bytes, seven.1.commit.unwrap().request), (0, 4608, 2));
+        at(&mut journal, 3);
+        assert_eq!(journal.checkpoint(100), Some(7));
+        journal.copy(7, 200, Class::InodeBlock, 4096);
+        let three = journal.end_part();
+        assert_eq!((three.first, three.began.len()), (2, 1), "another transaction 7");
+        assert_eq!((three.continued.len(), three.continued[0].1.checkpointed), (1, 1));
+        assert_eq!(
+            journal.older.len(),
+            2,
+            "8 waits for its checkpoint, the other 7 for its commit"
+        );
+        assert_eq!(journal.end_part().continued, []);
     }
 }

@@ -19,7 +19,7 @@
 //! - `nilfs`, `f2fs`, `lfs`: decoders of log-structured file systems: NILFS2, F2FS, and LFS of NetBSD and Ordo.
 //! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and
 //!   follows blocks from the journal to their fixed locations.
-//! - [`analysis`]: the summary of a whole trace.
+//! - [`analysis`]: the summary of a whole trace; [`parts`]: of one part of a recording.
 //!
 //! Invariants:
 //! - Every byte of every read and write is counted under exactly one kind, and every request under the
@@ -64,6 +64,7 @@ mod nilfs;
 mod ntfs;
 mod outside;
 mod own_log;
+pub mod parts;
 mod pending;
 mod reiser;
 mod ring;

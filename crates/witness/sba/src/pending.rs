@@ -6,6 +6,8 @@
 //!
 //! Places are in the unit of claims ([`crate::decoder::Decoder::claim_shift`]). No note crosses a block.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -28,8 +30,23 @@ pub(crate) struct Note {
     pub(crate) counts: TrafficCounts,
 }
 
+/// The most earlier parts of a recording whose counts are kept for one note; older counts stay as they are.
+const PARTS_MAX: usize = 16;
+
+/// Counts of earlier parts of a recording that moved from the first kind to the second, by part.
+pub type Earlier = BTreeMap<(u32, Class, Class), TrafficCounts>;
+
+/// A note that is kept. Its counts are those of the part of the recording in which it was written last.
+#[derive(Clone, Debug)]
+struct Held {
+    note: Note,
+    part: u32,
+    /// The counts of earlier parts.
+    older: Vec<(u32, TrafficCounts)>,
+}
+
 /// The notes of one block, of which there is nearly always one.
-type Notes = SmallVec<[Note; 1]>;
+type Notes = SmallVec<[Held; 1]>;
 
 /// The notes of all blocks.
 #[derive(Debug, Default)]
@@ -41,6 +58,28 @@ pub(crate) struct Pending {
     given_up: u64,
     /// The number of units in a block, as a shift.
     shift: u32,
+    moved: Moved,
+}
+
+/// The effects of settling to earlier parts of a recording.
+#[derive(Clone, Debug, Default)]
+struct Moved {
+    /// The present part's number.
+    part: u32,
+    earlier: Earlier,
+    /// The number of notes of earlier parts that were settled in this one.
+    settled: u64,
+}
+
+/// The guesses at the end of a part of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EndedPart {
+    /// Counts of earlier parts that moved.
+    pub(crate) earlier: Earlier,
+    /// The number of notes of earlier parts that were settled in this one.
+    pub(crate) settled_earlier: u64,
+    /// The number of places written in this part whose kind is still a guess.
+    pub(crate) unclaimed: u64,
 }
 
 impl Pending {
@@ -64,6 +103,21 @@ impl Pending {
     pub(crate) fn restart(&mut self) {
         self.give_up();
         self.given_up = 0;
+        self.moved = Moved::default();
+    }
+
+    /// Ends a part of the recording.
+    pub(crate) fn end_part(&mut self) -> EndedPart {
+        let part = self.moved.part;
+        let next = Moved { part: part + 1, ..Moved::default() };
+        let Moved { earlier, settled, .. } = std::mem::replace(&mut self.moved, next);
+        let own = self.notes.values().flatten().filter(|held| held.part == part).count();
+        EndedPart { earlier, settled_earlier: settled, unclaimed: own as u64 }
+    }
+
+    /// The number of notes that were dropped.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up
     }
 
     /// Whether there is no note.
@@ -105,20 +159,15 @@ impl Pending {
         let notes = self.notes.entry(block).or_default();
         self.len -= notes.len();
         let key = |n: &Note| (n.start, n.class, n.looks);
-        match notes.iter_mut().find(|note| key(note) == key(&new)) {
-            Some(note) => {
-                note.len = note.len.max(new.len);
-                match new.looks {
-                    // Older writes may have been of other files, which were removed before any pointer was written.
-                    Looks::Plain => note.counts = new.counts,
-                    _ => note.counts.add(&new.counts),
-                }
-            }
+        match notes.iter_mut().find(|held| key(&held.note) == key(&new)) {
+            Some(held) => held.write_again(&new, self.moved.part),
             None => {
                 if new.looks == Looks::Unjudged {
-                    notes.retain(|note| (note.start, note.looks) != (new.start, new.looks));
+                    notes.retain(|held| {
+                        (held.note.start, held.note.looks) != (new.start, new.looks)
+                    });
                 }
-                notes.push(new);
+                notes.push(Held { note: new, part: self.moved.part, older: Vec::new() });
             }
         }
         self.len += notes.len();
@@ -134,7 +183,7 @@ impl Pending {
         if blocks.end() - blocks.start() < self.notes.len() as u64 {
             for block in blocks {
                 let Some(notes) = self.notes.get_mut(&block) else { continue };
-                self.len -= settle_block(notes, (start, end), class, stats);
+                self.len -= settle_block(notes, (start, end), class, (stats, &mut self.moved));
                 if notes.is_empty() {
                     self.notes.remove(&block);
                 }
@@ -144,7 +193,7 @@ impl Pending {
         // Sums do not depend on order, so the order of the map does not matter.
         self.notes.retain(|block, notes| {
             if blocks.contains(block) {
-                self.len -= settle_block(notes, (start, end), class, stats);
+                self.len -= settle_block(notes, (start, end), class, (stats, &mut self.moved));
             }
             !notes.is_empty()
         });
@@ -156,24 +205,60 @@ impl Pending {
     }
 }
 
+impl Held {
+    /// Notes one more write that looks the same.
+    fn write_again(&mut self, new: &Note, part: u32) {
+        self.note.len = self.note.len.max(new.len);
+        match new.looks {
+            // Older writes may have been of other files, which were removed before any pointer was written.
+            Looks::Plain => {
+                self.note.counts = new.counts;
+                self.older.clear();
+            }
+            _ if self.part == part => self.note.counts.add(&new.counts),
+            _ => {
+                if self.older.len() >= PARTS_MAX {
+                    self.older.remove(0);
+                }
+                self.older.push((self.part, self.note.counts));
+                self.note.counts = new.counts;
+            }
+        }
+        self.part = part;
+    }
+
+    /// Counts the note's writes under their true kind.
+    fn reclassify(&self, class: Class, stats: &mut Stats, moved: &mut Moved) {
+        let was = self.note.class;
+        for (part, counts) in self.older.iter().chain([&(self.part, self.note.counts)]) {
+            let done = stats.reclassify(counts, was, class);
+            debug_assert!(done, "what was noted was counted");
+            if *part != moved.part {
+                moved.earlier.entry((*part, was, class)).or_default().add(counts);
+            }
+        }
+    }
+}
+
 /// Settles the notes of a block about units from `start` to `end`. Returns their number.
 fn settle_block(
     notes: &mut Notes,
     (start, end): (u64, u64),
     class: Class,
-    stats: &mut Stats,
+    (stats, moved): (&mut Stats, &mut Moved),
 ) -> usize {
     let before = notes.len();
-    notes.retain(|note| {
+    notes.retain(|held| {
+        let note = &held.note;
         let apart = note.start + note.len <= start || end <= note.start;
         if !apart {
             // A write that reaches beyond the claim was an earlier owner's.
             let within = note.start >= start && note.start + note.len <= end;
             if note.class != class && within && note.looks.can_be(class) {
-                let moved = stats.reclassify(&note.counts, note.class, class);
-                debug_assert!(moved, "what was noted was counted");
+                held.reclassify(class, stats, moved);
             }
             stats.settled += 1;
+            moved.settled += u64::from(held.part != moved.part);
         }
         apart
     });

@@ -33,7 +33,7 @@ impl TrafficCounts {
     }
 
     /// The counts without `other`; `None` if `other` has more.
-    fn without(&self, other: &TrafficCounts) -> Option<TrafficCounts> {
+    pub(crate) fn without(&self, other: &TrafficCounts) -> Option<TrafficCounts> {
         Some(TrafficCounts {
             requests: self.requests.checked_sub(other.requests)?,
             blocks: self.blocks.checked_sub(other.blocks)?,

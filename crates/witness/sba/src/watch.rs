@@ -16,6 +16,7 @@ use crate::journal::Transaction;
 use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
 use crate::names::{NameEvent, Names};
 use crate::own_log;
+use crate::parts::{Ends, PartFindings, PartSoFar};
 use crate::pending::Note;
 use crate::stats::{Stats, TrafficCounts};
 
@@ -88,6 +89,8 @@ struct State {
     named: ClassifiedRequest,
     shares: Vec<TrafficCounts>,
     checkpoints: Vec<(u64, u64)>,
+    /// The state at the end of the last part of the recording.
+    part: PartSoFar,
 }
 
 /// Names every request to a device and counts traffic by kind.
@@ -189,6 +192,7 @@ impl Watch {
             named: ClassifiedRequest { id: 0, op, offset, len, flags, at, parts },
             shares: Vec::new(),
             checkpoints: Vec::new(),
+            part: PartSoFar::default(),
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
         let (state, metadata) = (RefCell::new(state), RefCell::default());
@@ -241,7 +245,26 @@ impl Watch {
         stats
     }
 
-    /// Calls `look` with the transactions so far.
+    /// The traffic so far.
+    pub fn so_far(&self) -> Stats {
+        let state = self.state.borrow();
+        let unclaimed = state.stats.unclaimed + state.decoder_state.pending.unclaimed();
+        Stats { unclaimed, ..state.stats.clone() }
+    }
+
+    /// Ends a part of a recording: returns what was found since the last end. The watcher goes on with everything that
+    /// it knows. No request may be under way. After the `last` part nothing more is shown.
+    pub fn end_part(&self, last: bool) -> PartFindings {
+        if last {
+            let _ = self.finish();
+        }
+        let system = self.system();
+        let State { stats, decoder_state, part, read_end, write_end, .. } =
+            &mut *self.state.borrow_mut();
+        part.end(system, stats, decoder_state, Ends { write: *write_end, read: *read_end })
+    }
+
+    /// Calls `look` with the transactions so far, without those of parts that have ended.
     pub fn transactions<T>(&self, look: impl FnOnce(&[Transaction]) -> T) -> T {
         look(self.state.borrow().decoder_state.journal.transactions())
     }

@@ -20,13 +20,15 @@ use ordo_sba::analysis::{Analysis, Spread};
 use ordo_sba::{TrafficCounts, Watch};
 
 use super::calls::waits;
+use super::parts;
 use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
 #[derive(Args, Debug)]
 pub(super) struct Input {
-    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, or files of blktrace.
+    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, or files of blktrace. For ordo
+    /// analyze also a folder with the parts of one recording.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
     /// The image or device as it was before the trace. The file system is recognised from it. A directory of
@@ -52,6 +54,12 @@ impl Input {
         let Some(analysis) = count(dir)? else { return Ok(None) };
         let waited = calls::waited(&calls::read(dir)?);
         Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
+    }
+
+    /// The name of the trace's first file.
+    pub(super) fn name(&self) -> String {
+        let name = self.trace.first().and_then(|path| path.file_name());
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
     /// Opens the trace, and prints notes about it.
@@ -83,12 +91,17 @@ formats alone. A block to which nothing pointed when it was written is counted a
 turns out to be. In a trace of ordo trace each block was named when it passed; these names are
 counted, except with --again, --start, --html and --expect.
 
+A recording in parts (ordo trace run --rotate) is given by the folder of its parts. They are read
+in parallel, and the result is that of the whole recording. Parts that are damaged are named and
+set aside; the exit status is then 1.
+
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
   ordo analyze log.img --start before.img
   ordo analyze log.img --start before.img --json -o analysis.json
   ordo analyze build.trace --html -o build.html
   ordo analyze build.trace --expect
+  ordo analyze /var/ordo/host=web7/device=sdb
 
 A trace is recorded with the kernel's device mapper:
   dmsetup create watched --table \"0 $(blockdev --getsz DISK) log-writes DISK LOG\"")]
@@ -119,6 +132,17 @@ pub struct Analyze {
 /// # Errors
 /// The trace or the image cannot be read.
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
+    if let ([dir], None) = (&args.input.trace[..], &args.input.start)
+        && parts::is_folder(dir)
+    {
+        if args.again || args.html || args.expect {
+            bail!(
+                "{}: a folder of parts: --again, --html and --expect take one part",
+                dir.display()
+            );
+        }
+        return parts::analyze(dir, args.json, args.output.as_deref());
+    }
     if !(args.again || args.html || args.expect)
         && let Some(Counted { analysis, files, waited }) = args.input.counted()?
     {

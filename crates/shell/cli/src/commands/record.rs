@@ -18,6 +18,9 @@ use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::calls::{Calls, waits};
+use super::instead::{Counters, Instead};
+use super::parts::InParts;
+use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
@@ -32,12 +35,25 @@ struct How {
     /// Replace a trace that is in the directory.
     #[arg(long, requires = "output")]
     force: bool,
+    /// Write the trace in parts, each a trace by itself, while it is recorded: a part ends when it takes this size in
+    /// memory (64k to 256m), or after this time (10min, 30s, 1h). Both may be given; without a size it is 64m. Memory
+    /// stays below 512 MB for any length. -o is then the folder of all recordings.
+    #[arg(long, value_name = "SIZE|TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    rotate: Vec<Rotate>,
+    /// Record only a part of the time, as 10s/5min: the first ten seconds of every five minutes. In between requests cost
+    /// nothing but their way through the pseudo-device. The trace is written in parts.
+    #[arg(long, value_name = "TIME/TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    sample: Option<SampleTimes>,
     /// Keep no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
     without_contents: bool,
     /// Keep only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
+    /// Keep only counts of each kind of block, and write them to this file every five seconds, in the text form of
+    /// Prometheus (for the textfile collector of its node exporter). Memory is that of the file system's metadata.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "last", "without_contents", "rules"])]
+    counters: Option<PathBuf>,
     /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
     /// first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
@@ -54,12 +70,40 @@ struct How {
 impl How {
     fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
+            // The observer keeps them.
+            _ if self.is_in_parts() => KeepRequests::Last(1),
             (Some(most), ..) => KeepRequests::Last(most),
             (None, false, Some(_)) => KeepRequests::Contents,
             (None, _, Some(_)) => KeepRequests::Requests,
             (None, _, None) => KeepRequests::Last(1),
         };
         DeviceSetup { disk: self.disk, ..DeviceSetup::new(place, keep) }
+    }
+
+    fn is_in_parts(&self) -> bool {
+        !self.rotate.is_empty() || self.sample.is_some()
+    }
+
+    /// The recorder of a device with this name instead of a trace in memory, if that was asked for. Its observer is in
+    /// `setup` then.
+    fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
+        if let Some(file) = &self.counters {
+            let counters = Counters::new(file)?;
+            setup.observer = Some(counters.observer(device));
+            return Ok(Some(Instead::Counters(counters)));
+        }
+        let Some(root) = self.output.as_deref().filter(|_| self.is_in_parts()) else {
+            return Ok(None);
+        };
+        let parts = InParts::new(root, device);
+        let disk = self.disk.map(|disk| disk.name);
+        setup.observer = Some(parts.observer(
+            &self.rotate,
+            self.sample.as_ref(),
+            !self.without_contents,
+            disk,
+        )?);
+        Ok(Some(Instead::Parts(parts)))
     }
 
     fn wanted(&self) -> Wanted {
@@ -72,6 +116,10 @@ impl How {
     fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        if self.is_in_parts() {
+            let probe = tempfile::NamedTempFile::new_in(dir);
+            return probe.map(drop).with_context(|| format!("writing in {}", dir.display()));
+        }
         let mut entries = std::fs::read_dir(dir)
             .with_context(|| format!("reading {}", dir.display()))?
             .flatten()
@@ -186,7 +234,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", conflicts_with_all = ["rotate", "sample"])]
     calls: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -202,7 +250,16 @@ image itself. Needs root.
 
 Example:
   ordo trace attach disk.img -o use.trace -- \\
-    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'")]
+    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'
+
+For days: parts of at most ten minutes, of which a killed recorder loses the last one or two.
+  ordo trace attach /dev/sdb --rotate 10min --without-contents -o /var/ordo -- \\
+    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'
+  ordo analyze /var/ordo
+
+For monitoring: counts of each kind of block, and nothing else.
+  ordo trace attach /dev/sdb --counters /var/lib/node_exporter/ordo.prom -- \\
+    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'")]
 pub struct AttachTo {
     /// The device or image, which must not be in use.
     device: PathBuf,
@@ -250,6 +307,24 @@ pub struct Serve {
     command: Vec<String>,
 }
 
+impl Run {
+    fn keep_start(&self, recording: &Recording) -> Result<()> {
+        let Some(path) = &self.start else { return Ok(()) };
+        let wrote = std::fs::write(path, &recording.start);
+        wrote.with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// The name of a device, for the folder of its recordings.
+fn name_of(place: &Transport) -> String {
+    match place {
+        Transport::Memory(_) => "memory".to_owned(),
+        Transport::Path(path) => {
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+    }
+}
+
 /// Records a run, and prints what was written.
 ///
 /// # Errors
@@ -266,16 +341,19 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let calls = if args.calls { Some(Calls::new()?) } else { None };
+    let instead = args.how.instead("memory", &mut setup)?;
     let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
     let control = mounted.control().to_string_lossy().into_owned();
     let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let dir = mounted.dir().to_owned();
     let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
-    let (recording, seen) = mounted.finish()?;
-    if let Some(path) = &args.start {
-        let wrote = std::fs::write(path, &recording.start);
-        wrote.with_context(|| format!("writing {}", path.display()))?;
+    if let Some(instead) = instead {
+        args.keep_start(&mounted.finish_recording()?)?;
+        instead.report(args.how.json)?;
+        return status;
     }
+    let (recording, seen) = mounted.finish()?;
+    args.keep_start(&recording)?;
     let calls = match &calls {
         Some(calls) => calls.finish(&dir, &recording, &seen.rows)?,
         None => Vec::new(),
@@ -292,8 +370,11 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
-    let mut setup = args.how.setup(Transport::Path(args.device.clone()));
+    let place = Transport::Path(args.device.clone());
+    let device = name_of(&place);
+    let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let instead = args.how.instead(&device, &mut setup)?;
     let session = Session::with(setup)?;
     session.start()?;
     let device = session.device().to_string_lossy().into_owned();
@@ -301,6 +382,10 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = session.finish()?;
+    if let Some(instead) = instead {
+        instead.report(args.how.json)?;
+        return status;
+    }
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
     args.how.report(&recording, seen.as_ref(), &[])?;
@@ -323,13 +408,19 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
+    let device = name_of(&place);
     let mut setup = args.how.setup(place);
     setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
+    let instead = args.how.instead(&device, &mut setup)?;
     let nbd = Nbd::serve(setup, &address)?;
     let (uri, control) = (nbd.uri().to_owned(), nbd.control().to_string_lossy().into_owned());
     let variables = [("ORDO_URI", &*uri), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
+    if let Some(instead) = instead {
+        instead.report(args.how.json)?;
+        return status;
+    }
     let mut seen = take(&seen);
     seen.iter_mut().for_each(|seen| seen.renumber(&recording));
     args.how.report(&recording, seen.as_ref(), &[])?;

@@ -18,6 +18,7 @@ use ordo_sba::analysis::WatchFindings;
 use ordo_trace::dm_log_writes;
 
 use super::analyze::Input;
+use super::rotate::Rotate;
 
 /// `ordo trace`.
 #[derive(Args, Debug)]
@@ -55,6 +56,7 @@ of the device before the trace.
 Examples:
   ordo trace import log.img --start before.img -o build.trace
   ordo trace import sda.blktrace.* --start before.img -o build.trace
+  ordo trace import log.img --start before.img --rotate 64m -o traces
   duckdb -c \"select kind, sum(length) from 'build.trace/blocks.parquet' group by kind\"")]
 struct Import {
     #[command(flatten)]
@@ -62,6 +64,10 @@ struct Import {
     /// The directory to create.
     #[arg(long, short, value_name = "DIRECTORY")]
     output: PathBuf,
+    /// Write the trace in parts, as ordo trace run does: each of this size or time. DIRECTORY is then the folder of all
+    /// recordings.
+    #[arg(long, value_name = "SIZE|TIME")]
+    rotate: Vec<Rotate>,
 }
 
 /// The forms in which a trace can be written.
@@ -138,6 +144,9 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
 
 fn import(args: &Import) -> Result<()> {
     let opened = args.input.open()?;
+    if !args.rotate.is_empty() {
+        return super::parts::import(&opened, &args.output, &args.input.name(), &args.rotate);
+    }
     let trace = &opened.trace;
     let ((blocks, shares), system) = match &opened.watch {
         Some(watch) => (owners::with_shares(trace, watch), watch.system()),

@@ -1,0 +1,159 @@
+//! Lines of text about requests, as `blkparse` prints them or as a short script of bpftrace does:
+//! `docs/formats/blktrace.md`.
+
+use ordo_format::Endian;
+use ordo_format::blktrace::BlkEvent;
+
+/// The unit of sectors, in bytes.
+const SECTOR: u64 = 512;
+/// The longest line that is read, in bytes.
+const LINE_MAX: usize = 4096;
+
+/// An event from a line, with the text of a message.
+pub(crate) type TextEvent = (BlkEvent, Vec<u8>);
+
+/// The reason why a line that begins as an event was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Some of its fields are missing or damaged.
+    Fields,
+    /// A sector or a length that no device has.
+    Place,
+}
+
+/// Reads a line. `None` if it is about something else: a heading, a sum, an action that is not read.
+pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Wrong>> {
+    let line = std::str::from_utf8(line.get(..LINE_MAX).unwrap_or(line)).ok()?;
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    match fields.first()?.contains(',') {
+        true => of_blkparse(&fields),
+        false => of_bpftrace(&fields),
+    }
+}
+
+/// `8,0`: the device's numbers.
+fn device(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(',')?;
+    let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
+    major.checked_mul(1 << 20)?.checked_add(minor)
+}
+
+/// Seconds with nine digits behind the point, in nanoseconds.
+fn nanos(text: &str) -> Option<u64> {
+    let (seconds, rest) = text.split_once('.')?;
+    let digits = rest.get(..rest.len().min(9))?;
+    let scale = 10u64.pow(9 - digits.len() as u32);
+    let rest = digits.parse::<u64>().ok()?.checked_mul(scale)?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(rest)
+}
+
+/// The action of a letter; `None` if it is not one that is read.
+fn action(letter: &str) -> Option<u16> {
+    match letter {
+        "Q" => Some(BlkEvent::QUEUE),
+        "D" => Some(BlkEvent::ISSUE),
+        "C" => Some(BlkEvent::COMPLETE),
+        "R" => Some(BlkEvent::REQUEUE),
+        _ => None,
+    }
+}
+
+/// The categories of letters such as `WS`, `FWFSM`, `R`, `D`: an F in front of the direction is a flush before, behind it
+/// FUA. `N` alone is no direction.
+fn category(letters: &str) -> Option<u16> {
+    let (mut category, mut has_direction) = (0, false);
+    for letter in letters.chars() {
+        let (bits, is_direction) = match letter {
+            'R' => (BlkEvent::READ, true),
+            'W' => (BlkEvent::WRITE, true),
+            'D' => (BlkEvent::DISCARD, true),
+            'N' => (0, true),
+            'F' if has_direction => (BlkEvent::FUA, false),
+            'F' => (BlkEvent::FLUSH, false),
+            'S' => (BlkEvent::SYNC, false),
+            'M' => (BlkEvent::META, false),
+            // A read ahead, a secure discard, and letters of newer kernels.
+            'A' | 'E' | 'B' | 'V' | 'Z' | 'O' | 'C' => (0, false),
+            _ => return None,
+        };
+        category |= bits;
+        has_direction |= is_direction;
+    }
+    Some(category)
+}
+
+fn empty() -> BlkEvent {
+    BlkEvent::decode(&[0; BlkEvent::SIZE], Endian::Little)
+}
+
+/// An event of a request.
+fn event(
+    (device, time): (u32, u64),
+    act: u16,
+    category: u16,
+    (sector, sectors): (u64, u64),
+    error: u16,
+) -> Result<TextEvent, Wrong> {
+    let bytes = sectors.checked_mul(SECTOR).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = bytes.ok_or(Wrong::Place)?;
+    let end = sector.checked_mul(SECTOR).and_then(|at| at.checked_add(bytes.into()));
+    if bytes > 0 && end.is_none() {
+        return Err(Wrong::Place);
+    }
+    let head = BlkEvent {
+        magic: BlkEvent::MAGIC | u32::from(BlkEvent::VERSION),
+        time,
+        sector: if bytes == 0 { 0 } else { sector },
+        bytes,
+        action: u32::from(act) | u32::from(category) << 16,
+        device,
+        error,
+        ..empty()
+    };
+    Ok((head, Vec::new()))
+}
+
+/// `8,0 3 1 0.000000000 697 D WS 223490 + 8 [kjournald]`; a completion has its error in the brackets, a flush no place.
+fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
+    let device = device(fields[0])?;
+    let [_, _cpu, _sequence, time, _pid, letter, kind, rest @ ..] = fields else {
+        return Some(Err(Wrong::Fields));
+    };
+    let Some(time) = nanos(time) else { return Some(Err(Wrong::Fields)) };
+    if *letter == "m" {
+        let category = u32::from(BlkEvent::NOTICE) << 16;
+        let action = u32::from(BlkEvent::MESSAGE) | category;
+        let head = BlkEvent { time, action, device, ..empty() };
+        return Some(Ok((head, rest.join(" ").into_bytes())));
+    }
+    let act = action(letter)?;
+    let Some(category) = category(kind) else { return Some(Err(Wrong::Fields)) };
+    let number = |text: &&str| text.parse::<u64>().ok();
+    let place = match rest {
+        [sector, "+", sectors, ..] => number(sector).zip(number(sectors)),
+        [] => Some((0, 0)),
+        // A flush has no place, or a sector alone.
+        [first, ..] if first.starts_with(['[', '(']) || number(first).is_some() => Some((0, 0)),
+        _ => None,
+    };
+    let Some(place) = place else { return Some(Err(Wrong::Fields)) };
+    let said = rest.last().map_or("", |last| last.trim_matches(['[', ']', '(', ')']));
+    let failed = act == BlkEvent::COMPLETE && said.parse::<i64>().is_ok_and(|error| error != 0);
+    Some(event((device, time), act, category, place, u16::from(failed)))
+}
+
+/// `NANOSECONDS D MAJOR,MINOR KIND SECTOR SECTORS`; a completion has its error behind that.
+fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
+    let time = fields[0].parse::<u64>().ok()?;
+    let act = action(fields.get(1)?)?;
+    let device = device(fields.get(2)?)?;
+    let read = || {
+        let category = category(fields.get(3)?)?;
+        let (sector, sectors) = (fields.get(4)?.parse().ok()?, fields.get(5)?.parse().ok()?);
+        // The kernel gives the sector of a flush as -1.
+        let error = fields.get(6).map_or(Some(0), |error| error.parse::<i64>().ok())?;
+        Some((category, (sector, sectors), u16::from(error != 0)))
+    };
+    let Some((category, place, error)) = read() else { return Some(Err(Wrong::Fields)) };
+    Some(event((device, time), act, category, place, error))
+}

@@ -1,0 +1,70 @@
+//! Recorders of a device instead of a trace in memory: parts, or counters.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ordo_live::counters::{CountersInto, CountersWanted, counting};
+use ordo_pseudo::MakeObserver;
+
+use super::analyze::tables;
+use super::parts::InParts;
+use crate::text::put;
+
+/// The recorder of a device.
+pub(super) enum Instead {
+    /// A trace in parts.
+    Parts(InParts),
+    /// Counters alone.
+    Counters(Counters),
+}
+
+impl Instead {
+    /// Prints the results.
+    ///
+    /// # Errors
+    /// The parts cannot be read.
+    pub(super) fn report(&self, as_json: bool) -> Result<()> {
+        match self {
+            Instead::Parts(parts) => parts.report(as_json),
+            Instead::Counters(counters) => counters.report(as_json),
+        }
+    }
+}
+
+/// Counters of a device.
+pub(super) struct Counters {
+    file: PathBuf,
+    into: CountersInto,
+}
+
+impl Counters {
+    /// Counters in a file, which can be written.
+    ///
+    /// # Errors
+    /// There is no folder for the file, or it cannot be written.
+    pub(super) fn new(file: &Path) -> Result<Counters> {
+        std::fs::write(file, "").with_context(|| format!("writing {}", file.display()))?;
+        Ok(Counters { file: file.to_owned(), into: CountersInto::default() })
+    }
+
+    /// The observer of a device with this name.
+    pub(super) fn observer(&self, device: &str) -> MakeObserver {
+        let path = self.file.clone();
+        let failed = Box::new(move |error: &std::io::Error| {
+            eprintln!("ordo: {}: {error}; counting goes on", path.display());
+        });
+        let (file, device) = (self.file.clone(), device.to_owned());
+        counting(CountersWanted { file, device, failed }, self.into.clone())
+    }
+
+    fn report(&self, as_json: bool) -> Result<()> {
+        let Some(analysis) = self.into.lock().ok().and_then(|mut done| done.take()) else {
+            return Ok(());
+        };
+        let text = match as_json {
+            true => ordo_report::json(&analysis)?,
+            false => tables(&analysis),
+        };
+        put(None, &text)
+    }
+}

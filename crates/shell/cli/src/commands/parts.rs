@@ -1,0 +1,228 @@
+//! Recordings in parts: options of the recorder, and the analysis of a directory of parts.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use ordo_annotate::parts::join::Found;
+use ordo_annotate::parts::{JoinedParts, Part, Place, find};
+use ordo_annotate::{parts, store};
+use ordo_live::parts::{PartsDone, PartsInto, PartsWanted, in_parts};
+use ordo_pseudo::MakeObserver;
+use ordo_report::number;
+
+use super::analyze::tables;
+use super::rotate::{Rotate, SampleTimes, limits};
+use super::traffic::{top_files, whole};
+use crate::text::put;
+
+/// A recording in parts that is under way.
+pub(super) struct InParts {
+    place: Place,
+    recording: String,
+    into: PartsInto,
+}
+
+/// The time of day, in nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+impl InParts {
+    /// A recording of a device with this name, in the folder `root`.
+    pub(super) fn new(root: &Path, device: &str) -> InParts {
+        let place = Place { root: root.to_owned(), host: host(), device: device.to_owned() };
+        // The milliseconds since 1970 and the process: no other recording of this host has both.
+        let recording = format!("{:012x}-{}", now_ns() / 1_000_000, std::process::id());
+        InParts { place, recording, into: PartsInto::default() }
+    }
+
+    /// The observer that records.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub(super) fn observer(
+        &self,
+        rotate: &[Rotate],
+        sample: Option<&SampleTimes>,
+        with_contents: bool,
+        disk: Option<&'static str>,
+    ) -> Result<MakeObserver> {
+        let wanted = PartsWanted {
+            place: self.place.clone(),
+            recording: self.recording.clone(),
+            began_ns: now_ns(),
+            limits: limits(rotate),
+            sample: sample.map(|sample| (sample.times, sample.words.clone())),
+            with_contents,
+            disk,
+            failed: Box::new(|error, parts| {
+                eprintln!(
+                    "ordo: {error}: the recording has ended, with {parts} parts; the device goes on without it"
+                );
+            }),
+        };
+        in_parts(wanted, self.into.clone()).context("starting the writer of parts")
+    }
+
+    /// Prints what was written, and the analysis of the parts.
+    ///
+    /// # Errors
+    /// The parts cannot be read.
+    pub(super) fn report(&self, as_json: bool) -> Result<()> {
+        let done = self.into.lock().ok().and_then(|mut done| done.take());
+        let Some(PartsDone { written, .. }) = done else { return Ok(()) };
+        eprintln!(
+            "ordo: {}: recording {}: {} parts",
+            self.place.root.display(),
+            self.recording,
+            number::count(written.parts.into()),
+        );
+        if written.parts == 0 {
+            return Ok(());
+        }
+        super::trace::wrote(&self.place.root, &written.all);
+        let mut found = find(&self.place.root)?;
+        found.recordings.retain(|recording| recording.name == self.recording);
+        let Some(joined) = found.recordings.first().and_then(parts::PartedRecording::joined) else {
+            eprintln!("ordo: the device had no known file system: its blocks have no names");
+            return Ok(());
+        };
+        put(None, &text(&joined, as_json)?)
+    }
+}
+
+fn text(joined: &JoinedParts, as_json: bool) -> Result<String> {
+    match as_json {
+        true => whole(&joined.analysis, &joined.files, &[]),
+        false => Ok(tables(&joined.analysis) + &top_files(&joined.files)),
+    }
+}
+
+/// Whether a directory is to be analysed as parts.
+pub(super) fn is_folder(dir: &Path) -> bool {
+    dir.is_dir() && !store::is_trace(dir)
+}
+
+/// Analyses the one recording whose parts are in a directory. The exit status is 1 if a part was set aside.
+///
+/// # Errors
+/// There is no recording, or there are several.
+pub(super) fn analyze(dir: &Path, as_json: bool, output: Option<&Path>) -> Result<ExitCode> {
+    let Found { recordings, whole, aside, under_way } = find(dir)?;
+    let place = dir.display();
+    for one in &aside {
+        eprintln!("ordo: {}: set aside: {}", one.path.display(), one.why);
+    }
+    for path in &under_way {
+        eprintln!(
+            "ordo: {}: the part under way when its recorder was stopped; it is not used",
+            path.display()
+        );
+    }
+    if let Some(path) = whole.first() {
+        bail!(
+            "{}: a trace by itself among others; give one trace, or the parts of one recording",
+            path.display()
+        );
+    }
+    let [recording] = &recordings[..] else {
+        let names: Vec<&str> = recordings.iter().map(|r| r.name.as_str()).take(10).collect();
+        match names.is_empty() {
+            true => bail!(
+                "{place}: no parts of a recording; ordo trace run --rotate 64m -o DIRECTORY writes them"
+            ),
+            false => bail!(
+                "{place}: {} recordings ({}); give the folder of one, or python -m ordo_trace.fleet analyze for all",
+                recordings.len(),
+                names.join(", ")
+            ),
+        }
+    };
+    if let Some(sample) = &recording.sample {
+        eprintln!(
+            "ordo: {place}: a sample, {sample}: the sums are those of the time that was recorded"
+        );
+    }
+    if !recording.has_end {
+        eprintln!(
+            "ordo: {place}: the recording did not end in order: requests after part {} are missing",
+            recording.parts.keys().last().copied().unwrap_or(0)
+        );
+    }
+    let Some(joined) = recording.joined() else {
+        bail!("{place}: no part can be counted: they have no known file system, or are damaged");
+    };
+    for one in &joined.aside {
+        eprintln!("ordo: {}: set aside: {}", one.path.display(), one.why);
+    }
+    for part in &joined.missing {
+        eprintln!("ordo: {place}: part {part} is missing");
+    }
+    if joined.not_carried > 0 {
+        eprintln!(
+            "ordo: {place}: {} blocks were too many to wait for their owners: their files are unknown",
+            number::count(joined.not_carried)
+        );
+    }
+    put(output, &text(&joined, as_json)?)?;
+    let is_whole = aside.is_empty() && joined.aside.is_empty() && joined.missing.is_empty();
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes an imported trace in parts.
+///
+/// # Errors
+/// A part cannot be written.
+pub(super) fn import(
+    opened: &ordo_annotate::input::Opened,
+    root: &Path,
+    device: &str,
+    rotate: &[Rotate],
+) -> Result<()> {
+    let place = Place { root: root.to_owned(), host: host(), device: device.to_owned() };
+    let limits = limits(rotate);
+    let trace = &opened.trace;
+    let is_full = |trace: &ordo_trace::Trace, from: usize, to: usize| {
+        let requests = &trace.requests()[from..to];
+        let first = &requests[0];
+        let last = &requests[requests.len() - 1];
+        let bytes: u64 = requests.iter().map(|r| r.len + 128).sum();
+        bytes >= limits.bytes as u64
+            || limits.time.is_some_and(|time| last.issued.since(first.issued) >= time)
+    };
+    let name = format!("{:08x}-{}", crc(trace), trace.requests().len());
+    let mut totals = store::Written::default();
+    let mut parts = 0;
+    let keep = |part: Part| -> Result<()> {
+        let one = parts::writer::write(&place, &part)?;
+        totals.requests += one.requests;
+        totals.blocks += one.blocks;
+        totals.bytes += one.bytes;
+        totals.rows_bytes += one.rows_bytes;
+        parts += 1;
+        Ok(())
+    };
+    parts::divide(trace, &opened.start, &name, is_full, keep)?;
+    eprintln!("ordo: {}: recording {name}: {parts} parts", root.display());
+    super::trace::wrote(root, &totals);
+    Ok(())
+}
+
+/// A checksum over the requests of a trace, by which an imported recording gets its name.
+fn crc(trace: &ordo_trace::Trace) -> u32 {
+    trace.requests().iter().fold(0, |sum, r| {
+        let words = [r.offset, r.len, r.issued.as_nanos(), r.op as u64];
+        words.iter().fold(sum, |sum: u32, word| {
+            let mixed = (u64::from(sum) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (mixed >> 32) as u32
+        })
+    })
+}
