@@ -161,7 +161,7 @@ MISTAKE_STATES ?= 150
 PROGRAM_OPTIONS ?= ext4 ext4:external-journal ext4:data=journal,journal_checksum ext4:data=writeback ext4:nobarrier \
   ext4:nodelalloc ext3 xfs btrfs
 PROGRAM_PACKAGES = strace redis-server git rsync python3-lmdb python3-plyvel postgresql python3-bsddb3 etcd-server etcd-client \
-  librocksdb7.8 rsyslog
+  librocksdb7.8 rsyslog libeatmydata1
 # Only the real programs whose names match this regular expression.
 PROGRAM_NAMES ?=
 crash-programs:

@@ -146,14 +146,16 @@ class Dpkg:
     folder = "usr/share/tiny"
     # So long that the disk is still busy with them when they are renamed.
     length = 2_000_000
-    # Elsewhere the kernel waits for these contents by itself.
+    # Here names may overtake contents.
     systems = ["ext4:data=writeback"]
 
-    def __init__(self, durable, *flags):
-        self.durable, self.flags = durable, flags
+    def __init__(self, durable, *flags, preload=""):
+        self.durable, self.flags, self.preload = durable, flags, preload
 
     def dpkg(self, *words):
-        return subprocess.run(["dpkg", f"--root={os.getcwd()}", "--log=/dev/null", *words], capture_output=True, text=True)
+        env = dict(os.environ, LD_PRELOAD=self.preload)
+        words = ["dpkg", f"--root={os.getcwd()}", "--log=/dev/null", *words]
+        return subprocess.run(words, capture_output=True, text=True, env=env)
 
     def setup(self):
         for name in ("info", "updates", "triggers"):
