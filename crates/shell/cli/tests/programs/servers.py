@@ -59,7 +59,11 @@ class Postgres:
             with open(f"{at}/log") as file:
                 lines = [line for line in file if "FATAL" in line or "PANIC" in line or "ERROR" in line]
             return lines[0].strip() if lines else "nothing said"
-        wait_for(said, server, "postgres", lambda: self.sql(at, "select 1").returncode == 0)
+        try:
+            wait_for(said, server, "postgres", lambda: self.sql(at, "select 1").returncode == 0)
+        except BaseException:  # the end of this process too
+            shutil.rmtree(at)
+            raise
         return server, at
 
     def stop(self, server, at):
