@@ -161,15 +161,21 @@ MISTAKE_STATES ?= 150
 # Mount options whose guarantees are measured, separated by spaces.
 PROGRAM_OPTIONS ?= ext4 ext4:external-journal ext4:data=journal,journal_checksum ext4:data=writeback ext4:nobarrier \
   ext4:nodelalloc ext3 xfs btrfs
-PROGRAM_PACKAGES = strace redis-server git rsync python3-lmdb python3-plyvel
+PROGRAM_PACKAGES = strace redis-server git rsync python3-lmdb python3-plyvel postgresql python3-bsddb3 etcd-server etcd-client \
+  librocksdb7.8 rsyslog libeatmydata1
+# Only the real programs whose names match this regular expression.
+PROGRAM_NAMES ?=
 crash-programs:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  for p in $(PROGRAM_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
-	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends $$missing >/dev/null || echo "could not install$$missing"; fi; \
+	  [ -z "$$missing" ] || apt-get update -qq; \
+	  for p in $$missing; do DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends $$p >/dev/null || echo "could not install $$p"; done; \
 	fi
 	$(CARGO) build --release --quiet --package ordo-cli
-	PROGRAM_STATES=$(PROGRAM_STATES); export PROGRAM_STATES; { echo '# Real programs under the power cut'; echo; \
+	$(CARGO) build --release --quiet --locked --manifest-path $(MISTAKES)/redb/Cargo.toml --target-dir target/programs \
+	  || echo 'redb does not build, and is not run'
+	PROGRAM_STATES=$(PROGRAM_STATES); PROGRAM_NAMES='$(PROGRAM_NAMES)'; export PROGRAM_STATES PROGRAM_NAMES; { echo '# Real programs under the power cut'; echo; \
 	  echo "Written by \`make crash-programs\` on $$(nproc) cores of $$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)," \
 	    "Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; echo; \
 	  python3 crates/shell/cli/tests/programs/real.py campaign target/release/ordo $(PROGRAM_FS); \
