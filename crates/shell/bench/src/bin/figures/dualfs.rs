@@ -326,4 +326,9 @@ pub fn copy(out: &mut Section) {
         line(&mut table, name, seconds.chain([row.disk_seconds]).chain(kinds));
     }
     out.say(table.trim_end());
+    out.say(
+        "A copy is made with each checkpoint: every 60 seconds, or when the log has begun eight segments. Where both devices are on one \
+         disk the head goes to and fro for each run of blocks, which is what `write-meta` and `read-write-meta` pay for: they change \
+         metadata only, and as fast as they can. That is why `mkfs` makes no copy unless it is asked for.",
+    );
 }
