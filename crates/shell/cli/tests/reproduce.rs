@@ -36,5 +36,5 @@ fn unknown_papers_and_items_are_named() {
     assert!(code != Some(0) && said.contains("ordo reproduce --list"), "{said}");
     let (list, _, _) = ordo(&["reproduce", "--list"]);
     assert!(list.contains("journaling-vs-soft-updates netnews"), "{list}");
-    assert!(list.contains("25 trials with the papers' halt button are not built yet"), "{list}");
+    assert!(list.contains("it describes the machine; the model `cheetah` has its disk"), "{list}");
 }
