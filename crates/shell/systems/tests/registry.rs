@@ -283,10 +283,11 @@ fn names_are_unique() {
 }
 
 /// Files outside `systems` that name systems, in how many lines, and why.
-const ELSEWHERE: [(&str, usize, &str); 14] = [
+const ELSEWHERE: [(&str, usize, &str); 15] = [
     ("shell/bench/src/published.rs", 6, "what the papers say of each"),
     ("shell/bench/src/reproduce/tables.rs", 21, "which of them a published table measured"),
     ("shell/bench/src/reproduce/soft_updates.rs", 7, "which of them a published figure compares"),
+    ("shell/bench/src/reproduce/crashes.rs", 8, "which of them a published figure compares"),
     ("shell/bench/src/reproduce/dualfs.rs", 1, "which of them a published table measured"),
     ("shell/bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
     ("shell/bench/src/bin/figures", 53, "what `make bench` sets beside published figures"),
