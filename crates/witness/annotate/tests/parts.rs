@@ -18,13 +18,15 @@ use ordo_sba::decoder::DiskImage;
 use ordo_trace::Trace;
 
 /// Traces, each with the image from which it starts.
-const RECORDED: [(&str, &str); 6] = [
+const RECORDED: [(&str, &str); 8] = [
     ("ext3", "ext3"),
     ("xfs", "xfs"),
     ("jfs", "jfs"),
     ("reiserfs", "reiserfs-ordered"),
     ("reiserfs", "reiserfs-journal"),
     ("reiserfs", "reiserfs-writeback"),
+    ("f2fs", "f2fs"),
+    ("nilfs2", "nilfs2"),
 ];
 
 fn json(analysis: &Analysis) -> String {
