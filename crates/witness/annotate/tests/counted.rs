@@ -20,15 +20,10 @@ use ordo_sba::kind::Reason;
 use ordo_sba::{BlockMeaning, Class, ClassifiedRange, Watch};
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 
-/// Traces, each with the image from which it starts.
-const RECORDED: [(&str, &str); 6] = [
-    ("ext3", "ext3"),
-    ("xfs", "xfs"),
-    ("jfs", "jfs"),
-    ("reiserfs", "reiserfs-ordered"),
-    ("reiserfs", "reiserfs-journal"),
-    ("reiserfs", "reiserfs-writeback"),
-];
+use crate::recorded::{RECORDED, recorded};
+
+mod recorded;
+
 const FILES: [&str; 4] = ["requests", "blocks", "transactions", "recounted"];
 
 /// Repeats a trace `rounds` times.
@@ -59,13 +54,7 @@ fn json(analysis: &Analysis) -> String {
 #[test]
 fn recorded_traces_are_counted_as_they_are_named() {
     for (start, name) in RECORDED {
-        let Some(image) = ordo_testkit::real_input(&format!("traces/{start}-start.img")) else {
-            return;
-        };
-        let Some(log) = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites")) else {
-            return;
-        };
-        let once = ordo_trace::dm_log_writes::import(log).unwrap().trace;
+        let Some((image, once)) = recorded(start, name) else { return };
         for (rounds, most) in [(1, 1 << 17), (1, 10), (5, 100)] {
             let trace = repeated(&once, rounds);
             let image = &&image[..];

@@ -8,11 +8,9 @@ use ordo_runtime::Time;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
-fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
-    let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
-    let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
-    Some((start, ordo_trace::dm_log_writes::import(log).unwrap().trace))
-}
+use crate::recorded::recorded;
+
+mod recorded;
 
 /// The kernel's ext3 and ReiserFS keep the rules of write-ahead logging. The same trace without its flushes, and with
 /// a block written at its fixed location before its commit, breaks them, and the requests are named.

@@ -17,17 +17,9 @@ use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_sba::decoder::DiskImage;
 use ordo_trace::Trace;
 
-/// Traces, each with the image from which it starts.
-const RECORDED: [(&str, &str); 8] = [
-    ("ext3", "ext3"),
-    ("xfs", "xfs"),
-    ("jfs", "jfs"),
-    ("reiserfs", "reiserfs-ordered"),
-    ("reiserfs", "reiserfs-journal"),
-    ("reiserfs", "reiserfs-writeback"),
-    ("f2fs", "f2fs"),
-    ("nilfs2", "nilfs2"),
-];
+use crate::recorded::{RECORDED, recorded};
+
+mod recorded;
 
 fn json(analysis: &Analysis) -> String {
     serde_json::to_string_pretty(analysis).unwrap()
@@ -66,13 +58,7 @@ fn whole(trace: &Trace, start: &Pieces) -> (Analysis, Vec<files::FileTraffic>) {
 /// Calls `look` with each recorded trace, the device before it, and its name.
 fn each_recorded(mut look: impl FnMut(&Trace, &Pieces, &str)) {
     for (start, name) in RECORDED {
-        let Some(image) = ordo_testkit::real_input(&format!("traces/{start}-start.img")) else {
-            return;
-        };
-        let Some(log) = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites")) else {
-            return;
-        };
-        let trace = ordo_trace::dm_log_writes::import(log).unwrap().trace;
+        let Some((image, trace)) = recorded(start, name) else { return };
         look(&trace, &Pieces::of(&image), name);
     }
 }
@@ -193,9 +179,7 @@ fn a_pause_divides_a_recording_in_two() {
 /// them. The same holds for one that is lost, there twice, of a newer version, or under way.
 #[test]
 fn what_is_damaged_is_named_and_the_rest_is_whole() {
-    let Some(image) = ordo_testkit::real_input("traces/ext3-start.img") else { return };
-    let Some(log) = ordo_testkit::real_input("traces/ext3.dmlogwrites") else { return };
-    let trace = ordo_trace::dm_log_writes::import(log).unwrap().trace;
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
     let (start, folder) = (Pieces::of(&image), tempfile::tempdir().unwrap());
     let dirs = in_parts(folder.path(), &trace, &start, trace.requests().len() / 5 + 1);
     let sum = |left_out: usize| {

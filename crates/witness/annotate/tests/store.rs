@@ -11,23 +11,9 @@ use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 use proptest::prelude::*;
 
-/// Traces, each with the image from which it starts.
-const RECORDED: [(&str, &str); 8] = [
-    ("ext3", "ext3"),
-    ("xfs", "xfs"),
-    ("jfs", "jfs"),
-    ("reiserfs", "reiserfs-ordered"),
-    ("reiserfs", "reiserfs-journal"),
-    ("reiserfs", "reiserfs-writeback"),
-    ("nilfs2", "nilfs2"),
-    ("f2fs", "f2fs"),
-];
+use crate::recorded::{RECORDED, recorded};
 
-fn recorded(start: &str, name: &str) -> Option<(Vec<u8>, Trace)> {
-    let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
-    let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
-    Some((start, ordo_trace::dm_log_writes::import(log).unwrap().trace))
-}
+mod recorded;
 
 fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::BlockRow>) {
     let learning = Learning::new(&start);

@@ -13,18 +13,10 @@ import sys
 import time
 import zlib
 
+from rounds import acked, fail, mark
+
 BLOCK = 4096
 ROUNDS = 3
-
-
-def mark(text):
-    with open(os.environ["ORDO_MARK"], "w") as marks:
-        marks.write(text + "\n")
-
-
-def acked():
-    with open(os.environ["ORDO_ACKED"]) as lines:
-        return [int(line.split()[1]) for line in lines if line.strip()]
 
 
 def pending():
@@ -38,11 +30,6 @@ def promised(n):
 
 def begin(n):
     mark(f"begin done {n}")
-
-
-def fail(text):
-    print(text)
-    sys.exit(1)
 
 
 def contents(n, blocks=3):

@@ -1,4 +1,4 @@
-"""What every real program here needs: rounds, the promises that are marked, and what a check finds."""
+"""What every program here needs: rounds, the promises that are marked, and what a check finds."""
 import os
 import subprocess
 import sys
