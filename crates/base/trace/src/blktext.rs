@@ -4,25 +4,20 @@
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
 
-/// The unit of sectors, in bytes.
-const SECTOR: u64 = 512;
+use crate::blktrace::SECTOR;
+
 /// The longest line that is read, in bytes.
 const LINE_MAX: usize = 4096;
 
 /// An event from a line, with the text of a message.
 pub(crate) type TextEvent = (BlkEvent, Vec<u8>);
 
-/// The reason why a line that begins as an event was not read.
+/// A line that begins as an event and is not one: a field is missing or damaged, or a sector or a length that no device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
-    /// Some of its fields are missing or damaged.
-    Fields,
-    /// A sector or a length that no device has.
-    Place,
-}
+pub(crate) struct Damaged;
 
 /// Reads a line. `None` if it is about something else: a heading, a sum, an action that is not read.
-pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Wrong>> {
+pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Damaged>> {
     let line = std::str::from_utf8(line.get(..LINE_MAX).unwrap_or(line)).ok()?;
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     match fields.first()?.contains(',') {
@@ -93,12 +88,12 @@ fn event(
     category: u16,
     (sector, sectors): (u64, u64),
     error: u16,
-) -> Result<TextEvent, Wrong> {
+) -> Result<TextEvent, Damaged> {
     let bytes = sectors.checked_mul(SECTOR).and_then(|bytes| u32::try_from(bytes).ok());
-    let bytes = bytes.ok_or(Wrong::Place)?;
+    let bytes = bytes.ok_or(Damaged)?;
     let end = sector.checked_mul(SECTOR).and_then(|at| at.checked_add(bytes.into()));
     if bytes > 0 && end.is_none() {
-        return Err(Wrong::Place);
+        return Err(Damaged);
     }
     let head = BlkEvent {
         magic: BlkEvent::MAGIC | u32::from(BlkEvent::VERSION),
@@ -114,12 +109,12 @@ fn event(
 }
 
 /// `8,0 3 1 0.000000000 697 D WS 223490 + 8 [kjournald]`; a completion has its error in the brackets, a flush no place.
-fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
+fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let device = device(fields[0])?;
     let [_, _cpu, _sequence, time, _pid, letter, kind, rest @ ..] = fields else {
-        return Some(Err(Wrong::Fields));
+        return Some(Err(Damaged));
     };
-    let Some(time) = nanos(time) else { return Some(Err(Wrong::Fields)) };
+    let Some(time) = nanos(time) else { return Some(Err(Damaged)) };
     if *letter == "m" {
         let category = u32::from(BlkEvent::NOTICE) << 16;
         let action = u32::from(BlkEvent::MESSAGE) | category;
@@ -127,7 +122,7 @@ fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
         return Some(Ok((head, rest.join(" ").into_bytes())));
     }
     let act = action(letter)?;
-    let Some(category) = category(kind) else { return Some(Err(Wrong::Fields)) };
+    let Some(category) = category(kind) else { return Some(Err(Damaged)) };
     let number = |text: &&str| text.parse::<u64>().ok();
     let place = match rest {
         [sector, "+", sectors, ..] => number(sector).zip(number(sectors)),
@@ -136,14 +131,14 @@ fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
         [first, ..] if first.starts_with(['[', '(']) || number(first).is_some() => Some((0, 0)),
         _ => None,
     };
-    let Some(place) = place else { return Some(Err(Wrong::Fields)) };
+    let Some(place) = place else { return Some(Err(Damaged)) };
     let said = rest.last().map_or("", |last| last.trim_matches(['[', ']', '(', ')']));
     let failed = act == BlkEvent::COMPLETE && said.parse::<i64>().is_ok_and(|error| error != 0);
     Some(event((device, time), act, category, place, u16::from(failed)))
 }
 
 /// `NANOSECONDS D MAJOR,MINOR KIND SECTOR SECTORS`; a completion has its error behind that.
-fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
+fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let time = fields[0].parse::<u64>().ok()?;
     let act = action(fields.get(1)?)?;
     let device = device(fields.get(2)?)?;
@@ -154,6 +149,6 @@ fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Wrong>> {
         let error = fields.get(6).map_or(Some(0), |error| error.parse::<i64>().ok())?;
         Some((category, (sector, sectors), u16::from(error != 0)))
     };
-    let Some((category, place, error)) = read() else { return Some(Err(Wrong::Fields)) };
+    let Some((category, place, error)) = read() else { return Some(Err(Damaged)) };
     Some(event((device, time), act, category, place, error))
 }

@@ -13,7 +13,7 @@ use crate::request::{Flags, RequestEnd, RequestOp, TraceRequest};
 use crate::trace::Trace;
 
 /// The unit of sectors, in bytes.
-const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 /// The number of lines among which one about a request must be, for a file to be the text of a tracer.
 const HEADINGS_MAX: usize = 200;
 
