@@ -11,7 +11,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +20,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType,
 };
 
+use crate::mounts;
 use crate::wire::MAX_DATA;
 
 /// The options of a mount.
@@ -222,7 +222,7 @@ impl Attached {
     /// for others it stays. Must be called before the first request is answered, because the kernel takes the smaller
     /// of this value and the one in the reply.
     pub fn widen_read_ahead(&self) {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let table = mounts::table().unwrap_or_default();
         let Some(number) = device_number(&table, &self.dir) else { return };
         // On a block device the plain name belongs to the device itself.
         let suffix = if self.umount_waits { "-fuseblk" } else { "" };
@@ -236,22 +236,7 @@ impl Attached {
 
 /// The number of the device mounted on a directory, from the mount table; if there are several, that of the last one.
 fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
-    let mut wanted = Vec::new();
-    for byte in dir.as_os_str().as_bytes() {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\\' => wanted.extend(format!("\\{byte:03o}").bytes()),
-            _ => wanted.push(*byte),
-        }
-    }
-    let mut found = None;
-    for line in table.lines() {
-        let mut words = line.split(' ').skip(2);
-        let (number, place) = (words.next(), words.nth(1));
-        if place.is_some_and(|place| place.as_bytes() == wanted) {
-            found = number;
-        }
-    }
-    found
+    mounts::of(table).rfind(|mount| mount.dir == dir).map(|mount| mount.device)
 }
 
 impl Detach {

@@ -5,6 +5,7 @@
 //! - [`handler`]: one request in, one reply out, over any transport.
 //! - [`dev`]: requests from and replies to `/dev/fuse`, on the executor's own thread.
 //! - [`uring`]: requests and replies over io_uring, if kernel and server have agreed on it.
+//! - [`mounts`]: the table of mounts.
 //! - [`kernel`]: mounting on a directory, and unmounting.
 //!
 //! Invariants:
@@ -24,6 +25,7 @@ pub mod dev;
 pub mod handler;
 pub mod kernel;
 pub mod loopdev;
+pub mod mounts;
 pub mod uring;
 pub mod wire;
 

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use ordo_fuse::mounts;
 use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
@@ -197,10 +197,7 @@ impl Leftover {
             return fs::remove_dir(&self.path);
         }
         for (dir, source) in mounts_below(&self.path)?.into_iter().rev() {
-            // The kernel answers many calls from its caches, but never this one.
-            let is_dead =
-                matches!(rustix::fs::statfs(&dir), Err(Errno::NOTCONN | Errno::CONNABORTED));
-            if source == OWN_MOUNT && is_dead {
+            if source.as_os_str() == OWN_MOUNT && mounts::is_dead(&dir) {
                 detach(&dir)?;
             }
         }
@@ -222,24 +219,11 @@ fn detach(dir: &Path) -> io::Result<()> {
 }
 
 /// The mounts below a folder, in the order in which they were made: directory and source.
-fn mounts_below(folder: &Path) -> io::Result<Vec<(PathBuf, String)>> {
-    let text = fs::read_to_string("/proc/self/mountinfo")?;
-    let below = escaped(folder) + "/";
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let rest = before.split(' ').nth(4)?.strip_prefix(&below)?;
-        Some((folder.join(rest), after.split(' ').nth(1)?.to_owned()))
-    };
-    Ok(text.lines().filter_map(mount).collect())
-}
-
-/// A path in the form of `/proc/self/mountinfo`, in which blanks are octal numbers.
-pub(crate) fn escaped(path: &Path) -> String {
-    let escape = |c: char| match c {
-        ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", c as u32),
-        c => c.to_string(),
-    };
-    path.to_string_lossy().chars().map(escape).collect()
+fn mounts_below(folder: &Path) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+    let table = mounts::table()?;
+    let is_below = |dir: &Path| dir != folder && dir.starts_with(folder);
+    let below = mounts::of(&table).filter(|mount| is_below(&mount.dir));
+    Ok(below.map(|mount| (mount.dir, mount.source)).collect())
 }
 
 #[cfg(test)]
@@ -290,10 +274,5 @@ mod tests {
         assert!(flock(&late, FlockOperation::NonBlockingLockExclusive).is_err());
         left.remove().unwrap();
         assert!(!new.exists());
-    }
-
-    #[test]
-    fn blanks_in_paths_are_escaped() {
-        assert_eq!(escaped(Path::new("/a b\\c")), "/a\\040b\\134c");
     }
 }

@@ -14,7 +14,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
-use crate::folders::{Folder, escaped};
+use ordo_fuse::mounts::escaped;
+
+use crate::folders::Folder;
 
 /// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's folder, and the
 /// connection's number. If the kernel's folder of connections is not mounted, the script mounts it.

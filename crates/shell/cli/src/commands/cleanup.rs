@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rustix::io::Errno;
+use ordo_fuse::mounts::{self, Mount};
 
 /// The beginning of the names of directories on which recordings mount.
 const DEVICE_DIR: &str = "ordo-pseudo-";
@@ -39,40 +39,8 @@ struct Left {
     removed: Option<bool>,
 }
 
-/// A line of `/proc/self/mountinfo`.
-#[derive(Debug)]
-struct Mount {
-    dir: PathBuf,
-    source: PathBuf,
-}
-
-/// Decodes the octal escapes of `/proc/self/mountinfo`.
-fn plain(text: &str) -> PathBuf {
-    ["\\040", "\\011", "\\012", "\\134"]
-        .into_iter()
-        .zip([" ", "\t", "\n", "\\"])
-        .fold(text.to_owned(), |text, (escape, char)| text.replace(escape, char))
-        .into()
-}
-
-fn mounts() -> Result<Vec<Mount>> {
-    let text = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let dir = plain(before.split(' ').nth(4)?);
-        Some(Mount { dir, source: plain(after.split(' ').nth(1)?) })
-    };
-    Ok(text.lines().filter_map(mount).collect())
-}
-
 fn name_begins(path: &Path, with: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(with))
-}
-
-/// Whether the server of the FUSE file system on a directory is gone.
-fn is_dead(dir: &Path) -> bool {
-    // The kernel answers many calls from its caches, but never this one.
-    matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Loop devices with their files.
@@ -97,18 +65,19 @@ fn run(program: &str, args: &[&str], path: &Path) -> bool {
 /// # Errors
 /// The mounts cannot be read.
 pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
-    let mounts = mounts()?;
-    let dead: Vec<&Mount> = mounts
+    let table = mounts::table().context("reading the mounts")?;
+    let mounts: Vec<Mount<'_>> = mounts::of(&table).collect();
+    let dead: Vec<&Mount<'_>> = mounts
         .iter()
         .filter(|m| m.source.as_os_str() == "ordo-pseudo" && name_begins(&m.dir, DEVICE_DIR))
-        .filter(|m| is_dead(&m.dir))
+        .filter(|m| mounts::is_dead(&m.dir))
         .collect();
     let loops: Vec<PathBuf> = loops()
         .into_iter()
         .filter(|(_, file)| dead.iter().any(|m| file.starts_with(&m.dir)))
         .map(|(device, _)| device)
         .collect();
-    let over = |m: &&Mount| loops.contains(&m.source);
+    let over = |m: &&Mount<'_>| loops.contains(&m.source);
     let mut all: Vec<Left> = Vec::new();
     let mut take = |what, path: &Path, ways: &[(&str, &[&str])]| {
         let remove = || ways.iter().any(|(program, args)| run(program, args, path));

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ordo_fuse::mounts;
 
 /// `ordo umount`.
 #[derive(Args, Debug)]
@@ -41,11 +42,9 @@ pub fn run(args: &Umount) -> Result<ExitCode> {
 
 /// Refuses a directory that is not a mount of Ordo.
 pub fn assert_ours(dir: &std::path::Path) -> Result<()> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    let shown = dir.display().to_string().replace('\\', "\\134").replace(' ', "\\040");
-    let line = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some(&shown));
-    let kind = line.and_then(|line| line.split(' ').nth(2)).unwrap_or("");
-    if !kind.ends_with(".ordo") {
+    let table = mounts::table()?;
+    let uppermost = mounts::of(&table).rfind(|mount| mount.dir == dir);
+    if !uppermost.is_some_and(|mount| mount.kind.ends_with(".ordo")) {
         bail!("{}: Ordo has mounted nothing here", dir.display());
     }
     Ok(())
