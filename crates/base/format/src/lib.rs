@@ -19,6 +19,7 @@
 //! - [`btrfs`]: btrfs, read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
+//! - [`calendar`]: dates, as people read the times in these structures.
 //!
 //! Invariants:
 //! - No I/O, no global state, no unsafe code.
@@ -39,6 +40,7 @@
 
 pub mod blktrace;
 pub mod btrfs;
+pub mod calendar;
 mod codec;
 pub mod dm_log_writes;
 pub mod dualfs;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ordo_format::calendar::Date;
 use ordo_vfs::{Attr, FileType, Timestamp};
 
 /// Prints to a file, or to the standard output.
@@ -67,17 +68,8 @@ pub fn type_name(file_type: FileType) -> &'static str {
 /// A time in UTC: `2000-01-31 23:59`.
 pub fn date(time: Timestamp) -> String {
     let (days, seconds) = (time.seconds.div_euclid(86_400), time.seconds.rem_euclid(86_400));
-    // Years begin in March here, so that the leap day is the last day. The calendar repeats after 400 years.
-    let shifted = i128::from(days) + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i128::from(month <= 2);
     let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}")
+    format!("{} {hour:02}:{minute:02}", Date::of_days(days))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::superblock::{self as s, Superblock};
 use super::{Csum, Group, bitmap};
 use crate::Endian;
+use crate::calendar::Date;
 
 /// Names and values that share a line.
 type Row = Vec<(&'static str, String)>;
@@ -234,18 +235,10 @@ fn time(seconds: i64) -> String {
     if !(-100_000_000..100_000_000).contains(&days) {
         return format!("time {seconds}");
     }
-    // The date counts days from 1 March of a year 0, in cycles of 400 years.
-    let days = days + 719_468;
-    let (cycle, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = cycle * 400 + year + i64::from(month <= 2);
+    let date = Date::of_days(days);
     let second = seconds.rem_euclid(86_400);
     let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
-    format!("time {year:04}-{month:02}-{date:02} {h:02}:{m:02}:{s:02} UTC")
+    format!("time {date} {h:02}:{m:02}:{s:02} UTC")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use ordo_annotate::parts::join::Found;
+use ordo_annotate::parts::writer::WrittenParts;
 use ordo_annotate::parts::{JoinedParts, Part, Place, find};
 use ordo_annotate::{parts, store};
 use ordo_live::parts::{PartsDone, PartsInto, PartsWanted, in_parts};
@@ -198,26 +199,20 @@ pub(super) fn import(
         bytes >= limits.bytes as u64
             || limits.time.is_some_and(|time| last.issued.since(first.issued) >= time)
     };
-    let name = format!("{:08x}-{}", crc(trace), trace.requests().len());
-    let mut totals = store::Written::default();
-    let mut parts = 0;
+    let name = format!("{:08x}-{}", checksum(trace), trace.requests().len());
+    let mut totals = WrittenParts::default();
     let keep = |part: Part| -> Result<()> {
-        let one = parts::writer::write(&place, &part)?;
-        totals.requests += one.requests;
-        totals.blocks += one.blocks;
-        totals.bytes += one.bytes;
-        totals.rows_bytes += one.rows_bytes;
-        parts += 1;
+        totals.add(&parts::writer::write(&place, &part)?);
         Ok(())
     };
     parts::divide(trace, &opened.start, &name, is_full, keep)?;
-    eprintln!("ordo: {}: recording {name}: {parts} parts", root.display());
-    super::trace::wrote(root, &totals);
+    eprintln!("ordo: {}: recording {name}: {} parts", root.display(), totals.parts);
+    super::trace::wrote(root, &totals.all);
     Ok(())
 }
 
 /// A checksum over the requests of a trace, by which an imported recording gets its name.
-fn crc(trace: &ordo_trace::Trace) -> u32 {
+fn checksum(trace: &ordo_trace::Trace) -> u32 {
     trace.requests().iter().fold(0, |sum, r| {
         let words = [r.offset, r.len, r.issued.as_nanos(), r.op as u64];
         words.iter().fold(sum, |sum: u32, word| {

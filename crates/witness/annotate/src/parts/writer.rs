@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
+use ordo_format::calendar::Date;
+
 use super::join::UNDER_WAY;
 use super::maker::Part;
 use crate::store::{self, StoreError, Written};
@@ -30,15 +32,7 @@ fn word(text: &str) -> String {
 
 /// The day of a time in nanoseconds since 1970, as `2026-11-25`, in UTC.
 fn day(ns: u64) -> String {
-    // Days are counted from 1 March of the year 0, so that the day that is added in leap years comes last.
-    let days = ns / 86_400_000_000_000 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{date:02}", era * 400 + year + next)
+    Date::of_days((ns / 86_400_000_000_000).cast_signed()).to_string()
 }
 
 impl Place {
@@ -162,7 +156,8 @@ impl PartWriter {
 }
 
 impl WrittenParts {
-    fn add(&mut self, one: &Written) {
+    /// Adds a part.
+    pub fn add(&mut self, one: &Written) {
         self.parts += 1;
         self.all.requests += one.requests;
         self.all.blocks += one.blocks;
