@@ -11,7 +11,7 @@ use ordo_trace::{RequestOp, Trace};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::owners::Numbers;
+use crate::owners::{Numbers, add_numbers};
 use crate::reading::{Reading, StoreError};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::Column;
@@ -185,10 +185,7 @@ pub(crate) fn joined(
 ) -> Vec<FileTraffic> {
     let mut sums: FxHashMap<(Option<u64>, Option<Arc<str>>), Numbers> = FxHashMap::default();
     for (inode, path, numbers) in files {
-        let sum = sums.entry((inode, path)).or_default();
-        for (sum, (bytes, requests)) in sum.iter_mut().zip(numbers) {
-            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(requests));
-        }
+        add_numbers(sums.entry((inode, path)).or_default(), numbers);
     }
     let amount = |(bytes, requests): (i64, i64)| Amount {
         bytes: bytes.max(0).cast_unsigned(),

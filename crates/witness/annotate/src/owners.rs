@@ -22,8 +22,8 @@ use crate::rows::{BlockRow, FileShare, Known, of_event};
 
 mod carry;
 
-pub(crate) use carry::Numbers;
 pub use carry::{FileChange, PartRows};
+pub(crate) use carry::{Numbers, add_numbers};
 
 /// No row before this one.
 const NONE: u32 = u32::MAX;

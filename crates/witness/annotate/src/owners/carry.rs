@@ -26,6 +26,13 @@ type Traffic = BTreeMap<(Option<Life>, usize), u64>;
 /// For each part: bytes, and requests.
 pub(crate) type Numbers = [(i64, i64); PARTS];
 
+/// Adds numbers to a sum. What a damaged file says may be more than there is.
+pub(crate) fn add_numbers(sum: &mut Numbers, more: Numbers) {
+    for (sum, (bytes, requests)) in sum.iter_mut().zip(more) {
+        *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(requests));
+    }
+}
+
 /// A change of the traffic of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {

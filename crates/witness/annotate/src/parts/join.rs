@@ -16,7 +16,7 @@ use super::{CHANGES, CONTINUED, EARLIER, PartHead, read_changes, read_earlier};
 use crate::counting::{count_traffic, on_all};
 use crate::files::{self, FileTraffic};
 use crate::findings::{Closing, TRANSACTIONS, read_transactions};
-use crate::owners::{FileChange, Numbers};
+use crate::owners::{FileChange, Numbers, add_numbers};
 use crate::reading::{REQUESTS, Reading, StoreError};
 use crate::store::is_trace;
 
@@ -242,9 +242,7 @@ impl Sums {
     fn change(&mut self, change: FileChange) {
         let file = self.files.entry(change.life).or_default();
         file.inode = file.inode.or(change.inode);
-        for (sum, (bytes, requests)) in file.numbers.iter_mut().zip(change.numbers) {
-            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(requests));
-        }
+        add_numbers(&mut file.numbers, change.numbers);
         // Parts come from the last to the first: the path that came first is the last one.
         if file.path.is_none() {
             file.path = change.path;
