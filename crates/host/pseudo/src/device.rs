@@ -348,15 +348,13 @@ impl Core {
         self.tap.detach_all();
         let _ = self.recorder.take();
         self.marks.take();
-        let bytes = self.tap.geometry().bytes;
-        let load = |offset: u64, buf: &mut [u8]| self.tap.inner().storage().load(offset, buf);
         let mut whole = Vec::new();
         if self.keep_start {
-            whole.resize(bytes as usize, 0);
-            let _ = load(0, &mut whole);
+            whole.resize(self.tap.geometry().bytes as usize, 0);
+            let _ = self.tap.inner().storage().load(0, &mut whole);
         }
         if let Some(make) = self.make.take() {
-            let observer = make(&Before { bytes, read: &load }, &self.verdict);
+            let observer = self.looked_into(|before| make(before, &self.verdict));
             if let Some(observer) = observer {
                 self.tap.attach(observer.sink());
                 *self.observer.borrow_mut() = Some(observer);
@@ -398,11 +396,16 @@ impl Core {
 
     /// Gives the observer its turn. No request may be under way.
     pub(crate) fn turn(&self) {
+        if let Some(observer) = &*self.observer.borrow() {
+            self.looked_into(|now| observer.turn(now));
+        }
+    }
+
+    /// Calls `look` with the device's present contents.
+    fn looked_into<T>(&self, look: impl FnOnce(&Before<'_>) -> T) -> T {
         let bytes = self.tap.geometry().bytes;
         let read = |offset: u64, buf: &mut [u8]| self.tap.inner().storage().load(offset, buf);
-        if let Some(observer) = &*self.observer.borrow() {
-            observer.turn(&Before { bytes, read: &read });
-        }
+        look(&Before { bytes, read: &read })
     }
 
     /// The recording; `None` if recording never began.
