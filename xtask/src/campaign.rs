@@ -19,6 +19,8 @@ use crate::{mutants, tidy};
 /// The heading of the section.
 const HEADING: &str = "## Every system over the set of geometries";
 
+const TABLE: &str = "docs/results/campaign.tsv";
+
 /// The first line of the table.
 const COLUMNS: &str = "system\tworkload\tgeometries\truns\tstates\tnested\tbroken\tseconds\tcommit";
 
@@ -47,8 +49,7 @@ pub fn run() -> Result<(), String> {
     if parts.is_empty() {
         return Err("target/campaign has no results; `make crash-campaign` makes them".to_owned());
     }
-    let [table, page] =
-        ["docs/results/campaign.tsv", "docs/results/crash.md"].map(|n| root.join(n));
+    let [table, page] = [TABLE, "docs/results/crash.md"].map(|n| root.join(n));
     let read =
         |path: &Path| fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
     let earlier = if table.exists() { from_table(&read(&table)?)? } else { Vec::new() };
@@ -82,17 +83,24 @@ fn to_table(parts: &[Part]) -> String {
 }
 
 fn from_table(text: &str) -> Result<Vec<Part>, String> {
+    rows((TABLE, COLUMNS), text, part)
+}
+
+/// Reads the rows of a table, which has a name and a first line, by `read`.
+///
+/// # Errors
+/// The first line is another one, or a row cannot be read, in words.
+pub fn rows<T, A: FromIterator<T>>(
+    (name, columns): (&str, &str),
+    text: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<A, String> {
     let mut lines = text.lines().enumerate();
-    if lines.next().map(|(_, line)| line) != Some(COLUMNS) {
-        return Err(
-            "docs/results/campaign.tsv: the first line does not name the columns".to_owned()
-        );
+    if lines.next().map(|(_, line)| line) != Some(columns) {
+        return Err(format!("{name}: the first line does not name the columns"));
     }
     lines
-        .map(|(at, line)| {
-            part(line)
-                .ok_or_else(|| format!("docs/results/campaign.tsv: line {}: '{line}'", at + 1))
-        })
+        .map(|(at, line)| read(line).ok_or_else(|| format!("{name}: line {}: '{line}'", at + 1)))
         .collect()
 }
 

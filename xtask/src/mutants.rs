@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::campaign::thousands;
+use crate::campaign::{rows, thousands};
 
 const TABLE: &str = "docs/results/mutants.tsv";
 const PAGE: &str = "docs/results/mutants.md";
@@ -99,13 +99,7 @@ fn to_table(all: &BTreeMap<Key, Search>) -> String {
 }
 
 fn from_table(text: &str) -> Result<BTreeMap<Key, Search>, String> {
-    let bad = |at: usize, line: &str| format!("{TABLE}: line {}: '{line}'", at + 1);
-    let mut lines = text.lines().enumerate();
-    match lines.next() {
-        Some((_, COLUMNS)) => {}
-        first => return Err(bad(0, first.map_or("", |(_, line)| line))),
-    }
-    lines.map(|(at, line)| search_of(line).ok_or_else(|| bad(at, line))).collect()
+    rows((TABLE, COLUMNS), text, search_of)
 }
 
 /// A line of the table.
