@@ -72,7 +72,7 @@ use std::cell::RefCell;
 use ordo_cache::BufRef;
 use ordo_format::Endian;
 use ordo_format::ufs2::{NDADDR, Superblock};
-use ordo_ordering::OrderedCache;
+use ordo_ordering::{OrderedCache, Recovery};
 use ordo_ufs::Ufs;
 
 pub use directory::UfsDirectory;
@@ -107,6 +107,8 @@ pub struct Ffs {
     state_flags: StateFlags,
     /// The repairs at the mount, if the image had not been unmounted cleanly.
     recovered: Option<Recovered>,
+    /// The ordering's own recovery at the mount.
+    recovery: Recovery,
     /// Whether the headers of groups may be torn and not repaired, because the mount is read-only.
     torn_groups: bool,
 }
@@ -125,6 +127,11 @@ impl Ffs {
     /// The repairs at the mount that made the image usable without a check; `None` if it was clean.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
+    }
+
+    /// The recovery that the ordering did at the mount, such as the replay of a journal.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
     /// Notes that a check has gone through the whole image as it was at the mount, and that its findings are

@@ -208,6 +208,7 @@ async fn mount_on(
             recovery != Recovery::None,
         ),
         recovered,
+        recovery,
         torn_groups: !clean && read_only,
         use_reserve: options.use_reserve,
         tuning: options.tuning,

@@ -315,6 +315,9 @@ pub enum Recovery {
         /// Blocks that the log described and that were not in their places yet. Each is read at most once, and
         /// written at most once.
         blocks: u64,
+        /// The number of bytes of file contents, moved before the crash, that could not be read where they were. The
+        /// files have zeros there.
+        lost: u64,
     },
 }
 

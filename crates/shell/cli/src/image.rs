@@ -8,7 +8,7 @@ use ordo_block::Device;
 use ordo_block::file::FileAccess;
 use ordo_report::number;
 use ordo_runtime::{Executor, Runtime};
-use ordo_systems::{Format, MountOptions, Mounted, format_of};
+use ordo_systems::{Format, MountOptions, Mounted, format_of, journaled};
 use ordo_vfs::AnyFs;
 
 use crate::pair::{self, NamedImage, erased};
@@ -63,10 +63,12 @@ pub async fn replay_log(
     let image = path.display();
     match format.replay(runtime, disks).await {
         Ok(None) => None,
-        Ok(Some(records)) => {
-            let records = number::count(records);
+        Ok(Some(done)) => {
+            let records = number::count(done.records);
             let only = if in_memory { " in memory only" } else { "" };
-            Some(format!("{image}: its log was replayed{only}, {records} records"))
+            let lost =
+                journaled::warning(done.lost).map_or_else(String::new, |it| format!("; {it}"));
+            Some(format!("{image}: its log was replayed{only}, {records} records{lost}"))
         }
         Err(error) => Some(format!("{image}: its log was not replayed: {error}")),
     }

@@ -11,6 +11,7 @@ use ordo_runtime::LocalFuture;
 use ordo_runtime::Runtime;
 
 use crate::crashed::shaped;
+use crate::journaled::Replayed;
 use crate::mounted::Mounted;
 use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOptions, ShowOptions};
 use crate::{SystemError, dualfs, ffs, lfs};
@@ -183,9 +184,9 @@ pub trait Format: Sync {
         tell: &'a MessageSink,
     ) -> Done<'a, Attempt>;
 
-    /// Replays the log of an image that has one and was not unmounted. Returns the number of its records; `None`
-    /// if there is nothing to replay.
-    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<u64>>;
+    /// Replays the log of an image that has one and was not unmounted. Returns `None` if there is nothing to
+    /// replay.
+    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<Replayed>>;
 
     /// Checks, and repairs what the options allow.
     fn check<'a>(

@@ -9,7 +9,7 @@ use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountError, MountOptions, logfile};
 use ordo_format::wafs::{SUPER_SECTORS, WafsSuper};
-use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
+use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder, Recovery};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FsError;
 use ordo_wafs::{GroupCommit, LogError, Turn, Wafs};
@@ -286,13 +286,13 @@ impl Journaled {
     }
 }
 
-/// Mounts as [`Journaled::mount`] does, with the options that all systems share.
+/// Mounts as [`Journaled::mount`] does, with the options that all systems share. Returns the recovery that was needed, too.
 pub(crate) async fn mount(
     journaled: &Journaled,
     rt: &Runtime,
     disks: &[Device],
     options: &crate::options::MountOptions,
-) -> Result<Mounted, SystemError> {
+) -> Result<(Mounted, Recovery), SystemError> {
     let mut journaled = match options.log.device {
         Some(model) => journaled.on(model),
         None => *journaled,
@@ -305,7 +305,8 @@ pub(crate) async fn mount(
         journaled.options.rules = all_but(options.without);
     }
     let (fs, journal) = journaled.mount(rt, disks, &options.ffs()).await?;
-    Ok(OnFfs::with(fs, Some(journal), None))
+    let recovery = fs.layout().recovery();
+    Ok((OnFfs::with(fs, Some(journal), None), recovery))
 }
 
 /// The log of an image.
@@ -356,8 +357,17 @@ pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, 
     let journaled = Journaled::new(log.place, false, None);
     let (fs, journal) = journaled.mount(rt, disks, &MountOptions::default()).await?;
     let records = journal.log().mounted().records;
+    let lost = lost(fs.layout().recovery());
     fs.unmount().await?;
-    Ok(Some(Replayed { records }))
+    Ok(Some(Replayed { records, lost }))
+}
+
+/// The bytes of file contents that a recovery could not read.
+pub(crate) fn lost(recovery: Recovery) -> u64 {
+    match recovery {
+        Recovery::Replayed { lost, .. } => lost,
+        Recovery::None => 0,
+    }
 }
 
 /// The work of a replay.
@@ -365,4 +375,16 @@ pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, 
 pub struct Replayed {
     /// The number of records in the log.
     pub records: u64,
+    /// The number of bytes of file contents that could not be read, and are zero now.
+    pub lost: u64,
+}
+
+/// A warning about bytes of file contents that a recovery could not read, if there are any.
+pub fn warning(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        format!(
+            "{lost} bytes of files, moved shortly before the crash, could not be read and are zeros now: \
+             compare recently written files with a copy"
+        )
+    })
 }

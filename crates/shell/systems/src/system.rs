@@ -251,7 +251,7 @@ impl System {
             }
             Mounting::Pair { mount, .. } => mount(rt, disks, options).await,
             Mounting::Journal(kind) => {
-                journaled::mount(&kind.journaled(), rt, disks, options).await
+                Ok(journaled::mount(&kind.journaled(), rt, disks, options).await?.0)
             }
             Mounting::ReadOnly => Err(self.format().cannot("mounted to be written")),
         }

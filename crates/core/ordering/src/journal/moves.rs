@@ -51,6 +51,8 @@ pub(super) struct Moves {
     left: BTreeMap<u64, Left>,
     /// The old place of each move that has not landed, by new place.
     by_new: BTreeMap<u64, u64>,
+    /// The number of moves that have not landed, for each file that has any.
+    by_file: BTreeMap<u64, u32>,
 }
 
 /// A move, as the log has it. Places and length are in bytes.
@@ -91,8 +93,10 @@ impl Moves {
         debug_assert_eq!(left.pending.is_some(), earlier.is_some(), "a move has one old place");
         let len = left.pending.as_ref().map_or(len, |pending| pending.len);
         left.open += 1;
-        left.pending = Some(Pending { to, len, buf: buf.clone(), image: None });
+        let earlier = left.pending.replace(Pending { to, len, buf: buf.clone(), image: None });
         self.by_new.insert(to, from);
+        *self.by_file.entry(buf.key().file).or_default() += 1;
+        earlier.inspect(|pending| self.uncount(pending));
         Moved { from, to, len }
     }
 
@@ -119,8 +123,20 @@ impl Moves {
     pub(super) fn written(&mut self, block: &Buffer, version: u64) -> Option<(Moved, Option<Due>)> {
         self.pending_of(block)?.image.filter(|first| *first <= version)?;
         let from = self.by_new.remove(&block.address()?)?;
-        let Pending { to, len, .. } = self.left.get_mut(&from)?.pending.take()?;
+        let pending = self.left.get_mut(&from)?.pending.take()?;
+        self.uncount(&pending);
+        let Pending { to, len, .. } = pending;
         Some((Moved { from, to, len }, self.due(from)))
+    }
+
+    /// Notes that a move is none of its file's that have not landed any more.
+    fn uncount(&mut self, pending: &Pending) {
+        let file = pending.buf.key().file;
+        let count = self.by_file.get_mut(&file).expect("each pending move is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.by_file.remove(&file);
+        }
     }
 
     fn pending_of(&mut self, block: &Buffer) -> Option<&mut Pending> {
@@ -139,8 +155,9 @@ impl Moves {
             let left = self.left.get_mut(&from).expect("each new place has an old one");
             let pending = left.pending.as_mut().expect("it has not landed");
             if to >= at {
-                left.pending = None;
                 left.open += 1;
+                let pending = left.pending.take().expect("it has not landed");
+                self.uncount(&pending);
                 self.by_new.remove(&to);
                 dropped.push(from);
                 changed = true;
@@ -213,8 +230,7 @@ impl Moves {
 
     /// Whether any move of a file's contents has not landed.
     pub(super) fn has_pending(&self, file: u64) -> bool {
-        let mut pending = self.left.values().filter_map(|left| left.pending.as_ref());
-        pending.any(|p| p.buf.key().file == file)
+        self.by_file.contains_key(&file)
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) use judged::Salvaged;
 
 use crate::SystemError;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, Half, MadeReport};
+use crate::journaled::Replayed;
 use crate::mounted::{Mounted, OnlyRead};
 use crate::options::{
     CheckOptions, Choice, MakeOptions, MessageSink, MountMessage, MountOptions, ShowOptions,
@@ -273,7 +274,7 @@ impl Format for Dual {
         })
     }
 
-    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<u64>> {
+    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<Replayed>> {
         // A reader rolls forward in memory, and a repair does it on disk.
         Box::pin(async move { Ok(None) })
     }

@@ -131,10 +131,22 @@ impl Attaching<'_> {
         let mounted = self
             .attempt(async || journaled::mount(&journaled, self.rt, self.disks, self.options).await)
             .await?;
-        if mounted.is_ok() && self.found.sb.clean != 1 {
+        let (mounted, recovery) = match mounted {
+            Ok(mounted) => mounted,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if self.found.sb.clean != 1 {
             self.notice("not unmounted cleanly: its log has been replayed");
         }
-        Ok(mounted)
+        self.warn(journaled::lost(recovery));
+        Ok(Ok(mounted))
+    }
+
+    /// Warns about bytes of files that a recovery could not read, if there are any.
+    fn warn(&self, lost: u64) {
+        if let Some(warning) = journaled::warning(lost) {
+            (self.tell)(MountMessage::Error(&warning));
+        }
     }
 
     /// Mounts. If a check is needed first, runs it and mounts again.
@@ -162,6 +174,7 @@ impl Attaching<'_> {
         self.notice("not unmounted cleanly: checking it");
         if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {
             self.notice(&format!("its log was replayed, {} records", done.records));
+            self.warn(done.lost);
         }
         let options =
             CheckOptions { repair: Repair::Preen, trust_bitmaps: true, ..CheckOptions::default() };

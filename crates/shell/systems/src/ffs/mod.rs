@@ -25,7 +25,7 @@ use ordo_runtime::Runtime;
 use crate::SystemError;
 use crate::crashed::shaped;
 use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
-use crate::journaled::{self, Journaled};
+use crate::journaled::{self, Journaled, Replayed};
 use crate::mounted::{Mounted, OnFfs};
 use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOptions, ShowOptions};
 use crate::rules::{all_but, names};
@@ -229,8 +229,8 @@ impl Format for Ufs2 {
         Box::pin(attach::attach(rt, disks, choice, options, tell))
     }
 
-    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<u64>> {
-        Box::pin(async move { Ok(journaled::replay(rt, disks).await?.map(|done| done.records)) })
+    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<Replayed>> {
+        Box::pin(async move { Ok(journaled::replay(rt, disks).await?) })
     }
 
     fn check<'a>(

@@ -9,7 +9,8 @@
 //! as often as necessary. Each block is still read and written only once.
 //!
 //! Contents of files that had moved, and were perhaps not written to their new place, are copied there from the old one
-//! first ([`moves`](super::moves)).
+//! first ([`moves`](super::moves)). If the old place cannot be read, the bytes are lost, and the new place gets zeros
+//! instead of what another file left there. Recovery goes on, and counts them.
 //!
 //! The result depends on the log alone; bytes that the log does not mention stay as they are. So a crash may
 //! interrupt recovery any number of times, and recovery begins again. The log is discarded only when everything is
@@ -75,7 +76,8 @@ pub(super) async fn recover(
         return Err(RecoverError::StaleLog);
     }
     let found = analyze(&state.log).await?;
-    let Applied { counts, work, left } = put_in_place(state, device, image, &found, MEMORY).await?;
+    let applied = put_in_place(state, device, image, &found, MEMORY).await?;
+    let Applied { counts, work, left, lost } = applied;
     device.flush().await?;
     let start = restart(state, &found.orphans, &left);
     state.log.force(state.log.end()).await?;
@@ -88,6 +90,7 @@ pub(super) async fn recover(
         redone: counts.redone,
         log_bytes: found.end - found.start,
         blocks: work.units,
+        lost,
     })
 }
 
@@ -117,19 +120,21 @@ fn restart(state: &State, orphans: &[u64], left: &BTreeMap<u64, FoundMove>) -> u
 
 /// Copies file contents that had moved, and were perhaps not written to their new places. The old places are still
 /// allocated, so a crash in between does no harm: the next recovery copies them again. Reads and writes are in order of
-/// their addresses, as far as memory allows.
-async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<(), BlockError> {
+/// their addresses, as far as memory allows. Returns the number of bytes that could not be read.
+async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<u64, BlockError> {
     let bytes = device.geometry().bytes;
     let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
     let copies = left.values().filter_map(|found| found.copy);
     let copies = copies.filter(|c| (1..=BLOCK_MAX).contains(&c.len));
     let copies = copies.filter(|c| is_inside(c.from, c.len) && is_inside(c.to, c.len));
     let copies: Vec<Moved> = copies.collect();
+    let mut lost = 0;
     for some in copies.chunks(place::BATCH as usize / FRESH_MAX) {
         let mut contents: Vec<(u64, IoBuf)> = Vec::with_capacity(some.len());
-        let reads = some.iter().map(|c| device.read(c.from, c.len as usize));
-        buffer_unordered(place::CONCURRENT_MAX, reads, |n, read| {
-            contents.push((some[n].to, read?));
+        let reads = some.iter().map(|c| read_moved(device, c));
+        buffer_unordered(place::CONCURRENT_MAX, reads, |n, (read, unreadable)| {
+            contents.push((some[n].to, read));
+            lost += unreadable;
             Ok::<_, BlockError>(())
         })
         .await?;
@@ -137,7 +142,24 @@ async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<
         let writes = contents.into_iter().map(|(to, it)| device.write(to, it, WriteFlags::empty()));
         buffer_unordered(place::CONCURRENT_MAX, writes, |_, written| written).await?;
     }
-    Ok(())
+    Ok(lost)
+}
+
+/// Reads contents at the place that they have left. Sectors that cannot be read are zero; returns the number of bytes in
+/// them.
+async fn read_moved(device: &Device, moved: &Moved) -> (IoBuf, u64) {
+    if let Ok(contents) = device.read(moved.from, moved.len as usize).await {
+        return (contents, 0);
+    }
+    let mut contents = IoBuf::zeroed(moved.len as usize);
+    let (sector, mut lost) = (device.geometry().sector as usize, 0);
+    for (n, part) in contents.chunks_mut(sector).enumerate() {
+        match device.read(moved.from + (n * sector) as u64, part.len()).await {
+            Ok(read) => part.copy_from_slice(&read),
+            Err(_) => lost += part.len() as u64,
+        }
+    }
+    (contents, lost)
 }
 
 /// The result of bringing everything to its place.
@@ -146,6 +168,8 @@ struct Applied {
     work: Work,
     /// The places that file contents have left, and that must be freed.
     left: BTreeMap<u64, FoundMove>,
+    /// Bytes of moved contents that could not be read.
+    lost: u64,
 }
 
 /// Brings everything that the log describes to its place, lowest addresses first.
@@ -166,15 +190,15 @@ async fn put_in_place(
             let mut left = moves.into_all();
             // A damaged log may have moves of any length.
             left.retain(|_, found| (1..=BLOCK_MAX).contains(&found.len));
-            copy_moved(device, &left).await?;
-            first = Some((counts, left));
+            let lost = copy_moved(device, &left).await?;
+            first = Some((counts, left, lost));
         }
         let units;
         (units, next) = images.finish();
         place::put(device, image, units, &mut work).await?;
     }
-    let (counts, left) = first.unwrap_or_default();
-    Ok(Applied { counts, work, left })
+    let (counts, left, lost) = first.unwrap_or_default();
+    Ok(Applied { counts, work, left, lost })
 }
 
 /// The result of the first reading of the log.

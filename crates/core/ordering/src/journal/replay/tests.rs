@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::journal::record::{self, BlockRecord, LogEntry};
+use ordo_block::fault::{Faults, Faulty};
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
@@ -496,6 +497,43 @@ fn moved_contents_are_copied() {
             let places: Vec<u64> = done.left.keys().copied().collect();
             assert_eq!(places, [at(0), at(2), at(4), at(UNITS + 7)], "places to be freed");
         }
+    });
+}
+
+/// The sectors of an old place that cannot be read cost the file no more than their own bytes: recovery goes on, copies
+/// the others, and counts what is lost. A place of which nothing can be read leaves zeros, not what the new place held,
+/// which may be another file's. Catches a recovery that fails as a whole, so that one bad sector costs the file system.
+#[test]
+fn an_old_place_that_cannot_be_read_costs_its_own_bytes() {
+    let at = |n: u64| n * UNIT;
+    let moved = |from, to| LogEntry::Moved(Moved { from, to, len: UNIT });
+    run(async |rt| {
+        let Scenario { log, left, .. } = happen(rt, &[], UNITS * UNIT).await;
+        for unit in 0..UNITS {
+            left.store(at(unit), &[unit as u8 + 1; UNIT as usize]);
+        }
+        let sector = left.geometry().sector as usize;
+        let state = State::new(rt, log.clone(), JournalOptions::wafs(false));
+        state.append_aside([moved(at(0), at(5)), moved(at(1), at(6)), moved(at(2), at(7))]);
+        log.force(log.end()).await.unwrap();
+        let device = Rc::new(left);
+        let faults = Faults::new();
+        faults.add_latent(at(0) + sector as u64..at(0) + 2 * sector as u64);
+        faults.add_latent(at(1)..at(2));
+        let faulty = Rc::new(Faulty::new(device.clone(), &faults)).erase();
+        let found = analyze(&log).await.unwrap();
+        let done = put_in_place(&state, &faulty, &Plain, &found, MEMORY).await.unwrap();
+        assert_eq!(done.lost, UNIT + sector as u64);
+        let unit = |n| {
+            let mut bytes = vec![0; UNIT as usize];
+            device.load(at(n), &mut bytes);
+            bytes
+        };
+        let mut in_part = vec![1; UNIT as usize];
+        in_part[sector..2 * sector].fill(0);
+        assert_eq!(unit(5), in_part, "one sector is lost");
+        assert_eq!(unit(6), vec![0; UNIT as usize], "everything is lost");
+        assert_eq!(unit(7), vec![3; UNIT as usize], "nothing is lost");
     });
 }
 
