@@ -106,7 +106,7 @@ CRASH_LONG ?= ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-1async lffs-w
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 \
   random:append=80,steps=120 database \
-  postmark:files=60,transactions=300
+  postmark:files=60,transactions=300 reuse overwrites
 CRASH_MUTANTS ?= 25000
 CRASH_MUTANTS_OF ?= ffs-sync ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-2async lffs-wafs-1sync-group lfs dualfs
 CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
@@ -143,8 +143,8 @@ crash-mutants:
 	$(CARGO) build --release --quiet --package ordo-cli
 	mkdir -p target/campaign
 	for fs in $(CRASH_MUTANTS_OF); do git rev-parse --short HEAD > target/campaign/mutants-$$fs.commit; \
-	  $(CRASH_WITH) mutants --fs $$fs --geometry all --states $(CRASH_MUTANTS) --json > target/campaign/mutants-$$fs.new && \
-	  mv target/campaign/mutants-$$fs.new target/campaign/mutants-$$fs.json || exit 1; done
+	  { $(CRASH_WITH) mutants --fs $$fs --geometry all --states $(CRASH_MUTANTS) --json > target/campaign/mutants-$$fs.new || \
+	    test $$? = 1; } && mv target/campaign/mutants-$$fs.new target/campaign/mutants-$$fs.json || exit 1; done
 	$(MAKE) --no-print-directory crash-page
 
 # The page of what the long search has found so far.

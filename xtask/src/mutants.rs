@@ -191,6 +191,7 @@ fn section(out: &mut String, all: &BTreeMap<Key, Search>, system: &str, papers: 
         limit.max().map_or_else(|| "any number of".to_owned(), thousands),
         thousands(most)
     );
+    let _ = writeln!(out, "\n{}", sound(of().filter(|((_, rule, _), _)| rule == NONE)));
     for rule in never {
         let tests = tests_of(papers, rule);
         let tests: Vec<String> = tests.iter().map(|test| format!("`{test}`")).collect();
@@ -203,6 +204,18 @@ fn section(out: &mut String, all: &BTreeMap<Key, Search>, system: &str, papers: 
     }
     let commits: Vec<&str> = commits.into_iter().collect();
     let _ = writeln!(out, "\nMeasured at commit {}.", commits.join(", "));
+}
+
+/// A sentence about the searches in which no rule is off.
+fn sound<'a>(searches: impl Iterator<Item = (&'a Key, &'a Search)>) -> String {
+    let broken = searches.filter_map(|((.., geometry), search)| {
+        search.found.as_ref().map(|(seed, what)| format!("{geometry}, seed {seed}: {what}"))
+    });
+    let broken: Vec<String> = broken.collect();
+    match broken.is_empty() {
+        true => "With all rules on, no promise is broken.".to_owned(),
+        false => format!("**With all rules on, a promise is broken**: {}.", broken.join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +250,19 @@ mod tests {
             assert!(page.contains(part), "{part} is not in {page}");
         }
         assert!(!page.contains("finds `(none)`") && !page.contains("finds `undo`"), "{page}");
+        assert!(page.contains("With all rules on, no promise is broken."), "{page}");
+    }
+
+    /// A promise that is broken with all rules on is a defect of the system, and the page begins no sentence as loudly as that
+    /// one. Would catch a page on which it is one number among many.
+    #[test]
+    fn the_page_says_that_the_system_itself_is_unsound() {
+        let mut rows = rows();
+        rows[0]["found"] = rows[2]["found"].clone();
+        let all: BTreeMap<Key, Search> = rows_of(&rows, "abc").into_iter().collect();
+        let page = page_of(&all, PAPERS);
+        let words = "**With all rules on, a promise is broken**: 8k-1k, seed 3: lost";
+        assert!(page.contains(words), "{page}");
     }
 
     /// The table gives back what was put into it, and a line of another form is refused. Would catch a search that is lost

@@ -136,13 +136,16 @@ pub fn subject(
 /// A system with one rule, or none, switched off, and the rule's name.
 pub type Mutant = (&'static str, Box<dyn CrashSubject>);
 
+/// The name of the mutant that has all rules.
+pub const NO_RULE: &str = "(none)";
+
 /// A system in a shape, first with all rules of its ordering, then with each of them switched off.
 ///
 /// # Errors
 /// The system cannot be crashed.
 pub fn mutants(system: System, geometry: &FsGeometry) -> Result<Vec<Mutant>, SystemError> {
     let whole = system.crashed(None, geometry)?;
-    let mut all: Vec<Mutant> = vec![("(none)", Box::new(whole.clone()))];
+    let mut all: Vec<Mutant> = vec![(NO_RULE, Box::new(whole.clone()))];
     for rule in system.rules() {
         all.push((rule, Box::new(whole.clone().without(rule))));
     }

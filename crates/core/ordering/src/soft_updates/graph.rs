@@ -186,6 +186,13 @@ impl Graph {
         false
     }
 
+    /// Whether two nodes are the same, or changes of one cell. Those reach the disk in order without a wait. A wait would
+    /// keep [fused](Self::fuse_after) ones from the disk for ever.
+    fn share_cell(&self, one: Id, other: Id) -> bool {
+        let place = |id| self.change(id).map(|change| (change.block, change.cell));
+        one == other || place(one).is_some_and(|at| place(other) == Some(at))
+    }
+
     /// The nodes that reach the disk before a change, or together with it, because they belong to the same
     /// cell.
     fn bound(&self, id: Id) -> Ids {
@@ -317,7 +324,8 @@ impl Graph {
             if !self.is_live(id) {
                 return;
             }
-            if *need == id || self.needs(id).any(|n| n == *need) || !self.is_live(*need) {
+            let known = self.share_cell(*need, id) || self.needs(id).any(|n| n == *need);
+            if known || !self.is_live(*need) {
                 continue;
             }
             self.add_waiting(*need, id);
@@ -488,9 +496,9 @@ impl Graph {
                 continue;
             }
             self.drop_need(waiter, id);
-            let twice = self.needs(waiter).any(|need| need == by);
+            let known = self.share_cell(by, waiter) || self.needs(waiter).any(|need| need == by);
             // The replacement may itself wait for this node.
-            if twice || waiter == by || self.depends(by, waiter) {
+            if known || self.depends(by, waiter) {
                 self.satisfy(waiter);
                 continue;
             }

@@ -74,9 +74,9 @@
 //! | structural change | entered by |
 //! |---|---|
 //! | block allocation | `record::set_pointer` |
-//! | block deallocation | `record::clear_pointers`, `record::clear_inode`, `record::defer` |
+//! | block deallocation | `clear::clear_pointers`, `clear::clear_inode`, `clear::defer` |
 //! | link addition | `record::entry_change`, `record::links_change` |
-//! | link removal | `record::remove_entry`, `record::links_change`, `record::defer` |
+//! | link removal | `record::remove_entry`, `record::links_change`, `clear::defer` |
 //!
 //! As in the paper's section 3.5, one structure stands for a dependency, and both the block and the inode that
 //! it concerns have lists that lead to it. Memory is bounded where dependencies are made (`flush::hold_back`),
@@ -100,6 +100,7 @@
 //!   bits, when they are due. So a bit on disk may say "used" of a free block, but never "free" of a used one.
 
 mod block;
+mod clear;
 mod dotdot;
 mod flush;
 mod graph;
@@ -519,7 +520,7 @@ impl OrderingOp for SoftOp {
 
     fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
         let state = self.state.clone();
-        let kept = record::defer(&mut state.graph.borrow_mut(), self, step);
+        let kept = clear::defer(&mut state.graph.borrow_mut(), self, step);
         state.announce();
         kept
     }

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use ordo_cache::BufKey;
 use smallvec::SmallVec;
 
+use super::clear::{clear_inode, clear_pointers, ends_of_names};
 use super::graph::Graph;
 use super::inode::Name;
 use super::node::{FLAG, Id, Ids};
 use super::rollback::Rollback;
 use super::{SoftRules, State};
-use crate::{Change, DeferredFree, PointerTo, What};
+use crate::{Change, PointerTo, What};
 
 /// The unit of a directory: 512 bytes, which reach the disk whole or not at all.
 const CHUNK: u32 = 512;
@@ -36,15 +37,15 @@ pub(super) struct SoftOp {
     /// Blocks by which a directory grew, and which were initialised.
     grown: Ids,
     /// Entries that the operation removed, or gave to another inode.
-    gone: Ids,
+    pub(super) gone: Ids,
     /// Whether the entry that was removed last may be on disk.
     removed: bool,
     /// The directory that the last removed entry named, and the directory that had the entry.
     removed_directory: Option<(u64, u64)>,
     /// Pointers that were reset.
-    resets: Ids,
+    pub(super) resets: Ids,
     /// Inodes that were cleared.
-    clears: Ids,
+    pub(super) clears: Ids,
 }
 
 impl SoftOp {
@@ -68,12 +69,12 @@ impl SoftOp {
         }
     }
 
-    fn has(&self, rule: SoftRules) -> bool {
+    pub(super) fn has(&self, rule: SoftRules) -> bool {
         self.state.options.rules.contains(rule)
     }
 
     /// The nodes of `ids` that are not on disk; none if the rule is off.
-    fn under(&self, rule: SoftRules, graph: &Graph, ids: &[Id]) -> Ids {
+    pub(super) fn under(&self, rule: SoftRules, graph: &Graph, ids: &[Id]) -> Ids {
         if self.has(rule) { graph.live(ids) } else { Ids::new() }
     }
 }
@@ -98,7 +99,7 @@ fn add_once(ids: &mut Ids, id: Id) {
 }
 
 /// The first byte of the one range of a change.
-fn start(change: &Change<'_>) -> u32 {
+pub(super) fn start(change: &Change<'_>) -> u32 {
     change.ranges[0].start as u32
 }
 
@@ -250,7 +251,7 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     }
 }
 
-fn news(graph: &mut Graph, key: BufKey) {
+pub(super) fn news(graph: &mut Graph, key: BufKey) {
     if let Some(block) = graph.blocks.get_mut(&key) {
         block.news = true;
     }
@@ -323,7 +324,7 @@ fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
 /// Enters a change of an inode. The change is merged into the one before it if it waits for nothing, or if it
 /// belongs to the same operation and waits only for blocks that are always written whole. Otherwise it gets a
 /// node of its own. An `open` change is rolled back until the operation is complete.
-fn inode_change(
+pub(super) fn inode_change(
     graph: &mut Graph,
     op: &mut SoftOp,
     change: &Change<'_>,
@@ -572,116 +573,4 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     if resets {
         op.resets.push(id);
     }
-}
-
-fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
-    let key = change.buf.key();
-    if key.file == 0 {
-        let needs = dropped(graph, op, ino);
-        let id = inode_change(graph, op, change, ino, needs, true);
-        op.resets.push(id);
-        return;
-    }
-    let range = change.ranges[0].clone();
-    let mark = graph.block_written(key);
-    let cells = range.start as u32..range.end as u32;
-    let gone: SmallVec<[Id; 8]> =
-        graph.blocks[&key].within(&cells).iter().map(|(_, id)| *id).collect();
-    for id in gone {
-        graph.replace(id, Some(mark));
-    }
-    graph.tidy(key);
-    op.resets.push(mark);
-}
-
-/// The removals of the names of an inode that has none left. Until they are on disk, the inode must stay on
-/// disk too.
-fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
-    match graph.inodes.get(ino).dropped.is_some() {
-        true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
-        false => Ids::new(),
-    }
-}
-
-fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>, ino: u64) {
-    let (key, cell) = (change.buf.key(), start(change));
-    let chain = graph.cell(key, cell);
-    let first = chain.first().and_then(|id| graph.change(*id));
-    if first.is_some_and(|change| change.first && !change.included) {
-        // The inode never was on disk, and never will be, so its resources can be freed at once.
-        for id in chain.into_iter().chain(graph.cell(key, cell | FLAG)) {
-            graph.end(id);
-        }
-        graph.tidy(key);
-        news(graph, key);
-        graph.note_cleared(ino, None);
-        return;
-    }
-    let needs = dropped(graph, op, ino);
-    let id = inode_change(graph, op, change, ino, needs, true);
-    op.clears.push(id);
-    graph.note_cleared(ino, Some(id));
-}
-
-/// The nodes for which the release of an inode waits: the removals of all names that it ever had. Until they
-/// have ended, a name may reach the disk, and must find the inode there.
-fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
-    let mut gone = op.gone.clone();
-    gone.extend(ends_of_names(graph, ino));
-    graph.live(&gone)
-}
-
-/// The removals of an inode's names that are not on disk yet. A lower link count waits for them.
-fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
-    let mut gone = Ids::new();
-    if let Some(last) = graph.inodes.get(ino).links.and_then(|id| graph.change(id)) {
-        for change in graph.cell(last.block, last.cell) {
-            // Nodes on the inode itself do not count.
-            let elsewhere = |n: &Id| graph.block_of(*n).is_some_and(|block| block != last.block);
-            gone.extend(graph.needs(change).filter(elsewhere));
-        }
-    }
-    gone
-}
-
-/// Defers a free until the pointers to the resource have been reset on disk. Returns the free if that has
-/// happened already, or if no pointer ever was on disk.
-pub(super) fn defer(
-    graph: &mut Graph,
-    op: &mut SoftOp,
-    step: DeferredFree,
-) -> Option<DeferredFree> {
-    let needs = match step {
-        DeferredFree::FreeBlock { address, .. } => {
-            if graph.never_written.remove(&address) {
-                return Some(step);
-            }
-            op.under(SoftRules::FREE_AFTER_RESET, graph, &op.resets)
-        }
-        DeferredFree::FreeInode { ino, .. } => {
-            let mut needs = op.under(SoftRules::REUSE_AFTER_CLEAR, graph, &op.clears);
-            needs.extend(op.under(
-                SoftRules::REUSE_AFTER_DOTDOT,
-                graph,
-                &graph.ends_of_dotdots(ino),
-            ));
-            graph.live(&needs)
-        }
-        DeferredFree::Release { ino } => names_gone(graph, op, ino),
-    };
-    if let DeferredFree::Release { ino } = step {
-        if op.has(SoftRules::LAST_COUNT_WITH_CLEARING) {
-            graph.keep_count(ino);
-        }
-    } else if needs.is_empty() {
-        return Some(step);
-    }
-    graph.steps += 1;
-    match step {
-        DeferredFree::FreeBlock { frags, .. } => graph.promised.0 += u64::from(frags),
-        DeferredFree::FreeInode { .. } => graph.promised.1 += 1,
-        DeferredFree::Release { .. } => {}
-    }
-    graph.add_free(step, needs);
-    None
 }

@@ -14,5 +14,6 @@ mod journal;
 mod mutants;
 mod open_files;
 mod removed;
+mod reuse;
 mod reused_inodes;
 mod soft_updates;

@@ -5,7 +5,7 @@
 //! all rules hold, and something where one does not. Would catch a workload in which no file takes a
 //! directory's blocks: without it the lack of the rules about freed blocks would have no effect.
 
-use ordo_bench::crash::{CrashSubject, CrashWork, mutants};
+use ordo_bench::crash::{CrashSubject, CrashWork, NO_RULE, mutants};
 use ordo_crash::mutants::Search;
 use ordo_crash::{Config, CrashModel, FsGeometry};
 use ordo_systems::{System, journaled};
@@ -17,7 +17,7 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
     for name in ["4k-512", "8k-1k"] {
         let shape = FsGeometry::by_name(name).unwrap();
         for (rule, subject) in mutants(journaled::FILE, &shape).unwrap() {
-            let all = rule == "(none)";
+            let all = rule == NO_RULE;
             let search =
                 Search { states: if all { 3000 } else { search.states }, ..search.clone() };
             let sought = search

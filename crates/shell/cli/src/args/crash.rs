@@ -9,7 +9,7 @@ use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
 use ordo_crash::space::Manner;
-use ordo_crash::{CrashModel as DiskModel, FsGeometry, ScriptManner, StateRule};
+use ordo_crash::{CrashModel as DiskModel, FsGeometry, Script, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
 
@@ -61,10 +61,23 @@ fn rule(text: &str) -> Result<StateRule, String> {
 pub enum CrashWorkload {
     /// Clients with random operations. Distant blocks are chosen to fit the geometry's block size.
     Random(ScriptManner),
+    /// Clients that take freed blocks of directories for files at once.
+    Reuse(Rounds),
+    /// Clients that write over few files, so that a log's cleaner has to work.
+    Overwrites(Rounds),
     /// A small database. Its seed is that of the run.
     Database(Database),
     /// A workload of the comparison.
     Bench(Workload),
+}
+
+/// The extent of a script of rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// The number of clients.
+    pub clients: usize,
+    /// The rounds of each client.
+    pub rounds: usize,
 }
 
 impl CrashWorkload {
@@ -74,6 +87,12 @@ impl CrashWorkload {
             CrashWorkload::Random(manner) => {
                 let far = if manner.far == 0 { 0 } else { geometry.block_size };
                 CrashWork::Script(ScriptManner { far, ..*manner }.script(seed))
+            }
+            CrashWorkload::Reuse(Rounds { clients, rounds }) => {
+                CrashWork::Script(Script::reuse(seed, *clients, *rounds, geometry.block_size))
+            }
+            CrashWorkload::Overwrites(Rounds { clients, rounds }) => {
+                CrashWork::Script(Script::overwrites(seed, *clients, *rounds, geometry.block_size))
             }
             CrashWorkload::Database(database) => {
                 CrashWork::Database(Database { seed, ..database.clone() })
@@ -110,6 +129,12 @@ impl fmt::Display for CrashWorkload {
                 more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
                 if *far > 0 { write!(f, ",files=far") } else { Ok(()) }
             }
+            CrashWorkload::Reuse(Rounds { clients, rounds }) => {
+                write!(f, "reuse:clients={clients},rounds={rounds}")
+            }
+            CrashWorkload::Overwrites(Rounds { clients, rounds }) => {
+                write!(f, "overwrites:clients={clients},rounds={rounds}")
+            }
             CrashWorkload::Database(Database { transactions, pages, pause, .. }) => {
                 write!(f, "database:transactions={transactions},pages={pages},pause={pause}")
             }
@@ -125,6 +150,8 @@ impl FromStr for CrashWorkload {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         match name {
             "random" => random(rest).map(CrashWorkload::Random),
+            "reuse" => rounds(rest, 4).map(CrashWorkload::Reuse),
+            "overwrites" => rounds(rest, 120).map(CrashWorkload::Overwrites),
             "database" => database(rest).map(CrashWorkload::Database),
             _ => workload(text).map(CrashWorkload::Bench),
         }
@@ -163,6 +190,20 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
         }
     }
     Ok(manner)
+}
+
+fn rounds(rest: &str, usual: usize) -> Result<Rounds, String> {
+    let wrong = "after reuse: and overwrites: come clients=N (up to 40) and rounds=N (10000)";
+    let mut wanted = Rounds { clients: 2, rounds: usual };
+    for (key, value) in pairs(rest) {
+        let number = |range| within(value, range, wrong);
+        match key {
+            "clients" => wanted.clients = number(1..=40)? as usize,
+            "rounds" => wanted.rounds = number(1..=10_000)? as usize,
+            _ => return Err(format!("'{key}={value}': {wrong}")),
+        }
+    }
+    Ok(wanted)
 }
 
 fn database(rest: &str) -> Result<Database, String> {
@@ -251,6 +292,8 @@ pub struct Crash {
     /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
     /// random operations; names= adds and removes names of all lengths, files=far uses indirect blocks, open= removes files
     /// that are open, append= grows files at their ends.
+    /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
+    /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
     /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
     #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]

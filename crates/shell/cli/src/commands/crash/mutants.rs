@@ -1,11 +1,12 @@
 //! `ordo crash mutants`: a test whether the selection of states finds each rule that is switched off.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::crash::{CrashWork, Mutant, mutants};
+use ordo_bench::crash::{CrashWork, Mutant, NO_RULE, mutants};
 use ordo_crash::FsGeometry;
-use ordo_crash::mutants::{Search, Sought};
+use ordo_crash::mutants::{MutantFound, Search, Sought};
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_systems::{System, needs_churn};
@@ -25,7 +26,7 @@ struct Row {
     sought: Sought,
 }
 
-/// Runs the searches. The exit status is always 0; the table shows what was found.
+/// Runs the searches. The exit status is 1 if a promise is broken although no rule is off; the table shows what was found.
 pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     let CrashCommand::Mutants { fs, geometry, rule, seed, states, threads, json: as_json } =
         command
@@ -44,6 +45,15 @@ pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     }
     let text = if *as_json { json(&rows)? } else { text(&rows, &search) };
     put(None, &text)?;
+    let unsound =
+        rows.iter().filter(|row| row.rule == NO_RULE).find_map(|row| row.sought.found.as_ref());
+    if let Some(MutantFound { seed, model, what }) = unsound {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{what}: a promise is broken with all rules on (seed {seed}, {model:?})"
+        );
+        return Ok(ExitCode::FAILURE);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
