@@ -110,17 +110,28 @@ impl<'a> Loading<'a> {
         self.buffers.push(buf);
     }
 
-    pub(crate) fn fill(mut self, bytes: IoBuf) {
+    /// Gives the buffers their contents, one after another, as far as `stays` says that these bytes are still theirs.
+    pub(crate) fn fill(mut self, bytes: IoBuf, stays: impl Fn(&Buffer) -> bool) {
+        let mut left = Vec::new();
         if self.buffers.len() == 1 {
-            self.buffers.remove(0).fill(bytes);
+            let buf = self.buffers.remove(0);
+            match stays(&buf) {
+                true => buf.fill(bytes),
+                false => left.push(buf),
+            }
+            self.buffers = left;
             return;
         }
         let mut at = 0;
         for buf in self.buffers.drain(..) {
             let len = Buffer::len(&buf);
-            buf.fill(IoBuf::from_slice(&bytes[at..at + len]));
+            match stays(&buf) {
+                true => buf.fill(IoBuf::from_slice(&bytes[at..at + len])),
+                false => left.push(buf),
+            }
             at += len;
         }
+        self.buffers = left;
     }
 }
 

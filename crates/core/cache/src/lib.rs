@@ -273,6 +273,48 @@ impl Cache {
         address: u64,
         class: BufferClass,
     ) -> Result<(), BlockError> {
+        self.read_run_if(run, address, class, |_, _| true).await
+    }
+
+    /// The first buffer of a run, read with the others from byte `address` on if it is not in memory. For blocks that may move
+    /// while a read is under way: `stays` says of a buffer and the first byte from which it was read whether these are its
+    /// contents. It is asked when the read is done, before any task sees the buffer; a buffer for which it says no is not kept.
+    /// Returns `None` if that is the first one.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn get_run_if(
+        &self,
+        run: &[(BufKey, usize)],
+        address: u64,
+        class: BufferClass,
+        stays: impl Fn(BufKey, u64) -> bool,
+    ) -> Result<Option<BufRef>, BlockError> {
+        let mut was_read = false;
+        loop {
+            let key = run[0].0;
+            if let Some(buf) = self.peek(key) {
+                return Ok(Some(buf));
+            }
+            let loading = self.shared.buffers.borrow().get(&key).cloned();
+            match loading {
+                Some(buf) => buf.loaded().await,
+                None if was_read => return Ok(None),
+                None => {
+                    self.read_run_if(run, address, class, &stays).await?;
+                    was_read = true;
+                }
+            }
+        }
+    }
+
+    async fn read_run_if(
+        &self,
+        run: &[(BufKey, usize)],
+        address: u64,
+        class: BufferClass,
+        stays: impl Fn(BufKey, u64) -> bool,
+    ) -> Result<(), BlockError> {
         let total: usize = run.iter().map(|(_, len)| len).sum();
         self.evict(total).await;
         let mut loading = evict::Loading::new(self);
@@ -297,7 +339,7 @@ impl Cache {
             let _slot = self.shared.slots.acquire(1).await;
             self.shared.devices.read(address, len).await?
         };
-        loading.fill(bytes);
+        loading.fill(bytes, |buf| buf.address().is_none_or(|at| stays(buf.key(), at)));
         Ok(())
     }
 

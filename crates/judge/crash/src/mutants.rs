@@ -29,6 +29,9 @@ pub struct Search {
     pub threads: usize,
 }
 
+/// The blocks of a small cache.
+const FEW: usize = 12;
+
 /// The number of rounds of a script that makes a log use its segments again.
 const CHURN: usize = 250;
 
@@ -87,6 +90,16 @@ impl Search {
         manner.script(seed)
     }
 
+    /// The options of a run. Every fourth run has a cache of a few blocks, so that operations wait for the disk between two
+    /// changes that belong together.
+    fn config(&self, seed: u64, model: CrashModel, geometry: &FsGeometry) -> Config {
+        let mut config = Config::new(seed, model);
+        if seed % 4 == 3 {
+            config.cache.capacity = FEW * geometry.block_size as usize;
+        }
+        config
+    }
+
     /// Judges states of runs until a promise is broken. `record` makes the run of a script, `explore` explores
     /// it.
     ///
@@ -105,7 +118,8 @@ impl Search {
                 if states == 0 {
                     return Ok(Sought { states: judged, found: None });
                 }
-                let run = record(&self.script(seed, geometry), &Config::new(seed, *model))?;
+                let config = self.config(seed, *model, geometry);
+                let run = record(&self.script(seed, geometry), &config)?;
                 let budget =
                     Budget { states, stop: true, threads: self.threads, ..Budget::default() };
                 let outcome = explore(&run, seed, &budget);

@@ -55,7 +55,7 @@ impl Store {
         let signed = number.cast_signed();
         let key = BufKey::file(ino, signed);
         loop {
-            let pointer = self.pointer(ino, signed).await?.0;
+            let (pointer, _parent) = self.pointer(ino, signed).await?;
             if !is_set(pointer) {
                 return Ok(None);
             }
@@ -66,7 +66,8 @@ impl Store {
                 pointer > 0,
                 "inode {ino}: block {number} was never written and is not in memory"
             );
-            let inode = decode(&self.pin(ino).await?);
+            let pin = self.pin(ino).await?;
+            let inode = decode(&pin);
             if self.reads_ahead() && !self.is_on_data(&inode, signed) {
                 self.byte_of(ino, signed, pointer, self.bsize())?;
                 let found = self.fill_from_log((ino, signed), pointer, class(is_directory)).await?;
@@ -77,20 +78,23 @@ impl Store {
                 self.cache.forget(key).await;
                 continue;
             }
+            if !self.is_on_data(&inode, signed) {
+                self.until_written(pointer).await;
+            }
             let run = self.run_from(ino, number, pointer, ahead).await?;
             let byte = self.address_of(&inode, (ino, signed), pointer, run[0].1)?;
-            self.cache.read_run(&run, byte, class(is_directory)).await.map_err(io_error)?;
-            let bytes = run[0].1;
-            let found = self.cache.get(key, byte, bytes, class(is_directory)).await;
-            let buf = found.map_err(io_error)?;
-            // While the request waited, the cleaner may have moved the block, and its segment may have been used again.
+            // While the request waits, the cleaner may move the blocks, and their segment may be used again.
+            let stays = |key: BufKey, at: u64| {
+                let frags = (at - byte) / u64::from(self.shape.fsize);
+                self.may_be_at((ino, key.block), pointer + frags.cast_signed())
+            };
+            let found = self.cache.get_run_if(&run, byte, class(is_directory), stays).await;
+            let Some(buf) = found.map_err(io_error)? else { continue };
             if buf.is_dirty() || self.pointer(ino, signed).await?.0 == pointer {
                 return Ok(Some(buf));
             }
             drop(buf);
-            for (key, _) in run {
-                self.cache.forget(key).await;
-            }
+            self.cache.forget(key).await;
         }
     }
 
@@ -115,7 +119,8 @@ impl Store {
             // Another indirect block is not read for the sake of a longer run.
             let here = self.peek_pointer(ino, next.cast_signed());
             let follows = here == Some(at) && self.cache.peek(key(next)).is_none();
-            if total + bytes > most || !follows || !self.can_be_at(is_on_data, at) {
+            let is_whole = is_on_data || !self.state.borrow().is_in_flight(at);
+            if total + bytes > most || !follows || !is_whole || !self.can_be_at(is_on_data, at) {
                 break;
             }
             run.push((key(next), bytes));

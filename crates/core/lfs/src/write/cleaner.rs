@@ -201,8 +201,13 @@ impl Cleaner {
     ) -> Result<bool, BlockError> {
         let mut victims = Vec::new();
         let chosen = self.choose(policy, wanted, live_max);
-        for (segment, _) in &chosen {
-            victims.push(self.store.read_victim(*segment).await?);
+        let with_epoch = |(segment, _): &(u64, SegUse)| {
+            let first = self.store.shape.segment_start(*segment);
+            (*segment, self.store.state.borrow().epoch_of(first))
+        };
+        let epochs: Vec<(u64, u32)> = chosen.iter().map(with_epoch).collect();
+        for (segment, epoch) in epochs {
+            victims.push(self.store.read_victim(segment, epoch).await?);
         }
         let outcomes = self.writer.clean(victims, policy == CleanerPolicy::HotCold).await?;
         let mut counts = self.counts.get();

@@ -68,7 +68,7 @@ impl LogState {
     /// The range of addresses around one in which all blocks of the log are on the device.
     fn written_around(&self, addr: i64) -> Range<i64> {
         let Some(segment) = self.sb.segment_of(addr) else { return addr..addr + 1 };
-        if self.in_flight.contains(&segment) {
+        if self.is_in_flight(addr) {
             return addr..addr + 1;
         }
         let end = match segment == self.current() {
@@ -99,6 +99,7 @@ impl Store {
         if let Some(buf) = self.cache.peek(key) {
             return Ok(buf);
         }
+        self.until_written(addr).await;
         if self.reads_ahead() {
             let around = self.neighbours(addr);
             let run: Vec<(BufKey, usize)> =

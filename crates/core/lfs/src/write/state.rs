@@ -364,10 +364,17 @@ impl LogState {
         }
     }
 
-    /// The segments that the cleaner may choose: dirty, with live bytes, and not the current one.
+    /// Whether a write-out into the segment with this address is under way.
+    pub fn is_in_flight(&self, addr: i64) -> bool {
+        self.sb.segment_of(addr).is_some_and(|segment| self.in_flight.contains(&segment))
+    }
+
+    /// The segments that the cleaner may choose: dirty, with live bytes, not the current one, and wholly on the device.
     pub fn victims(&self) -> impl Iterator<Item = (u64, SegUse)> + '_ {
         let current = self.current();
-        (0..u64::from(self.sb.nseg)).filter(move |s| *s != current).filter_map(|segment| {
+        let is_at_rest =
+            move |segment: &u64| *segment != current && !self.in_flight.contains(segment);
+        (0..u64::from(self.sb.nseg)).filter(is_at_rest).filter_map(|segment| {
             let seguse = self.seguse(segment);
             let wanted = seguse.is_dirty() && seguse.nbytes > 0;
             (wanted && seguse.flags & seg_flag::ERROR == 0).then_some((segment, seguse))

@@ -13,6 +13,7 @@ use ordo_format::lfs::{
     IFILE_INO, LE, LfsInode, NDADDR, NO_ADDRESS, Superblock, UNWRITTEN, Width, inode,
 };
 use ordo_ordering::OrderedCache;
+use ordo_runtime::sync::Notify;
 use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
@@ -48,6 +49,18 @@ pub struct Store {
     pub locality: Locality,
     /// The number of blocks that were rewritten because they were read.
     pub relocated: Relocated,
+    /// Notified when a write-out has ended.
+    written: Notify,
+}
+
+/// A write-out that is under way. It ends when this is dropped.
+pub struct InFlight<'s>(&'s Store);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().in_flight.clear();
+        self.0.written.notify_all();
+    }
 }
 
 /// Decodes the inode in a buffer.
@@ -95,7 +108,34 @@ impl Store {
         let relocated = Relocated::default();
         let (shape, limit, capacity) = (state.sb.clone(), state.limit(), state.capacity_of_all());
         let state = RefCell::new(state);
-        Store { cache, order, device, state, shape, limit, capacity, data, locality, relocated }
+        let written = Notify::new("a write-out of the log", 0);
+        Store {
+            cache,
+            order,
+            device,
+            state,
+            shape,
+            limit,
+            capacity,
+            data,
+            locality,
+            relocated,
+            written,
+        }
+    }
+
+    /// Begins a write-out into these segments.
+    pub fn begin_write_out(&self, segments: impl IntoIterator<Item = u64>) -> InFlight<'_> {
+        self.state.borrow_mut().in_flight.extend(segments);
+        InFlight(self)
+    }
+
+    /// Waits until no write-out into the segment with this address is under way. A block that the cleaner moves is in no buffer,
+    /// and has its new address before it is there.
+    pub async fn until_written(&self, addr: i64) {
+        while self.state.borrow().is_in_flight(addr) {
+            self.written.notified().await;
+        }
     }
 
     /// The time, in nanoseconds since 1970.
@@ -208,16 +248,28 @@ impl Store {
             return Ok(buf);
         }
         assert!(pointer > 0, "inode {ino}: block {number} was never written and is not in memory");
-        let mut at = pointer;
-        while self.reads_ahead() {
-            self.byte_of(ino, number, at, self.bsize())?;
-            if let Some(buf) = self.fill_from_log((ino, number), at, BufferClass::Metadata).await? {
+        let (mut at, class) = (pointer, BufferClass::Metadata);
+        loop {
+            let byte = self.byte_of(ino, number, at, self.bsize())?;
+            self.until_written(at).await;
+            let found = match self.reads_ahead() {
+                true => self.fill_from_log((ino, number), at, class).await?,
+                false => {
+                    let stays = |_, _| self.may_be_at((ino, number), at);
+                    let run = [(key, self.bsize())];
+                    self.cache.get_run_if(&run, byte, class, stays).await.map_err(io_error)?
+                }
+            };
+            if let Some(buf) = found {
                 return Ok(buf);
             }
             at = self.peek_pointer(ino, number).filter(|at| *at > 0).unwrap_or(pointer);
         }
-        let byte = self.byte_of(ino, number, pointer, self.bsize())?;
-        self.cache.get(key, byte, self.bsize(), BufferClass::Metadata).await.map_err(io_error)
+    }
+
+    /// Whether nothing in memory says that a block of a file, which is not in memory, is elsewhere than at `addr`.
+    pub fn may_be_at(&self, (ino, number): (u64, i64), addr: i64) -> bool {
+        self.peek_pointer(ino, number).is_none_or(|now| now == addr || now <= 0)
     }
 
     /// The pointer at an index of an indirect block.
@@ -233,16 +285,17 @@ impl Store {
         let (_, path) = Node::of(number, self.nindir()).ok_or(Errno::TooBig)?;
         let pin = self.pin(ino).await?;
         let mut pointer = slot(&pin, path.slot);
-        let mut parent = None;
-        for (step, above) in ancestors(&path, self.nindir()).enumerate() {
+        // The whole path stays in memory, so that a block that moves while it is read is noticed.
+        let mut above = Vec::new();
+        for (step, node) in ancestors(&path, self.nindir()).enumerate() {
             if !is_set(pointer) {
-                return Ok((NO_ADDRESS, parent));
+                return Ok((NO_ADDRESS, above.pop()));
             }
-            let buf = self.indirect(ino, above.number(), pointer).await?;
+            let buf = self.indirect(ino, node.number(), pointer).await?;
             pointer = self.pointer_in(&buf, path.offsets[step]);
-            parent = Some(buf);
+            above.push(buf);
         }
-        Ok((pointer, parent))
+        Ok((pointer, above.pop()))
     }
 
     /// As [`pointer`](Self::pointer), if all blocks on the path are in memory.

@@ -150,6 +150,8 @@ impl Work {
 pub struct Victim {
     /// The segment's number.
     pub segment: u64,
+    /// The segment's epoch when it was chosen. If it has another one, the bytes are not the segment's any more.
+    pub epoch: u32,
     /// The segment's bytes.
     bytes: Rc<IoBuf>,
     /// The blocks that the segment's summaries list.
@@ -233,7 +235,7 @@ impl Store {
     ///
     /// # Errors
     /// The device failed.
-    pub async fn read_victim(&self, segment: u64) -> Result<Victim, BlockError> {
+    pub async fn read_victim(&self, segment: u64, epoch: u32) -> Result<Victim, BlockError> {
         let sb = &self.shape;
         let (first, end) = (sb.segment_data(segment), sb.segment_start(segment + 1));
         let (start, len) = (sb.byte_of(first), (end - first) as usize * sb.fsize as usize);
@@ -248,7 +250,7 @@ impl Store {
             blocks.extend(some);
             at = next;
         }
-        Ok(Victim { segment, bytes: Rc::new(bytes), blocks })
+        Ok(Victim { segment, epoch, bytes: Rc::new(bytes), blocks })
     }
 
     /// The index of an address in the bytes of a segment.

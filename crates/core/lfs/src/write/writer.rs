@@ -6,7 +6,7 @@
 //! write-out by rolling forward.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ordo_block::{BlockDevice, BlockError, Fault, IoBuf, Operation, WriteFlags};
 use ordo_cache::{BufKey, BufRef, Gathered, Occasion, WriteOut, Writer};
@@ -84,6 +84,8 @@ pub enum WriteOutcome {
     NoSpace,
     /// A block in the segment is damaged.
     Damaged,
+    /// The segment was begun again after it had been chosen: all its blocks had gone.
+    BegunAgain,
 }
 
 /// A write-out in which every block has its address.
@@ -226,6 +228,12 @@ impl SegmentWriter {
             let mut work = store.pin_dirty().await?;
             let mut outcomes = Vec::new();
             for victim in victims {
+                let first = store.shape.segment_start(victim.segment);
+                if store.state.borrow().epoch_of(first) != victim.epoch {
+                    // The bytes that were read may be older contents of blocks that are there again.
+                    outcomes.push((victim.segment, WriteOutcome::BegunAgain));
+                    continue;
+                }
                 let outcome = match store.pin_live(&victim).await {
                     Ok(live) if self.has_space_for(&work, &live) => {
                         work.absorb(live);
@@ -257,8 +265,8 @@ impl SegmentWriter {
     async fn write_batch(&self, batch: Batch, kind: Kind) -> Result<(), BlockError> {
         let store = &self.store;
         self.unflushed.set(true);
-        self.note_in_flight(&batch.requests);
-        self.note_in_flight(&batch.summaries);
+        let segments = self.segments_of(batch.requests.iter().chain(&batch.summaries));
+        let write_out = store.begin_write_out(segments);
         let mut requests = batch.contents;
         if self.form.contents_first && !requests.is_empty() {
             self.write_all(std::mem::take(&mut requests)).await?;
@@ -272,7 +280,7 @@ impl SegmentWriter {
             }
             self.write_all(batch.summaries).await?;
         }
-        store.state.borrow_mut().in_flight.clear();
+        drop(write_out);
         let Some(sb) = batch.superblock else { return Ok(()) };
         if self.form.rules.contains(LfsRules::FLUSH) {
             self.flush_if_needed().await?;
@@ -312,21 +320,16 @@ impl SegmentWriter {
         buffer_unordered(REQUESTS, writes, |_, result| result).await
     }
 
-    /// Notes the segments into which a write-out is under way.
-    fn note_in_flight(&self, requests: &[Gathered]) {
-        let mut state = self.store.state.borrow_mut();
-        let fsize = u64::from(state.sb.fsize);
-        let begins = requests.iter().map(|r| (r.end() - r.len() as u64) / fsize);
-        let ends = requests.iter().map(|r| (r.end() - 1) / fsize);
-        let segments: Vec<u64> = begins
-            .zip(ends)
-            .filter_map(|(from, to)| {
-                let segment = |at: u64| state.sb.segment_of(at.cast_signed());
-                Some(segment(from)?..=segment(to)?)
-            })
-            .flatten()
-            .collect();
-        state.in_flight.extend(segments);
+    /// The segments into which these requests write.
+    fn segments_of<'r>(&self, requests: impl Iterator<Item = &'r Gathered>) -> BTreeSet<u64> {
+        let sb = &self.store.shape;
+        let fsize = u64::from(sb.fsize);
+        let segment = |at: u64| sb.segment_of((at / fsize).cast_signed());
+        let each = requests.filter_map(|request| {
+            let (start, end) = (request.end() - request.len() as u64, request.end());
+            Some(segment(start)?..=segment(end - 1)?)
+        });
+        each.flatten().collect()
     }
 
     /// Gives every block its address, and copies the bytes. There is no await here, so nothing changes meanwhile.

@@ -16,4 +16,5 @@ mod open_files;
 mod removed;
 mod reuse;
 mod reused_inodes;
+mod small_caches;
 mod soft_updates;
