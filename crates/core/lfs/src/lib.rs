@@ -25,11 +25,14 @@
 //! - A pointer has one copy in memory: in the inode's buffer, or in the buffer of an indirect block.
 //! - A write-out contains whole operations: no operation is under way while places are given, and the partial
 //!   segments of a write-out count only together.
+//! - A block is read only where it is: after the write-out into its segment, since a block that the cleaner moves is in no
+//!   buffer, and not if its pointer has changed during the read. The cleaner moves no bytes of a segment that was begun again
+//!   after they were read.
 //! - Space for an operation is found before it begins. Writes cannot use the space that deletes need, and neither can
 //!   use the space that the cleaner needs.
 //!
 //! Lock order: the cleaner's lock, the writer's lock, the gate of operations (`write::order`). A task with an
-//! operation under way waits for none of them.
+//! operation under way waits for none of them. It may wait for a write-out into a segment, which waits for the device alone.
 //!
 //! Typical sequence: [`write::mount`]; the operations of `FileSystem`; `unmount`.
 //!

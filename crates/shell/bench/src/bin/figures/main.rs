@@ -17,6 +17,7 @@ mod journal;
 mod kernel;
 mod lfs;
 mod lfs_real;
+mod lfs_recovery;
 mod processor;
 mod recovery;
 mod replay;
@@ -127,7 +128,7 @@ const PAGES: [(&str, &str); 7] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 25] = [
+const SECTIONS: [(&str, &str, &str, Measure); 26] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -144,6 +145,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 25] = [
     (LFS, "lfs-transactions", "Transactions at half full", lfs::transactions),
     (LFS, "lfs-cleaning", "The cost of cleaning", lfs::cleaning),
     (LFS, "lfs-idle", "Cleaning while idle", lfs::idle),
+    (LFS, "lfs-recovery", "A mount after a power cut", lfs_recovery::measure),
     (LFS, "lfs-in-process", "Create, stat and unlink in process", lfs_real::names),
     (LFS, "lfs-sequential", "One large file on disks of the catalogue", lfs_real::sequential),
     (LFS, "lfs-stream", "One large file, written and read", lfs_real::stream),
