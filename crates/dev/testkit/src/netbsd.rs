@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -68,6 +68,7 @@ const PIECE: usize = 4096;
 fn is_quiet(line: &str) -> bool {
     let heading = line.starts_with("** ") && !line.contains("checkpoint invalid");
     let totals = line.contains(" files, ") && line.ends_with(" free");
+    let heading = heading || line.starts_with("Alternate super block location");
     line.is_empty() || heading || totals || line.ends_with("? no") || line.ends_with("? yes")
 }
 
@@ -142,9 +143,15 @@ impl NetbsdFsck {
 
     /// Examines an image in a file, without changing it.
     pub fn look_at(&self, image: &Path) -> LfsVerdict {
+        self.run(image, &[])
+    }
+
+    fn run(&self, image: &Path, more: &[&str]) -> LfsVerdict {
         let errors = self.folder.path().join("errors");
         let child = Command::new(&self.program)
-            .args([OsStr::new("-n"), OsStr::new("-f"), image.as_os_str()])
+            .args(["-n", "-f"])
+            .args(more)
+            .arg(image)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors).expect("room for errors"))
@@ -166,6 +173,20 @@ impl NetbsdFsck {
 
     /// Examines an image, without changing it.
     pub fn look(&self, image: &[u8]) -> LfsVerdict {
+        self.put(image);
+        self.run(&self.image, &[])
+    }
+
+    /// Examines the newest checkpoint of an LFS64. Left to itself, fsck_lfs takes the older one where it cannot follow the
+    /// log to the newer one: where the older one ends so close to the end of its segment that the log goes on in another.
+    pub fn look_at_newest(&self, image: &[u8]) -> LfsVerdict {
+        self.put(image);
+        let sector = (newest_superblock(image) / 512).to_string();
+        self.run(&self.image, &["-b", &sector])
+    }
+
+    /// Writes the pieces of an image that differ from the last one's.
+    fn put(&self, image: &[u8]) {
         let mut last = self.last.borrow_mut();
         if last.len() != image.len() {
             last.clear();
@@ -180,8 +201,18 @@ impl NetbsdFsck {
                 old.copy_from_slice(new);
             }
         }
-        self.look_at(&self.image)
     }
+}
+
+/// The byte of the superblock of an LFS64 that has the higher serial number, of the first two.
+fn newest_superblock(image: &[u8]) -> u64 {
+    const FIRST: usize = 8192;
+    let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("8 bytes"));
+    let fragment = word(FIRST + 32) & 0xffff_ffff;
+    let second = (word(FIRST + 232) * fragment) as usize;
+    // Byte 424 of a superblock has the serial number.
+    let is_newer = second + 512 <= image.len() && word(second + 424) > word(FIRST + 424);
+    if is_newer { second as u64 } else { FIRST as u64 }
 }
 
 impl Default for NetbsdFsck {
@@ -206,12 +237,12 @@ pub fn netbsd_dumplfs(image: &Path) -> Option<Dumped> {
         crate::skip(&format!("{DUMP} does not name NetBSD's dumplfs"));
         return None;
     };
-    let child = Command::new(program).arg("-i").arg(image).stdout(Stdio::piped()).spawn();
+    let child = Command::new(program).arg("-iS").arg(image).stdout(Stdio::piped()).spawn();
     let (text, status) = wait(child.unwrap_or_else(|e| panic!("{DUMP}: {e}")));
     assert!(status.is_some_and(|s| s.success()), "dumplfs {}: {text}", image.display());
     let (head, ifile) = text.split_once("IFILE contents\n").expect("it prints the IFILE");
     let head = head.split("IFILE inode").next().expect("at least one part");
-    let info = ifile.split("inum\tstatus").next().expect("at least one part");
+    let info = ifile.split("segnum\tflags").next().expect("at least one part");
     let (superblock, cleaner_info) = (fields(head), fields(info));
     Some(Dumped { superblock, cleaner_info, text })
 }

@@ -35,6 +35,8 @@ fn netbsd_finds_nothing_in_sound_images() {
         assert!(said.is_content(), "{name}: {}", said.text);
         assert!(check(&disk, Repair::No).0.is_consistent(), "{name}");
     }
+    let version = std::env::var("ORDO_NETBSD_VERSION").unwrap_or_default();
+    netbsd_part("00-head", &include_str!("netbsd_head.md").replace("@VERSION@", &version));
 }
 
 /// The findings that fsck_lfs need not have, each with the reason.
