@@ -52,12 +52,13 @@ NETBSD_VERSION ?= of an unknown version
 RANDOM_DAMAGE ?= 60
 RANDOM_SEED ?= 1
 NETBSD_PARTS = $(CURDIR)/target/netbsd
+test-netbsd: export ORDO_NETBSD_VERSION = $(NETBSD_VERSION)
 test-netbsd:
 	@test -x "$(FSCK_LFS)" || { echo "make test-netbsd FSCK_LFS=/path/to/fsck_lfs [DUMPLFS=/path/to/dumplfs]"; exit 1; }
 	@test -n "$(DUMPLFS)" || echo "NetBSD's dumplfs is not asked: DUMPLFS=/path/to/dumplfs"
 	rm -rf $(NETBSD_PARTS) && mkdir -p $(NETBSD_PARTS)
 	ORDO_NETBSD_FSCK=$(abspath $(FSCK_LFS)) ORDO_NETBSD_DUMPLFS=$(if $(DUMPLFS),$(abspath $(DUMPLFS))) \
-	  ORDO_NETBSD_VERSION='$(NETBSD_VERSION)' ORDO_NETBSD_PAGE=$(NETBSD_PARTS) ORDO_NETBSD_RANDOM=$(RANDOM_DAMAGE) ORDO_NETBSD_SEED=$(RANDOM_SEED) \
+	  ORDO_NETBSD_PAGE=$(NETBSD_PARTS) ORDO_NETBSD_RANDOM=$(RANDOM_DAMAGE) ORDO_NETBSD_SEED=$(RANDOM_SEED) \
 	  $(CARGO) test --quiet --no-fail-fast --package ordo-check --package ordo-lfs --package ordo-crash --package ordo-cli \
 	  --test all --test netbsd -- --ignored --nocapture netbsd_
 	for part in $(NETBSD_PARTS)/*.md; do cat $$part && echo; done | cat -s > target/netbsd.md

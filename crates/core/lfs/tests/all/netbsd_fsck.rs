@@ -124,7 +124,7 @@ fn netbsd_finds_nothing_in_logs_of_every_shape() {
         assert_sound(&fsck, &disk, &what);
         writeln!(out, "| {segments} | {segment_size} | {block_size} | {frag_size} |").unwrap();
     }
-    netbsd_part("0-made", &out);
+    netbsd_part("1-made", &out);
 }
 
 /// After random work on logs that stay as full as is wanted, with much cleaning.
@@ -156,8 +156,8 @@ fn netbsd_finds_nothing_in_logs_that_are_cleaned() {
     }
     assert!(cleaned > 100, "{cleaned}");
     let text = format!(
-        "\nAfter random work on logs half full, nearly full and full, in which the cleaner moved {cleaned} segments, fsck_lfs\nfinds nothing in {judged} images.\n"
+        "After random work on logs half full, nearly full and full, in which the cleaner moved {cleaned} segments, fsck_lfs\nfinds nothing in {judged} images.\n"
     );
     println!("{text}");
-    netbsd_part("0-made-cleaned", &text);
+    netbsd_part("2-cleaned", &text);
 }

@@ -147,5 +147,5 @@ fn netbsd_finds_nothing_in_crash_states_after_a_recovery() {
         }
     }
     println!("{out}");
-    netbsd_part("1-crash", &out);
+    netbsd_part("3-crash", &out);
 }

@@ -1,4 +1,4 @@
-//! The check of LFS. Fault model: an image that NetBSD wrote, with one structure changed. Required: NetBSD's images
+//! The check of LFS. Fault model: an image that NetBSD or Ordo wrote, with one structure changed. Required: NetBSD's images
 //! are clean, as its own fsck_lfs says; a check names exactly the planted fault and writes nothing; a repair removes
 //! it, and a second check finds nothing. Catches a check that is missing, names another fault or repairs half, and a
 //! repair that does damage.
@@ -11,6 +11,7 @@ use ordo_format::ufs2::dir::DT_WHT;
 use ordo_runtime::Executor;
 
 use crate::lfs_damage::{CASES, Surgeon};
+use crate::lfs_made::made;
 
 pub fn image(name: &str) -> Option<RamDisk> {
     let bytes = ordo_testkit::real_input(&format!("images/netbsd-lfs/{name}.img"))?;
@@ -82,8 +83,9 @@ const OF_MIRRORS: [&str; 3] = ["NotHalf", "HalfStale", "HalvesDiffer"];
 /// Every finding is planted alone, named, repaired, and gone.
 #[test]
 fn each_inconsistency_is_found_and_repaired() {
-    for name in ["tree64-8k", "tree32-8k"] {
-        let Some(image) = image(name) else { return };
+    let theirs = ["tree64-8k", "tree32-8k"].map(|name| (name, image(name)));
+    let images = [("made", Some(made(8192, 1024)))].into_iter().chain(theirs);
+    for (name, image) in images.filter_map(|(name, image)| Some((name, image?))) {
         for (kind, besides, plant) in CASES {
             let mut surgeon = Surgeon::new(&image);
             plant(&mut surgeon);

@@ -220,7 +220,9 @@ pub const CASES: &[Case] = &[
     ("BadBlock", &["BlockCount", "SegmentBytes"], |s| {
         s.change_inode(s.find("bigdir/f00001"), |i| i.db[0] = 8);
     }),
-    ("BadBlock", &["BlockCount", "SegmentBytes"], |s| s.change_inode(s.large(), |i| i.ib[0] = -2)),
+    ("BadBlock", &["BlockCount", "SegmentBytes", "FreeFragments"], |s| {
+        s.change_inode(s.large(), |i| i.ib[0] = -2);
+    }),
     ("DuplicateBlock", &["BlockCount", "SegmentBytes"], |s| {
         let other = s.inode(s.find("bigdir/f00001")).db[0];
         s.change_inode(s.find("bigdir/f00002"), |i| i.db[0] = other);
@@ -247,7 +249,7 @@ pub const CASES: &[Case] = &[
         let at = s.name(s.find("bigdir"), "f00001").1;
         s.disk.store(at + s.sb.width.pointer_size() as u64, &[3, 0]);
     }),
-    ("DotsMissing", &["DirectoryLinkedTwice"], |s| {
+    ("DotsMissing", &["DirectoryLinkedTwice", "Unreferenced"], |s| {
         let at = s.name(s.find("bigdir"), ".").1;
         s.disk.store(at + s.sb.width.dir_header() as u64, b"x");
     }),

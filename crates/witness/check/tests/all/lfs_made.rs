@@ -33,6 +33,16 @@ async fn work(fs: &LogFs) {
         let name = if number < 9 { String::new() } else { long };
         file(fs, big, &format!("f{number:05}{name}"), number % 7 * 500).await;
     }
+    // Room for names of inodes that lose theirs.
+    let lost = directory(fs, root, "lost+found").await;
+    for number in 0..60 {
+        let name = format!("room-for-a-name-{number}");
+        file(fs, lost, &name, 0).await;
+    }
+    for number in 0..60 {
+        let name = format!("room-for-a-name-{number}");
+        fs.unlink(lost, name.as_bytes()).await.expect("it is there");
+    }
     let deep = directory(fs, directory(fs, root, "deep").await, "deeper").await;
     file(fs, deep, "leaf", 777).await;
     let large = file(fs, root, "large", 300_000).await;

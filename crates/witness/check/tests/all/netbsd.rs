@@ -36,7 +36,7 @@ fn netbsd_finds_nothing_in_sound_images() {
         assert!(check(&disk, Repair::No).0.is_consistent(), "{name}");
     }
     let version = std::env::var("ORDO_NETBSD_VERSION").unwrap_or_default();
-    netbsd_part("00-head", &include_str!("netbsd_head.md").replace("@VERSION@", &version));
+    netbsd_part("0-head", &include_str!("netbsd_head.md").replace("@VERSION@", &version));
 }
 
 /// The findings that fsck_lfs need not have, each with the reason.
@@ -104,7 +104,7 @@ fn netbsd_finds_each_damage_and_nothing_after_its_repair() {
             }
         }
     }
-    netbsd_part("2-damage", &table(&rows, images.len()));
+    netbsd_part("4-damage", &table(&rows, images.len()));
 }
 
 /// Plants damage.
@@ -148,7 +148,7 @@ fn netbsd_accepts_nothing_that_cannot_be_repaired_here() {
             }
         }
     }
-    netbsd_part("2-unrepaired", &out);
+    netbsd_part("5-unrepaired", &out);
 }
 
 /// Repairs an image. fsck_lfs must then find nothing.
@@ -188,14 +188,20 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-/// The number of damaged images with each pair of verdicts: Ordo's, then fsck_lfs's.
-type Counts = BTreeMap<(Place, &'static str, &'static str), u64>;
+/// The verdicts on damaged images.
+#[derive(Default)]
+struct Verdicts {
+    /// The number of images with each pair of verdicts: Ordo's, then fsck_lfs's.
+    counts: BTreeMap<(Place, &'static str, &'static str), u64>,
+    /// The first finding of Ordo's in each image in which fsck_lfs finds nothing: how often each kind is the first.
+    only_ours: BTreeMap<&'static str, u64>,
+}
 
 /// Plants random damage. The error says where the two judges differ in a way that they must not.
 fn judge(
     fsck: &NetbsdFsck,
     disk: &RamDisk,
-    counts: &mut Counts,
+    verdicts: &mut Verdicts,
     place: Place,
 ) -> Result<(), String> {
     let checked = try_check(disk, Repair::No).0;
@@ -211,7 +217,10 @@ fn judge(
         FsckEnd::Crashed(_) | FsckEnd::Endless if said.finds() => "damaged",
         FsckEnd::Crashed(_) | FsckEnd::Endless => "cannot judge",
     };
-    *counts.entry((place, ours, theirs)).or_default() += 1;
+    *verdicts.counts.entry((place, ours, theirs)).or_default() += 1;
+    if let (Ok(report), "damaged", "sound") = (&checked, ours, theirs) {
+        *verdicts.only_ours.entry(report.findings[0].kind()).or_default() += 1;
+    }
     if (ours, theirs) == ("sound", "damaged") {
         return Err(format!("Ordo finds nothing, but fsck_lfs:\n{}", said.text));
     }
@@ -236,28 +245,28 @@ fn judge(
 fn netbsd_finds_no_random_damage_that_is_missed_here() {
     let fsck = NetbsdFsck::new();
     let (each, seed) = (number("ORDO_NETBSD_RANDOM", 40), number("ORDO_NETBSD_SEED", 1));
-    let (mut counts, mut wrong) = (Counts::new(), Vec::new());
+    let (mut verdicts, mut wrong) = (Verdicts::default(), Vec::new());
     let images = images(&["tree64-8k", "tree32-8k", "full64-8k", "cut64-8k"]);
     for (name, image) in &images {
         let targets = Targets::new(image);
         for place in PLACES {
             for seed in seed..seed + each {
                 let disk = targets.damaged(place, seed);
-                if let Err(error) = judge(&fsck, &disk, &mut counts, place) {
+                if let Err(error) = judge(&fsck, &disk, &mut verdicts, place) {
                     wrong.push(format!("{name}, {}, seed {seed}: {error}", place.name()));
                 }
             }
         }
     }
-    let text = random_table(&counts, images.len(), each, seed);
+    let text = random_table(&verdicts, images.len(), each, seed);
     println!("{text}");
-    netbsd_part("3-random", &text);
+    netbsd_part("6-random", &text);
     let first: Vec<_> = wrong.iter().take(8).cloned().collect();
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), first.join("\n\n"));
 }
 
-fn random_table(counts: &Counts, images: usize, each: u64, seed: u64) -> String {
-    let total: u64 = counts.values().sum();
+fn random_table(verdicts: &Verdicts, images: usize, each: u64, seed: u64) -> String {
+    let total: u64 = verdicts.counts.values().sum();
     let mut out = String::from("## Random damage\n\n");
     writeln!(
         out,
@@ -266,8 +275,13 @@ fn random_table(counts: &Counts, images: usize, each: u64, seed: u64) -> String 
     )
     .unwrap();
     out += "| place | Ordo | fsck_lfs | images |\n|---|---|---|---:|\n";
-    for ((place, ours, theirs), count) in counts {
+    for ((place, ours, theirs), count) in &verdicts.counts {
         writeln!(out, "| {} | {ours} | {theirs} | {count} |", place.name()).unwrap();
+    }
+    if !verdicts.only_ours.is_empty() {
+        let list = verdicts.only_ours.iter().map(|(kind, count)| format!("{kind} {count}"));
+        let list = list.collect::<Vec<_>>().join(", ");
+        writeln!(out, "\nOrdo's first findings where fsck_lfs has none: {list}.").unwrap();
     }
     out
 }
