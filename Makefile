@@ -11,11 +11,12 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis crash-programs
+.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
 	@echo 'make test-freebsd FSCK=/path/to/fsck_ffs  images and crash states before FreeBSD'"'"'s own fsck'
+	@echo 'make test-netbsd FSCK_LFS=/path/to/fsck_lfs [DUMPLFS=/path/to/dumplfs]  LFS before NetBSD'"'"'s own fsck, written to docs/results/netbsd.md'
 	@echo 'make test-kills [KILLS=200] [FSCK=/path/to/fsck_ffs]  mounts killed at random, written to docs/results/kills.md'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
@@ -43,6 +44,25 @@ test-freebsd:
 	@test -x "$(FSCK)" || { echo "make test-freebsd FSCK=/path/to/fsck_ffs"; exit 1; }
 	ORDO_FREEBSD_FSCK=$(abspath $(FSCK)) $(CARGO) test --quiet --no-fail-fast \
 	  --package ordo-check --package ordo-cli --package ordo-crash -- --ignored --nocapture freebsd
+
+# NetBSD's own fsck_lfs and dumplfs, which take a file as their device, built for this machine by whoever has them. NETBSD_VERSION
+# says in words which ones they are. RANDOM_DAMAGE images of each kind of metadata are damaged, from the seed RANDOM_SEED on.
+# Writes docs/results/netbsd.md.
+NETBSD_VERSION ?= of an unknown version
+RANDOM_DAMAGE ?= 60
+RANDOM_SEED ?= 1
+NETBSD_PARTS = $(CURDIR)/target/netbsd
+test-netbsd: export ORDO_NETBSD_VERSION = $(NETBSD_VERSION)
+test-netbsd:
+	@test -x "$(FSCK_LFS)" || { echo "make test-netbsd FSCK_LFS=/path/to/fsck_lfs [DUMPLFS=/path/to/dumplfs]"; exit 1; }
+	@test -n "$(DUMPLFS)" || echo "NetBSD's dumplfs is not asked: DUMPLFS=/path/to/dumplfs"
+	rm -rf $(NETBSD_PARTS) && mkdir -p $(NETBSD_PARTS)
+	ORDO_NETBSD_FSCK=$(abspath $(FSCK_LFS)) ORDO_NETBSD_DUMPLFS=$(if $(DUMPLFS),$(abspath $(DUMPLFS))) \
+	  ORDO_NETBSD_PAGE=$(NETBSD_PARTS) ORDO_NETBSD_RANDOM=$(RANDOM_DAMAGE) ORDO_NETBSD_SEED=$(RANDOM_SEED) \
+	  $(CARGO) test --quiet --no-fail-fast --package ordo-check --package ordo-lfs --package ordo-crash --package ordo-cli \
+	  --test all --test netbsd -- --ignored --nocapture netbsd_
+	for part in $(NETBSD_PARTS)/*.md; do cat $$part && echo; done | cat -s > target/netbsd.md
+	mv target/netbsd.md docs/results/netbsd.md
 
 # As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
 judges:

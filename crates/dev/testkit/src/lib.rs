@@ -11,12 +11,16 @@
 //! ```
 
 mod freebsd;
+mod netbsd;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
 pub use freebsd::{FreebsdFsck, FsckOutput};
+pub use netbsd::{
+    Dumped, FsckEnd, LfsComplaint, LfsVerdict, NetbsdFsck, netbsd_dumplfs, netbsd_part,
+};
 
 /// Prints that a test is skipped, and why. Panics if skipping is forbidden.
 pub fn skip(why: &str) {

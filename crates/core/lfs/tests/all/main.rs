@@ -8,4 +8,5 @@ mod crash;
 mod full;
 mod mkfs;
 mod netbsd;
+mod netbsd_fsck;
 mod netbsd_written;

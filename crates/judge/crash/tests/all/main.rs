@@ -12,6 +12,7 @@ mod freebsd;
 mod holes;
 mod journal;
 mod mutants;
+mod netbsd;
 mod open_files;
 mod removed;
 mod reuse;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, lbn};
-use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFREG, IFSOCK, IFWHT};
+use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, Width, lbn};
+use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFREG, IFSOCK};
 
 use super::groups::Unfit;
 use super::state::{Known, LfsRun, Live};
@@ -34,9 +34,17 @@ impl Target {
     }
 }
 
-/// Whether a mode has a known file type.
+/// The permissions of the IFILE.
+const IFILE_PERMISSIONS: u16 = 0o600;
+
+/// The number of pointers that a short link's target takes the place of.
+fn size_in_pointers(inode: &LfsInode, width: Width) -> usize {
+    (inode.size as usize).div_ceil(width.pointer_size())
+}
+
+/// Whether a mode has a known file type. A whiteout is a directory entry without an inode of its own.
 fn is_type(kind: u16) -> bool {
-    [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK, IFWHT].contains(&kind)
+    [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK].contains(&kind)
 }
 
 impl LfsRun<'_> {
@@ -76,6 +84,7 @@ impl LfsRun<'_> {
         Ok(match () {
             () if !is_type(inode.kind()) => Err(LfsFinding::InodeMode { ino, mode: inode.mode }),
             () if size > self.sb.right_maxfilesize() => Err(LfsFinding::InodeSize { ino, size }),
+            () if size == 0 && inode.kind() == IFDIR => Err(LfsFinding::InodeSize { ino, size }),
             () => Ok((inode, at)),
         })
     }
@@ -95,21 +104,70 @@ impl LfsRun<'_> {
         }
         self.claim_inode(&mut target, place.0);
         let short = target.inode.size < self.sb.maxsymlinklen.max(0).cast_unsigned().into();
-        if !(matches!(kind, IFBLK | IFCHR) || kind == IFLNK && short) {
-            self.claim_blocks(&mut target).await?;
+        match kind {
+            IFBLK | IFCHR => self.check_special(&mut target, 1),
+            IFLNK if short => {
+                let pointers = size_in_pointers(&target.inode, self.sb.width);
+                self.check_special(&mut target, pointers);
+            }
+            _ => self.claim_blocks(&mut target).await?,
         }
-        if target.inode.blocks != target.frags {
-            let (stored, found) = (target.inode.blocks, target.frags);
-            self.report.add(LfsFinding::BlockCount { ino, stored, found });
-            target.inode.blocks = found;
-            target.changed = true;
-        }
+        self.check_count(&mut target);
         let Target { inode, live, blocks, changed, .. } = target;
         let (links, parent, named_at, dotdot) = (0, None, None, None);
         self.inodes
             .insert(ino, Known { inode, place, live, blocks, links, parent, named_at, dotdot });
         if changed {
             self.store_inode(ino).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks a device or a short link, whose first `used` pointers hold something else. The others must be zero.
+    fn check_special(&mut self, target: &mut Target, used: usize) {
+        let ino = target.inode.inumber;
+        for at in used..NDADDR + NIADDR {
+            let addr = target.inode.pointer(at);
+            if addr == NO_ADDRESS {
+                continue;
+            }
+            let slot = match at.checked_sub(NDADDR) {
+                None => Slot::Direct(at as u32),
+                Some(tree) => Slot::Indirect(tree as u32),
+            };
+            self.report.add(LfsFinding::SpecialWithBlocks { ino, slot, addr });
+            target.inode.set_pointer(at, NO_ADDRESS);
+            target.changed = true;
+        }
+    }
+
+    /// Compares an inode's count of fragments with those that were claimed.
+    fn check_count(&mut self, target: &mut Target) {
+        let (ino, stored, found) = (target.inode.inumber, target.inode.blocks, target.frags);
+        if stored != found {
+            self.report.add(LfsFinding::BlockCount { ino, stored, found });
+            target.inode.blocks = found;
+            target.changed = true;
+        }
+    }
+
+    /// Checks the IFILE's own inode, whose blocks are claimed, and corrects it at its place.
+    pub(super) async fn check_ifile_inode(
+        &mut self,
+        target: &mut Target,
+        at: usize,
+    ) -> Result<(), LfsCheckError> {
+        let mode = target.inode.mode;
+        if target.inode.kind() != IFREG {
+            self.report.add(LfsFinding::IfileMode { mode });
+            target.inode.mode = IFREG | IFILE_PERMISSIONS;
+            target.changed = true;
+        }
+        self.check_count(target);
+        if target.changed {
+            let mut raw = vec![0; self.sb.width.inode_size()];
+            target.inode.write(self.sb.width, &mut raw);
+            self.io.change(self.sb.idaddr as u64, at, &raw).await?;
         }
         Ok(())
     }

@@ -87,6 +87,12 @@ findings! {
         mode: u16,
     } Damage, "inode {ino} has the impossible mode {mode:#o}", repair "cleared";
 
+    /// The IFILE's inode is not that of a regular file.
+    IfileMode {
+        /// The inode's mode.
+        mode: u16,
+    } Damage, "the IFILE's inode has the mode {mode:#o}, which is no regular file's", repair "made a regular file";
+
     /// An inode's size is impossible.
     InodeSize {
         /// The inode.
@@ -124,6 +130,16 @@ findings! {
         /// The address.
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, beyond the end of the file", repair "cleared";
+
+    /// A device or a short link has something behind its number or its target, where other inodes have pointers.
+    SpecialWithBlocks {
+        /// The inode.
+        ino: u64,
+        /// The pointer.
+        slot: Slot,
+        /// The value.
+        addr: i64,
+    } Damage, "inode {ino}: {slot} is {addr}, but it has no blocks", repair "cleared";
 
     /// An inode's count of fragments is wrong.
     BlockCount {
@@ -178,6 +194,14 @@ findings! {
         /// The right inode.
         right: u64,
     } Damage, "directory {ino}: {name} leads to inode {stored}, not {right}", repair "corrected";
+
+    /// A directory has another `.` or `..` behind the first two entries.
+    ExtraDot {
+        /// The directory.
+        ino: u64,
+        /// The entry's place in the directory, in bytes.
+        offset: u64,
+    } Damage, "directory {ino}, byte {offset}: another . or ..", repair "removed";
 
     /// An entry leads to an inode that is free, or does not exist.
     EntryUnused {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use ordo_format::lfs::dir::{self, CHUNK, DT_DIR, DirHeader, LfsDirEntry, type_of_mode};
 use ordo_format::lfs::{NDADDR, NIADDR, NO_ADDRESS, ROOT_INO, lbn};
+use ordo_format::ufs2::WHITEOUT_INO;
+use ordo_format::ufs2::dir::DT_WHT;
 use ordo_format::ufs2::inode::IFDIR;
 
 use super::blocks::Target;
@@ -186,6 +188,14 @@ impl LfsRun<'_> {
         if is_dot {
             return self.check_dot(at, &entry, place).await;
         }
+        if matches!(entry.name, b"." | b"..") {
+            self.report.add(LfsFinding::ExtraDot { ino, offset: at.start + entry.at as u64 });
+            return self.remove_entry(at.addr, place).await;
+        }
+        // A whiteout, as a union mount leaves it in the place of a name that was removed.
+        if entry.kind == DT_WHT && entry.ino == WHITEOUT_INO {
+            return Ok(());
+        }
         let name = || printable(entry.name);
         let Some(target) = self.inodes.get(&entry.ino) else {
             self.report.add(LfsFinding::EntryUnused { ino, name: name(), target: entry.ino });
@@ -198,10 +208,7 @@ impl LfsRun<'_> {
             return self.remove_entry(at.addr, place).await;
         }
         if entry.kind != right {
-            let stored = entry.kind;
-            self.report.add(LfsFinding::EntryType { ino, name: name(), stored, right });
-            let byte = place + self.sb.width.dir_header() - 2;
-            self.io.change(at.addr as u64, byte, &[right]).await?;
+            self.correct_type(at, &entry, place, right).await?;
         }
         let target = self.inodes.get_mut(&entry.ino).expect("looked up");
         target.links += 1;
@@ -211,6 +218,20 @@ impl LfsRun<'_> {
         Ok(())
     }
 
+    /// Corrects the type in an entry.
+    async fn correct_type(
+        &mut self,
+        at: Chunk,
+        entry: &LfsDirEntry<'_>,
+        place: usize,
+        right: u8,
+    ) -> Result<(), LfsCheckError> {
+        let (ino, name, stored) = (at.ino, printable(entry.name), entry.kind);
+        self.report.add(LfsFinding::EntryType { ino, name, stored, right });
+        let byte = place + self.sb.width.dir_header() - 2;
+        Ok(self.io.change(at.addr as u64, byte, &[right]).await?)
+    }
+
     async fn check_dot(
         &mut self,
         at: Chunk,
@@ -218,6 +239,9 @@ impl LfsRun<'_> {
         place: usize,
     ) -> Result<(), LfsCheckError> {
         let ino = at.ino;
+        if entry.kind != DT_DIR {
+            self.correct_type(at, entry, place, DT_DIR).await?;
+        }
         if entry.name == b"." {
             if entry.ino != ino {
                 let stored = entry.ino;

@@ -74,7 +74,7 @@ impl LfsRun<'_> {
             seguse.flags |= seg_flag::DIRTY;
             self.set_seguse(segment, &seguse);
         }
-        if seguse.is_dirty() && u64::from(seguse.nbytes) != live {
+        if u64::from(seguse.nbytes) != live {
             let stored = seguse.nbytes.into();
             self.accounting(LfsFinding::SegmentBytes { segment, stored, found: live });
             seguse.nbytes = live as u32;

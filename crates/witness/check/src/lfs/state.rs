@@ -107,7 +107,7 @@ impl<'d> LfsRun<'d> {
     async fn read_ifile(&mut self) -> Result<(), LfsCheckError> {
         let (addr, bsize) = (self.sb.idaddr, u64::from(self.sb.bsize));
         let missing = LfsCheckError::IfileInode { addr };
-        let Some((inode, _)) = self.load(IFILE_INO, addr).await? else { return Err(missing) };
+        let Some((inode, at)) = self.load(IFILE_INO, addr).await? else { return Err(missing) };
         let size = inode.size;
         let device = self.sb.size * u64::from(self.sb.fsize);
         if !size.is_multiple_of(bsize) || size > device || self.sb.inodes_in(size) == 0 {
@@ -125,6 +125,7 @@ impl<'d> LfsRun<'d> {
             self.ifile.bytes.extend_from_slice(&block);
             self.ifile.blocks.push(addr);
         }
+        self.check_ifile_inode(&mut target, at).await?;
         self.ifile_inode = target.inode;
         Ok(())
     }
