@@ -63,7 +63,7 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
     let now = state.runtime.now();
     if short || now.since(*last) >= state.options.checkpoint_every {
         *last = now;
-        state.checkpoint().await?;
+        state.checkpoint(short).await?;
     }
     // The record of placed blocks need not be durable soon: if it is lost, a recovery only has more to do.
     state.append_placed();
@@ -126,9 +126,11 @@ impl State {
         self.log.start() + (self.log.end() - self.log.start()) / 2
     }
 
-    /// Records the log's new start on the log's device.
-    pub(super) async fn checkpoint(&self) -> Result<(), BlockError> {
-        self.log_again().await?;
+    /// Records the log's new start on the log's device. `short`: an operation waits for log space.
+    pub(super) async fn checkpoint(&self, short: bool) -> Result<(), BlockError> {
+        if short || self.log.free_space() < self.log.capacity() * 3 / 4 {
+            self.log_again().await?;
+        }
         let start = self.oldest();
         if start > self.log.start() {
             self.logged.borrow_mut().retain(|_, (_, end)| *end > start);
@@ -141,9 +143,6 @@ impl State {
     /// The start of the log can then move past the old records. Frees of those places need log space themselves, so
     /// they must not keep it.
     async fn log_again(&self) -> Result<(), BlockError> {
-        if self.log.free_space() >= self.log.capacity() * 3 / 4 {
-            return Ok(());
-        }
         let until = self.oldest().max(self.half()).min(self.safe.get());
         let orphans: Vec<u64> = {
             let orphans = self.orphans.borrow();

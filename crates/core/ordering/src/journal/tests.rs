@@ -110,7 +110,7 @@ fn what_is_to_be_freed_keeps_no_log_space() {
             }
             let behind = state.end(OpKind::Make, &mut ticket, most, true);
             state.commit(ticket, behind).await.unwrap();
-            state.checkpoint().await.unwrap();
+            state.checkpoint(false).await.unwrap();
             written += state.log.end() - before;
         }
         let (mut inodes, mut places) = (Vec::new(), Vec::new());

@@ -61,3 +61,33 @@ fn open_files_show_rules_that_are_off() {
         assert!(system.rules().into_iter().any(broken), "{}: every rule was off", system.name());
     }
 }
+
+/// A log of few blocks has space for one operation with full blocks only if it keeps nothing old. The records about open files
+/// without a name are logged again then. Would catch an operation that waits for log space for ever.
+#[test]
+fn open_files_keep_no_space_of_a_small_log() {
+    let systems: Vec<System> =
+        System::runnable().filter(|system| system.rules().contains(&"WRITE_AHEAD")).collect();
+    assert!(systems.len() > 5, "journals: {}", systems.len());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (system, seed) in systems.iter().flat_map(|system| [1, 2, 3, 5].map(|n| (*system, n))) {
+            for name in ["16k-2k", "16k-16k", "16k-2k-full"] {
+                let scheme = system.crashed(None, &FsGeometry::by_name(name).unwrap()).unwrap();
+                let usual = ScriptManner { clients: 2, steps: 150, ..ScriptManner::default() };
+                let script = ScriptManner { open: 40, ..usual }.script(seed);
+                record(&scheme, &script, &Config::new(seed, CrashModel::Volatile)).unwrap();
+                tell.send(format!("{} on {name}, seed {seed}", system.name())).unwrap();
+            }
+        }
+    });
+    let mut last = String::from("nothing");
+    loop {
+        match told.recv_timeout(std::time::Duration::from_secs(60)) {
+            Ok(done) => last = done,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(error) => panic!("{error}: the run after {last} does not end"),
+        }
+    }
+    assert!(last.ends_with("16k-2k-full, seed 5"), "{last}");
+}
