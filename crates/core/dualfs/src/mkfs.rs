@@ -8,21 +8,15 @@ use ordo_format::dualfs::{
     CopyArea, DataShape, IDENTITY_MAGIC, Identity, ROLE_DATA, ROLE_METADATA, VERSION,
 };
 use ordo_format::lfs::{LABEL_BYTES, Superblock};
-use ordo_lfs::mkfs::{MkfsOptions as LogOptions, mkfs_dual};
+use ordo_lfs::mkfs::{
+    MkfsOptions as LogOptions, SEGMENTS_LEAST, mkfs_dual, segment_least, segment_size,
+};
 use ordo_runtime::Runtime;
 
 use crate::DualError;
 use crate::mirror::Mirror;
 use crate::pair::{split, write_identity};
 
-/// The default least number of segments of a metadata log.
-const SEGMENTS_LEAST: u64 = 100;
-/// The default least number of blocks in a segment.
-const SEGMENT_BLOCKS_LEAST: u64 = 8;
-/// The default least size of a segment, in bytes: the first one has 16 KiB of label and superblock.
-const SEGMENT_BYTES_LEAST: u64 = 32 << 10;
-/// The segment size with which the search for a default begins, in bytes.
-const SEGMENT_BYTES: u64 = 1 << 20;
 /// The default least number of groups of a data device, if it has enough blocks.
 const GROUPS_LEAST: u64 = 8;
 /// The least number of blocks in a group by default.
@@ -196,20 +190,6 @@ fn copy_blocks(options: &MkfsOptions, metadata_bytes: u64, blocks: u64) -> Resul
         () if count >= blocks => wrong("the data device has fewer blocks"),
         () => Ok(count),
     }
-}
-
-fn segment_least(bsize: u64) -> u64 {
-    (SEGMENT_BLOCKS_LEAST * bsize).max(SEGMENT_BYTES_LEAST)
-}
-
-/// The largest segment size with which the log has enough segments.
-fn segment_size(bsize: u64, metadata_bytes: u64) -> u32 {
-    let bytes_max = metadata_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
-    let mut bytes = SEGMENT_BYTES;
-    while bytes > bytes_max && bytes > segment_least(bsize) {
-        bytes /= 2;
-    }
-    bytes as u32
 }
 
 fn shape(options: &MkfsOptions, blocks: u64) -> Result<DataShape, DualError> {

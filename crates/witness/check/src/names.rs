@@ -407,7 +407,7 @@ impl Run<'_> {
     }
 }
 
-fn hash(name: &[u8]) -> u64 {
+pub(crate) fn hash(name: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(name);
     hasher.finish()

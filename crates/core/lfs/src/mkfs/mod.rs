@@ -9,11 +9,14 @@
 
 mod first;
 mod plan;
+mod segment;
 
 use ordo_block::pieces::write_all;
 use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
 use ordo_format::lfs::{SUPERBLOCK_SIZE, Superblock, SuperblockError};
 use ordo_format::ufs2::superblock::{self as ufs, SBLOCK_SIZE};
+
+pub use segment::{SEGMENTS_LEAST, segment_least, segment_size};
 
 /// Options of mkfs.
 #[derive(Clone, Debug)]

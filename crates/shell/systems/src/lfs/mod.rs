@@ -15,7 +15,7 @@ use ordo_check::{CheckWork, Repair, Severity};
 use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_format::lfs::LABEL_BYTES;
 use ordo_format::lfs::superblock::PF_CLEAN;
-use ordo_lfs::mkfs::{MkfsOptions, mkfs};
+use ordo_lfs::mkfs::{MkfsOptions, mkfs, segment_size};
 use ordo_lfs::write::LfsRules;
 use ordo_lfs::{LfsError, LfsReader};
 use ordo_report::json;
@@ -63,7 +63,7 @@ fn crashed_blocks(geometry: &FsGeometry) -> u64 {
 }
 
 impl Lfs {
-    fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
+    fn options(&self, options: &MakeOptions, bytes: u64) -> Result<MkfsOptions, SystemError> {
         let refused = [
             (options.label.is_some(), "--label"),
             (options.soft_updates, "--soft-updates"),
@@ -86,7 +86,7 @@ impl Lfs {
             block_size,
             frag_size: given("fragment size", options.frag_size)?.unwrap_or(smallest),
             segment_size: given("segment size", options.segment_size)?
-                .unwrap_or(usual.segment_size),
+                .unwrap_or_else(|| segment_size(block_size.into(), bytes)),
             min_free: options.min_free.map_or(usual.min_free, u32::from),
             ident: u32_of("seed", options.seed)?,
             sealed: !options.no_seals,
@@ -122,9 +122,9 @@ impl Format for Lfs {
         options: &'a MakeOptions,
     ) -> Done<'a, Box<dyn MadeReport>> {
         Box::pin(async move {
-            let made = self.options(options)?;
             let have = disks[0].geometry().bytes;
             let size = options.size.unwrap_or(have);
+            let made = self.options(options, size)?;
             if size > have {
                 return Err(SystemError::NoFreeSpace { have, size });
             }

@@ -203,6 +203,16 @@ findings! {
         offset: u64,
     } Damage, "directory {ino}, byte {offset}: another . or ..", repair "removed";
 
+    /// A directory has the same name twice.
+    DuplicateName {
+        /// The directory.
+        ino: u64,
+        /// The name.
+        name: String,
+        /// The inode of the later entry.
+        target: u64,
+    } Damage, "directory {ino}: another entry {name}, for inode {target}", repair "later entry removed";
+
     /// An entry leads to an inode that is free, or does not exist.
     EntryUnused {
         /// The directory.

@@ -35,6 +35,7 @@ mod links;
 mod log;
 mod names;
 mod report;
+mod same_names;
 mod segments;
 mod state;
 mod superblock;

@@ -9,6 +9,7 @@ use ordo_format::ufs2::dir::DT_WHT;
 use ordo_format::ufs2::inode::IFDIR;
 
 use super::blocks::Target;
+use super::same_names::Names;
 use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
 use crate::names::printable;
@@ -82,23 +83,43 @@ impl LfsRun<'_> {
         let all = self.inodes.iter().filter(|(_, k)| k.inode.kind() == IFDIR);
         for ino in all.map(|(ino, _)| *ino).collect::<Vec<_>>() {
             self.io.work.directories += 1;
-            let (blocks, size) = (self.inodes[&ino].blocks.clone(), self.inodes[&ino].inode.size);
-            for (lbn, addr) in blocks {
-                let start = lbn * u64::from(self.sb.bsize);
-                let frags = self.sb.block_bytes(lbn, size) / u64::from(self.sb.fsize);
-                let mut bytes = self.io.read(addr as u64, frags).await?.to_vec();
-                bytes.truncate(size.saturating_sub(start).min(bytes.len() as u64) as usize);
+            let mut names = Names::default();
+            for block in self.inodes[&ino].blocks.clone() {
+                let mut bytes = self.directory_block(ino, block).await?;
+                let start = block.0 * u64::from(self.sb.bsize);
                 for (i, chunk) in bytes.chunks_exact_mut(CHUNK).enumerate() {
-                    let within = i * CHUNK;
+                    let (addr, within) = (block.1, i * CHUNK);
                     let at = Chunk { ino, start: start + within as u64, addr, within };
-                    self.check_chunk(at, chunk).await?;
+                    self.check_chunk(at, chunk, &mut names).await?;
                 }
+            }
+            if !names.twice.is_empty() {
+                self.remove_same_names(ino, &names.twice).await?;
             }
         }
         Ok(())
     }
 
-    async fn check_chunk(&mut self, at: Chunk, bytes: &mut [u8]) -> Result<(), LfsCheckError> {
+    /// The contents of a block of a directory: its number and its address.
+    pub(super) async fn directory_block(
+        &mut self,
+        ino: u64,
+        (lbn, addr): (u64, i64),
+    ) -> Result<Vec<u8>, LfsCheckError> {
+        let size = self.inodes[&ino].inode.size;
+        let start = lbn * u64::from(self.sb.bsize);
+        let frags = self.sb.block_bytes(lbn, size) / u64::from(self.sb.fsize);
+        let mut bytes = self.io.read(addr as u64, frags).await?.to_vec();
+        bytes.truncate(size.saturating_sub(start).min(bytes.len() as u64) as usize);
+        Ok(bytes)
+    }
+
+    async fn check_chunk(
+        &mut self,
+        at: Chunk,
+        bytes: &mut [u8],
+        names: &mut Names,
+    ) -> Result<(), LfsCheckError> {
         let broken = dir::entries(self.sb.width, bytes).find_map(|e| e.err());
         if let Some(found) = broken {
             let (ino, offset) = (at.ino, at.start + found.at as u64);
@@ -117,6 +138,7 @@ impl LfsRun<'_> {
         for (index, entry) in entries.into_iter().enumerate() {
             self.io.work.entries += 1;
             let is_dot = at.start == 0 && index < 2;
+            names.add(entry.name);
             self.check_entry(at, entry, is_dot).await?;
         }
         Ok(())

@@ -255,6 +255,7 @@ pub const CASES: &[Case] = &[
     }),
     ("ExtraDot", &["Unreferenced"], |s| s.rename(s.find("bigdir"), "f00001", ".")),
     ("ExtraDot", &["Unreferenced"], |s| s.rename(s.find("bigdir"), "f00001", "..")),
+    ("DuplicateName", &["Unreferenced"], |s| s.rename(s.find("bigdir"), "f00002", "f00001")),
     ("DotEntry", &[], |s| s.repoint(s.find("bigdir"), ".", 2)),
     ("DotEntry", &[], |s| s.repoint(s.find("bigdir"), "..", s.find("bigdir"))),
     ("EntryUnused", &["Unreferenced"], |s| {

@@ -40,7 +40,7 @@ fn netbsd_finds_nothing_in_sound_images() {
 }
 
 /// The findings that fsck_lfs need not have, each with the reason.
-const UNSEEN: [(&str, &str); 5] = [
+const UNSEEN: [(&str, &str); 6] = [
     (
         "BadBlock",
         "it only asks whether an address is on the device, not whether a label or superblock is there",
@@ -49,6 +49,7 @@ const UNSEEN: [(&str, &str); 5] = [
     ("Orphan", PASS_4),
     ("LinkCount", PASS_4),
     ("ExtraDot", PASS_4),
+    ("DuplicateName", "it compares no names with each other"),
 ];
 const PASS_4: &str =
     "its pass 4 ends at the number of the inode that has the highest address, often the IFILE's";
