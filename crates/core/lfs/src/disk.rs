@@ -13,7 +13,7 @@ use crate::data::{DataDevice, is_regular};
 use crate::error::LogDamage;
 
 /// The most metadata that is kept in memory, in bytes.
-const CACHE_BYTES: usize = 16 << 20;
+pub const CACHE_BYTES: usize = 16 << 20;
 
 /// The device with the log, its superblock, and a cache of the metadata that were read.
 pub struct LogDisk {

@@ -1,5 +1,7 @@
 //! The log behind a checkpoint.
 
+use std::collections::BTreeMap;
+
 use ordo_block::Device;
 use ordo_format::lfs::superblock::PF_CLEAN;
 use ordo_format::lfs::{PsegBlock, Summary, SummaryError, Superblock, summary::flag};
@@ -18,6 +20,15 @@ pub struct PartialSegment {
     pub summary: Summary,
     /// The blocks of the partial segment.
     pub blocks: Vec<PsegBlock>,
+    /// The contents of its blocks of inodes, by address.
+    inodes: BTreeMap<i64, Box<[u8]>>,
+}
+
+impl PartialSegment {
+    /// The contents of one of its blocks of inodes.
+    pub fn inode_block(&self, addr: i64) -> &[u8] {
+        self.inodes.get(&addr).map_or(&[], |bytes| bytes)
+    }
 }
 
 /// The reason for the end of the log.
@@ -67,10 +78,11 @@ pub async fn read(disk: &LogDisk) -> Result<LogScan, LfsError> {
         return Ok(out);
     }
     let (mut at, mut next, mut serial) = (sb.offset, sb.nextseg, sb.serial);
+    let mut ahead = Ahead { disk, at: 0, bytes: Vec::new() };
     while let Some(wanted) = serial.checked_add(1) {
         let mut found = None;
         for place in candidates(sb, at, next).into_iter().flatten() {
-            match read_pseg(disk, place, wanted).await? {
+            match read_pseg(&mut ahead, place, wanted).await? {
                 Ok(pseg) => {
                     found = Some(pseg);
                     break;
@@ -123,18 +135,58 @@ pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
     Ok(found)
 }
 
+/// The bytes that are read at once, as far as the segment goes.
+const AHEAD: u64 = 256 << 10;
+
+/// Bytes of the log that were read together. On a disk with moving heads, each of two requests for neighbouring bytes costs a
+/// turn.
+struct Ahead<'d> {
+    disk: &'d LogDisk,
+    /// The address of the first byte.
+    at: i64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead<'_> {
+    /// The `bytes` bytes from fragment `addr` on, which are in one segment.
+    async fn get(&mut self, addr: i64, bytes: u64) -> Result<&[u8], LfsError> {
+        let sb = &self.disk.sb;
+        let fsize = u64::from(sb.fsize);
+        let have = self.at..self.at + (self.bytes.len() as u64 / fsize).cast_signed();
+        match have.contains(&addr) {
+            true => drop(self.bytes.drain(..((addr - self.at) as u64 * fsize) as usize)),
+            false => self.bytes.clear(),
+        }
+        self.at = addr;
+        let known = self.bytes.len() as u64;
+        if known < bytes {
+            let from = addr + (known / fsize).cast_signed();
+            let end = sb.segment_of(addr).map_or(from, |segment| sb.segment_start(segment + 1));
+            let rest = (end - from).max(0).cast_unsigned() * fsize;
+            let need = bytes - known;
+            let more = match self.disk.read_raw(from, need.max(rest.min(AHEAD))).await {
+                Ok(more) => more,
+                // What lies behind the end of the log may be unreadable.
+                Err(_) => self.disk.read_raw(from, need).await?,
+            };
+            self.bytes.extend(more);
+        }
+        Ok(&self.bytes[..bytes as usize])
+    }
+}
+
 /// The partial segment at `at`, if it has this serial number and is complete.
 async fn read_pseg(
-    disk: &LogDisk,
+    ahead: &mut Ahead<'_>,
     at: i64,
     serial: u64,
 ) -> Result<Result<PartialSegment, LogEnd>, LfsError> {
-    let sb = &disk.sb;
+    let sb = &ahead.disk.sb;
     if !sb.is_log(at, sb.sumsize / sb.fsize) {
         return Ok(Err(LogEnd::Nothing));
     }
-    let bytes = disk.read_raw(at, sb.sumsize.into()).await?;
-    let summary = match Summary::read(sb, &bytes) {
+    let bytes = ahead.get(at, sb.sumsize.into()).await?;
+    let summary = match Summary::read(sb, bytes) {
         Ok(summary) => summary,
         Err(SummaryError::Magic { .. }) => return Ok(Err(LogEnd::Nothing)),
         Err(error) => return Ok(Err(LogEnd::Torn(error))),
@@ -147,13 +199,21 @@ async fn read_pseg(
         Ok(found) => found,
         Err(error) => return Ok(Err(LogEnd::Torn(error))),
     };
-    let bytes = disk.read_raw(at, (end - at) as u64 * u64::from(sb.fsize)).await?;
-    if let Err(error) = summary.verify(sb, at, &bytes) {
+    let bytes = ahead.get(at, (end - at) as u64 * u64::from(sb.fsize)).await?;
+    if let Err(error) = summary.verify(sb, at, bytes) {
         return Ok(Err(LogEnd::Torn(error)));
     }
     // An empty partial segment has no meaning, and NetBSD does not read past it.
     if blocks.is_empty() {
         return Ok(Err(LogEnd::Nothing));
     }
-    Ok(Ok(PartialSegment { at, end, summary, blocks }))
+    let in_bytes = |addr: i64| (addr - at) as usize * sb.fsize as usize;
+    let inodes = blocks.iter().filter_map(|block| match *block {
+        PsegBlock::Inodes { addr } => {
+            Some((addr, bytes[in_bytes(addr)..][..sb.ibsize as usize].into()))
+        }
+        PsegBlock::File { .. } => None,
+    });
+    let inodes = inodes.collect();
+    Ok(Ok(PartialSegment { at, end, summary, blocks, inodes }))
 }

@@ -6,8 +6,7 @@ use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock};
 
 use crate::LfsError;
 use crate::disk::LogDisk;
-use crate::error::LogDamage;
-use crate::log::{self, LogEnd};
+use crate::log::{self, LogEnd, PartialSegment};
 
 /// The outcome of rolling forward over the log behind the checkpoint.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +49,7 @@ pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), Lfs
     for pseg in &found.psegs {
         for block in &pseg.blocks {
             match *block {
-                PsegBlock::Inodes { addr } => changes.take_inodes(disk, addr).await?,
+                PsegBlock::Inodes { addr } => changes.take_inodes(disk, pseg, addr),
                 // Indirect blocks count only together with the inode that points to them.
                 PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
                 PsegBlock::File { addr, bytes, ino, version, lbn } => {
@@ -77,10 +76,9 @@ pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), Lfs
 impl RollChanges {
     /// Notes the inodes in a block of the log. An inode in the log has all pointers of the file at that
     /// time, and so includes all its blocks before it.
-    async fn take_inodes(&mut self, disk: &LogDisk, addr: i64) -> Result<(), LfsError> {
+    fn take_inodes(&mut self, disk: &LogDisk, pseg: &PartialSegment, addr: i64) {
         let sb = &disk.sb;
-        let block = disk.read(LogDamage::Inode(0), addr, sb.ibsize / sb.fsize).await?;
-        for raw in block.chunks_exact(sb.width.inode_size()) {
+        for raw in pseg.inode_block(addr).chunks_exact(sb.width.inode_size()) {
             let inode = LfsInode::read(sb.width, raw);
             let ino = inode.inumber;
             if ino <= IFILE_INO {
@@ -98,6 +96,5 @@ impl RollChanges {
                 }
             }
         }
-        Ok(())
     }
 }

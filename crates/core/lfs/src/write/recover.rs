@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use ordo_block::{BlockDevice, Device};
 use ordo_format::lfs::ifile::seg_flag;
 use ordo_format::lfs::{IFILE_INO, LfsInode, NDADDR, NIADDR, NO_ADDRESS, PsegBlock};
+use ordo_runtime::sync::buffer_unordered;
 
 use super::copy::MetadataCopy;
 use super::ifile::{Ifile, next_of};
@@ -16,7 +17,7 @@ use super::state::{LogState, NANOS};
 use super::store::{has_pointers, is_set};
 use crate::LfsError;
 use crate::data::{CopySide, DataAllocator, DualRules};
-use crate::disk::LogDisk;
+use crate::disk::{CACHE_BYTES, LogDisk};
 use crate::error::LogDamage;
 use crate::log::{self, LogScan};
 use crate::map;
@@ -78,8 +79,9 @@ pub async fn recover(
         Some(last) => last.summary.is_sealed(),
         None => log::is_sealed(disk).await?,
     };
-    let (moved, trailing) = read_inodes(disk, &log).await?;
+    let (moved, trailing) = inodes_of(disk, &log);
     let mut contents = Contents::default();
+    read_old_inodes(disk, &state, &moved).await;
     for (ino, (addr, inode)) in moved {
         take_inode(disk, &mut state, &mut contents, (ino, addr), &inode).await?;
     }
@@ -115,19 +117,16 @@ fn count(state: &mut LogState, pseg: &log::PartialSegment) {
 /// Inodes by number, each with the address of its block.
 type Moved = BTreeMap<u64, (i64, LfsInode)>;
 
-/// Reads the last copy of each inode in the log, and the blocks behind the last copy of their inode.
-async fn read_inodes(
-    disk: &LogDisk,
-    log: &LogScan,
-) -> Result<(Moved, Vec<TrailingBlock>), LfsError> {
+/// The last copy of each inode in the log, and the blocks behind the last copy of their inode.
+fn inodes_of(disk: &LogDisk, log: &LogScan) -> (Moved, Vec<TrailingBlock>) {
     let sb = &disk.sb;
     let mut moved = Moved::new();
     let mut trailing: BTreeMap<u64, BTreeMap<u64, TrailingBlock>> = BTreeMap::new();
-    for block in log.psegs.iter().flat_map(|pseg| &pseg.blocks) {
+    let each = log.psegs.iter().flat_map(|pseg| pseg.blocks.iter().map(move |block| (pseg, block)));
+    for (pseg, block) in each {
         match *block {
             PsegBlock::Inodes { addr } => {
-                let bytes = disk.read(LogDamage::Inode(0), addr, sb.ibsize / sb.fsize).await?;
-                for raw in bytes.chunks_exact(sb.width.inode_size()) {
+                for raw in pseg.inode_block(addr).chunks_exact(sb.width.inode_size()) {
                     let inode = LfsInode::read(sb.width, raw);
                     if inode.inumber > IFILE_INO {
                         trailing.remove(&inode.inumber);
@@ -145,7 +144,32 @@ async fn read_inodes(
             }
         }
     }
-    Ok((moved, trailing.into_values().flat_map(BTreeMap::into_values).collect()))
+    (moved, trailing.into_values().flat_map(BTreeMap::into_values).collect())
+}
+
+/// The most bytes of blocks of inodes that are read before they are needed: half of what the cache of metadata holds.
+const OLD_INODES_MAX: usize = CACHE_BYTES / 2;
+/// The requests for them that are under way at a time.
+const OLD_INODES_AT_A_TIME: usize = 32;
+
+/// Reads the blocks in which inodes were at the checkpoint, in order of their addresses. What cannot be read is left to the one
+/// who needs it.
+async fn read_old_inodes(disk: &LogDisk, state: &LogState, moved: &Moved) {
+    let sb = &disk.sb;
+    let old = moved.keys().filter(|ino| **ino < state.ifile.inodes(sb));
+    let old = old.filter(|ino| !state.ifile.is_free(**ino));
+    let places: BTreeMap<i64, u64> =
+        old.map(|ino| (state.ifile.entry(sb, *ino).daddr, *ino)).filter(|old| old.0 > 0).collect();
+    let reads = places
+        .into_iter()
+        .take(OLD_INODES_MAX / sb.ibsize as usize)
+        .map(|(addr, ino)| disk.metadata(LogDamage::Inode(ino), addr, sb.ibsize));
+    let ignored = |_, read: Result<_, LfsError>| {
+        drop(read);
+        Ok::<_, LfsError>(())
+    };
+    let done = buffer_unordered(OLD_INODES_AT_A_TIME, reads, ignored).await;
+    done.expect("errors are ignored");
 }
 
 /// Replaces an inode of the checkpoint by the one in the log.
