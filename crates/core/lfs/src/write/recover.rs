@@ -152,8 +152,8 @@ const OLD_INODES_MAX: usize = CACHE_BYTES / 2;
 /// The requests for them that are under way at a time.
 const OLD_INODES_AT_A_TIME: usize = 32;
 
-/// Reads the blocks in which inodes were at the checkpoint, in order of their addresses. What cannot be read is left to the one
-/// who needs it.
+/// Reads the blocks in which inodes were at the checkpoint, in order of their addresses. An error is reported when the inode is
+/// needed.
 async fn read_old_inodes(disk: &LogDisk, state: &LogState, moved: &Moved) {
     let sb = &disk.sb;
     let old = moved.keys().filter(|ino| **ino < state.ifile.inodes(sb));
