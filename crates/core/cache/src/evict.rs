@@ -112,26 +112,21 @@ impl<'a> Loading<'a> {
 
     /// Gives the buffers their contents, one after another, as far as `stays` says that these bytes are still theirs.
     pub(crate) fn fill(mut self, bytes: IoBuf, stays: impl Fn(&Buffer) -> bool) {
-        let mut left = Vec::new();
-        if self.buffers.len() == 1 {
-            let buf = self.buffers.remove(0);
-            match stays(&buf) {
-                true => buf.fill(bytes),
-                false => left.push(buf),
+        if let [only] = &self.buffers[..] {
+            if stays(only) {
+                self.buffers.remove(0).fill(bytes);
             }
-            self.buffers = left;
             return;
         }
         let mut at = 0;
-        for buf in self.buffers.drain(..) {
-            let len = Buffer::len(&buf);
-            match stays(&buf) {
-                true => buf.fill(IoBuf::from_slice(&bytes[at..at + len])),
-                false => left.push(buf),
+        self.buffers.retain(|buf| {
+            let (part, stays) = (at..at + Buffer::len(buf), stays(buf));
+            at = part.end;
+            if stays {
+                buf.fill(IoBuf::from_slice(&bytes[part]));
             }
-            at += len;
-        }
-        self.buffers = left;
+            !stays
+        });
     }
 }
 

@@ -249,15 +249,9 @@ impl Cache {
         class: BufferClass,
     ) -> Result<BufRef, BlockError> {
         loop {
-            if let Some(buf) = self.peek(key) {
+            let found = self.get_run_if(&[(key, len)], address, class, |_, _| true).await?;
+            if let Some(buf) = found {
                 return Ok(buf);
-            }
-            let loading = self.shared.buffers.borrow().get(&key).cloned();
-            match loading {
-                Some(buf) => buf.loaded().await,
-                None => {
-                    self.read_run(&[(key, len)], address, class).await?;
-                }
             }
         }
     }

@@ -251,10 +251,10 @@ impl Store {
         let (mut at, class) = (pointer, BufferClass::Metadata);
         loop {
             let byte = self.byte_of(ino, number, at, self.bsize())?;
-            self.until_written(at).await;
             let found = match self.reads_ahead() {
                 true => self.fill_from_log((ino, number), at, class).await?,
                 false => {
+                    self.until_written(at).await;
                     let stays = |_, _| self.may_be_at((ino, number), at);
                     let run = [(key, self.bsize())];
                     self.cache.get_run_if(&run, byte, class, stays).await.map_err(io_error)?
