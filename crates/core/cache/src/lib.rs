@@ -346,7 +346,23 @@ impl Cache {
         len: usize,
         class: BufferClass,
     ) -> BufRef {
-        self.get_or_make(key, len, || Buffer::zeroed(key, address, len, class)).await
+        let made = self.get_new_if(key, address, len, class, || true).await;
+        made.expect("the buffer is always wanted")
+    }
+
+    /// As [`get_new`](Self::get_new), but a buffer is made only if it is `wanted` still when there is memory for it. Otherwise
+    /// its zeros could hide what another task has written there meanwhile. No other task runs between the question and the
+    /// return.
+    pub async fn get_new_if(
+        &self,
+        key: BufKey,
+        address: Option<u64>,
+        len: usize,
+        class: BufferClass,
+        wanted: impl FnOnce() -> bool,
+    ) -> Option<BufRef> {
+        let make = || wanted().then(|| Buffer::zeroed(key, address, len, class));
+        self.get_or_make(key, len, make).await
     }
 
     /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs before it
@@ -362,15 +378,20 @@ impl Cache {
         let make = || {
             let buf = Buffer::zeroed(key, None, len, class);
             buf.write(fill);
-            buf
+            Some(buf)
         };
-        self.get_or_make(key, len, make).await
+        self.get_or_make(key, len, make).await.expect("the buffer is always wanted")
     }
 
-    async fn get_or_make(&self, key: BufKey, len: usize, make: impl FnOnce() -> BufRef) -> BufRef {
+    async fn get_or_make(
+        &self,
+        key: BufKey,
+        len: usize,
+        make: impl FnOnce() -> Option<BufRef>,
+    ) -> Option<BufRef> {
         loop {
             if let Some(buf) = self.peek(key) {
-                return buf;
+                return Some(buf);
             }
             let loading = self.shared.buffers.borrow().get(&key).cloned();
             if let Some(buf) = loading {
@@ -381,9 +402,9 @@ impl Cache {
             if self.shared.buffers.borrow().contains_key(&key) {
                 continue;
             }
-            let buf = make();
+            let buf = make()?;
             self.insert(&buf);
-            return buf;
+            return Some(buf);
         }
     }
 

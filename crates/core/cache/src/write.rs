@@ -305,8 +305,9 @@ impl Cache {
             drop((slot, claim));
             for buf in live {
                 // A buffer of the cluster could not be written with the others, which is rare. The buffers are
-                // claimed again and written one at a time.
-                if buf.is_dirty() && !buf.is_writing() {
+                // claimed again and written one at a time. Another task may have claimed one meanwhile.
+                buf.written().await;
+                if buf.is_dirty() {
                     Box::pin(self.write_cluster(vec![buf], sync)).await?;
                 }
             }

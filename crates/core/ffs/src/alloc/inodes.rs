@@ -154,13 +154,18 @@ impl Ffs {
         let (address, _) = self.sb.inode_block(first);
         let byte = self.sb.byte_of(address);
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
-        let buf = self.cache.get_new(key, Some(byte), len, BufferClass::Metadata).await;
         let what = What::InitInodeBlock { first };
         let admitted = op.admit(&what).await.map_err(io_error)?;
-        let others = Group::decode(&group.read(), self.endian).initediblk != ready;
-        if others || self.allocation.borrow().inodes_prepared[cg as usize] > ready {
-            return Ok(None);
-        }
+        // While this operation waits for memory, another one may fill the block and put inodes in it.
+        let is_free = || {
+            Group::decode(&group.read(), self.endian).initediblk == ready
+                && self.allocation.borrow().inodes_prepared[cg as usize] <= ready
+        };
+        let kind = BufferClass::Metadata;
+        let buf = match self.cache.get_new_if(key, Some(byte), len, kind, is_free).await {
+            Some(buf) if is_free() => buf,
+            _ => return Ok(None),
+        };
         op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
             bytes.fill(0);
             for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
