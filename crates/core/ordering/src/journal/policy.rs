@@ -160,6 +160,16 @@ async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
     Ok(())
 }
 
+/// Waits until nothing holds a file's contents back. Fragments that an operation has freed are written by their new owner
+/// only when the free is certain. It may not be certain although all operations that have ended are: one that began before
+/// it may be under way still.
+async fn wait_while_held(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
+    while cache.dirty_of(ino).iter().any(|buf| state.is_held(buf)) {
+        state.commit_more().await?;
+    }
+    Ok(())
+}
+
 impl OrderingPolicy for JournalOrder {
     fn name(&self) -> &'static str {
         "journal"
@@ -205,6 +215,7 @@ impl OrderingPolicy for JournalOrder {
             let landed = state.landed.get();
             // The log is committed first: afterwards the blocks that the journal holds back can be written.
             state.commit_all().await?;
+            wait_while_held(state, cache, ino).await?;
             write_contents(state, cache, ino).await?;
             match state.landed.get() {
                 last if last == landed => Ok(()),
