@@ -75,6 +75,10 @@ pub(crate) fn compare(
     comparer.found
 }
 
+/// A directory that must be judged: the objects that it may be, oldest first. There are several if it was removed and made
+/// again with the same inode.
+type FoundDirectory = (Vec<ObjectId>, Ino);
+
 struct Comparer<'a> {
     tree: &'a Tree,
     history: &'a History,
@@ -99,8 +103,9 @@ impl<'a> Comparer<'a> {
     }
 
     fn directories(&mut self) {
-        let mut todo = vec![(0, self.tree.root)];
-        while let Some((dir, ino)) = todo.pop() {
+        let mut todo: Vec<FoundDirectory> = vec![(vec![0], self.tree.root)];
+        while let Some((objects, ino)) = self.next_directory(&mut todo) {
+            let dir = self.which(&objects, ino);
             if !self.seen.insert(dir) {
                 continue;
             }
@@ -123,13 +128,55 @@ impl<'a> Comparer<'a> {
         }
     }
 
+    /// Takes the directory to judge next. One that may be several objects comes last, when most is known.
+    fn next_directory(&self, todo: &mut Vec<FoundDirectory>) -> Option<FoundDirectory> {
+        let sure = todo.iter().rposition(|(objects, _)| objects.len() == 1);
+        sure.map(|at| todo.swap_remove(at)).or_else(|| todo.pop())
+    }
+
+    /// The object that a directory is: the newest one whose names agree with what was found elsewhere, or just the newest.
+    fn which(&self, objects: &[ObjectId], ino: Ino) -> ObjectId {
+        let newest = *objects.last().expect("a directory is some object");
+        let fits = |dir: &&ObjectId| objects.len() > 1 && self.can_be(**dir, ino);
+        objects.iter().rev().find(fits).copied().unwrap_or(newest)
+    }
+
+    /// Whether the names in a directory can be those of an object, after what was found elsewhere.
+    fn can_be(&self, dir: ObjectId, ino: Ino) -> bool {
+        let listing = self.tree.dirs.get(&ino).map(|listing| &listing.by_name);
+        let Some(expected) = self.expect.names.get(&dir) else { return listing.is_none() };
+        let mut cuts = self.cuts.clone();
+        expected.least().for_each(|(client, calls)| cuts.at_least(client, calls));
+        for (name, expected) in expected.live() {
+            let found = listing.and_then(|names| names.get(name)).copied();
+            let fits = self.fitting(expected, found);
+            if fits.is_empty() {
+                return false;
+            }
+            cuts.agree(expected.client, &fits);
+        }
+        let may = |name: &Vec<u8>| expected.get(name).is_some() && expected.gone(name).is_none();
+        let mut names = listing.into_iter().flatten().map(|(name, _)| name);
+        names.all(|name| may(name) || (self.tree.own_names)(name)) && cuts.can_be()
+    }
+
+    /// The candidates for a name that have the inode which was found.
+    fn fitting<'e>(
+        &self,
+        expected: &'e NameExpected,
+        found: Option<Ino>,
+    ) -> Vec<&'e Candidate<Option<ObjectId>>> {
+        let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
+        expected.candidates.iter().filter(|c| ino_of(c.value) == found).collect()
+    }
+
     /// Judges the names of a directory that may exist, and those that exist but must not.
     fn expected_names(
         &mut self,
         dir: ObjectId,
         expected: &DirExpected,
         listing: Option<&Listing>,
-        todo: &mut Vec<(ObjectId, Ino)>,
+        todo: &mut Vec<FoundDirectory>,
     ) {
         let entries = listing.map(|listing| &listing.by_name);
         let there = entries.into_iter().flatten();
@@ -169,9 +216,7 @@ impl<'a> Comparer<'a> {
         expected: &NameExpected,
         found: Option<Ino>,
     ) -> Vec<ObjectId> {
-        let ino_of = |o: Option<ObjectId>| o.map(|o| self.history.objects[o].ino);
-        let fits: Vec<_> =
-            expected.candidates.iter().filter(|c| ino_of(c.value) == found).collect();
+        let fits = self.fitting(expected, found);
         if fits.is_empty() {
             let may: Vec<String> = expected
                 .candidates
@@ -208,7 +253,7 @@ impl<'a> Comparer<'a> {
     }
 
     /// Judges the inode under a name. Returns directories that must be judged too.
-    fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<(ObjectId, Ino)> {
+    fn follow(&mut self, objects: Vec<ObjectId>, found: Option<Ino>) -> Option<FoundDirectory> {
         let (ino, attr) = (found?, &self.tree.nodes.get(&found?)?.attr);
         let fitting =
             objects.iter().filter(|o| self.history.objects[**o].file_type == attr.file_type);
@@ -222,7 +267,7 @@ impl<'a> Comparer<'a> {
         };
         self.metadata(&fitting, ino);
         if attr.file_type == FileType::Directory {
-            return Some((newest, ino));
+            return Some((fitting, ino));
         }
         if !self.seen.contains(&newest) {
             self.seen.extend(&fitting);

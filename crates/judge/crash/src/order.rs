@@ -13,7 +13,7 @@ use crate::history::{Call, History, Purpose};
 type Ranges = Vec<(usize, usize)>;
 
 /// The cuts that each client may have.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Cuts(BTreeMap<usize, Ranges>);
 
 impl Cuts {
@@ -31,6 +31,11 @@ impl Cuts {
     pub fn at_least(&mut self, client: usize, calls: usize) {
         let left = self.0.entry(client).or_insert_with(|| vec![(0, usize::MAX)]);
         *left = intersect(left, &vec![(calls, usize::MAX)]);
+    }
+
+    /// Whether each client may have a cut, whatever the others have.
+    pub fn can_be(&self) -> bool {
+        self.0.values().all(|ranges| !ranges.is_empty())
     }
 
     /// Whether there is a cut for every client so that all are in order. `durable` has each client's last call
