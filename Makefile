@@ -111,7 +111,7 @@ whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
 # Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each system of CRASH_LONG, each
-# workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
+# workload of CRASH_WORK (and, with a small cache, of CRASH_FEW_WORK) and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
 # of each system that promises to need no check; then each rule of the orderings of CRASH_MUTANTS_OF switched off; then, as
 # root, the kernel's file systems. What was stopped goes on where it was. Results are in target/campaign; `make crash-page`
 # writes those of the long search into docs/results/campaign.tsv and docs/results/crash.md, and keeps the lines of earlier ones.
@@ -127,6 +127,9 @@ CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 rand
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 \
   random:append=80,steps=120 database \
   postmark:files=60,transactions=300 reuse overwrites
+# The workloads that are run again with a cache of CRASH_FEW blocks.
+CRASH_FEW ?= 12
+CRASH_FEW_WORK ?= reuse overwrites random:append=80,steps=120 random:open=40,clients=5,steps=100
 CRASH_MUTANTS ?= 25000
 CRASH_MUTANTS_OF ?= ffs-sync ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-2async lffs-wafs-1sync-group lfs dualfs
 CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
@@ -148,6 +151,9 @@ crash-campaign:
 	-for fs in $(CRASH_LONG); do for work in $(CRASH_WORK); do ( $(TIMED) long-$(part); $(CRASH) --fs $$fs --geometry all \
 	  --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \
 	  -o target/campaign/long-$(part).json >/dev/null ) ; done; done
+	-for fs in $(CRASH_LONG); do for work in $(CRASH_FEW_WORK); do ( $(TIMED) long-few-$(part); $(CRASH) --fs $$fs \
+	  --cache-blocks $(CRASH_FEW) --geometry all --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) \
+	  --usable-every 500 --recovery-every 2000 -o target/campaign/long-few-$(part).json >/dev/null ) ; done; done
 	-$(MAKE) --no-print-directory crash-mutants
 	-test "$$(id -u)" != 0 || { $(TIMED) kernel; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
 	  --recovery-every 20 --no-shrink --save target/campaign/kernel-failure.json \

@@ -149,13 +149,15 @@ fn parts(folder: &Path) -> Result<Vec<Part>, String> {
 /// The parts of one file: one for each of its systems.
 fn read(results: &Value, commit: &str, seconds: u64) -> Vec<Part> {
     let mut parts: BTreeMap<String, Part> = BTreeMap::new();
+    let blocks = &results["plan"]["cache_blocks"];
+    let cache = blocks.as_u64().map_or(String::new(), |n| format!(", cache of {n} blocks"));
     for row in results["rows"].as_array().into_iter().flatten() {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let number = |name: &str| row[name].as_u64().unwrap_or(0);
         let system = word(&row["system"]);
         let part = parts.entry(system.clone()).or_insert_with(|| Part {
             system,
-            workload: word(&row["workload"]),
+            workload: word(&row["workload"]) + &cache,
             commit: commit.to_owned(),
             seconds,
             geometries: BTreeSet::new(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CrashModel, FsGeometry, Outcome, StateCounts};
+use crate::{CachePlan, CrashModel, FsGeometry, Outcome, StateCounts};
 
 /// The format in the head of a results file.
 const FORMAT: &str = "ordo crash results 1";
@@ -44,9 +44,9 @@ pub struct CampaignPlan {
     /// The shapes of the file systems. Older files have none, which stands for the default shape.
     #[serde(default)]
     pub geometries: Vec<FsGeometry>,
-    /// Whether blocks stay in the cache as long as in a mounted file system.
-    #[serde(default)]
-    pub real_ages: bool,
+    /// The cache.
+    #[serde(flatten)]
+    pub cache: CachePlan,
     /// This machine's part of the runs, counted from 1.
     pub shard: u64,
     /// The number of parts.
@@ -382,7 +382,7 @@ mod tests {
             rules: Vec::new(),
             bytes: 1 << 20,
             geometries: vec![FsGeometry::default()],
-            real_ages: false,
+            cache: CachePlan::default(),
             shard,
             shards,
         });

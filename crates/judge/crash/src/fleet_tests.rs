@@ -1,5 +1,5 @@
 use super::*;
-use crate::StateCounts;
+use crate::{CachePlan, StateCounts};
 
 fn sweep(runs_each: u64) -> Sweep {
     let plan = CampaignPlan {
@@ -18,7 +18,7 @@ fn sweep(runs_each: u64) -> Sweep {
         rules: Vec::new(),
         bytes: 1 << 20,
         geometries: vec![FsGeometry::default(), FsGeometry::of(8192, 1024)],
-        real_ages: false,
+        cache: CachePlan::default(),
         shard: 1,
         shards: 1,
     };

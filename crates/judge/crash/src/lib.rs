@@ -99,7 +99,7 @@ pub use judge::Question;
 pub use minimise::minimise;
 pub use model::CrashModel;
 pub use path::judge_path;
-pub use record::{Config, record};
+pub use record::{CachePlan, Config, record};
 pub use rules::StateRule;
 pub use run::Run;
 pub use scheme::{Promise, Scheme, Volume};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::script::ScriptManner;
-use crate::{Budget, Config, CrashError, CrashModel, FsGeometry, Outcome, Run, Scheme, Script};
+use crate::{
+    Budget, CachePlan, Config, CrashError, CrashModel, FsGeometry, Outcome, Run, Scheme, Script,
+};
 
 /// The extent of a search.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub struct Search {
 }
 
 /// The blocks of a small cache.
-const FEW: usize = 12;
+const FEW: u32 = 12;
 
 /// The number of rounds of a script that makes a log use its segments again.
 const CHURN: usize = 250;
@@ -93,11 +95,9 @@ impl Search {
     /// The options of a run. Every fourth run has a cache of a few blocks, so that operations wait for the disk between two
     /// changes that belong together.
     fn config(&self, seed: u64, model: CrashModel, geometry: &FsGeometry) -> Config {
-        let mut config = Config::new(seed, model);
-        if seed % 4 == 3 {
-            config.cache.capacity = FEW * geometry.block_size as usize;
-        }
-        config
+        let cache_blocks = (seed % 4 == 3).then_some(FEW);
+        let plan = CachePlan { cache_blocks, ..CachePlan::default() };
+        Config::new(seed, model).with_cache(plan, geometry.block_size)
     }
 
     /// Judges states of runs until a promise is broken. `record` makes the run of a script, `explore` explores

@@ -15,6 +15,7 @@ use ordo_runtime::{Duration, Executor, Runtime, Schedule};
 use ordo_sba::decoder::DiskImage;
 use ordo_sba::{Class, Watch};
 use ordo_vfs::FileSystem;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::{Scratch, Slow};
 use crate::history::{History, RecorderState};
@@ -56,12 +57,28 @@ impl Config {
         Config { seed, model, cache, disks: None, faults: Vec::new(), micros_max: 2000 }
     }
 
-    /// The same, with blocks that stay in the cache as long as in a mounted file system: up to 30 seconds of
-    /// the run's time.
+    /// The same with another cache, for a file system with blocks of `block` bytes.
     #[must_use]
-    pub fn with_real_ages(self) -> Config {
-        Config { cache: CacheConfig::with_capacity(4 << 20), ..self }
+    pub fn with_cache(mut self, plan: CachePlan, block: u32) -> Config {
+        if plan.real_ages {
+            self.cache = CacheConfig::with_capacity(self.cache.capacity);
+        }
+        if let Some(blocks) = plan.cache_blocks {
+            self.cache.capacity = blocks as usize * block as usize;
+        }
+        self
     }
+}
+
+/// The cache of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePlan {
+    /// Whether blocks stay in the cache as long as in a mounted file system: up to 30 seconds of the run's time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub real_ages: bool,
+    /// The capacity in blocks, if it is not the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_blocks: Option<u32>,
 }
 
 /// All events so far.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Event, Run};
-use crate::{CrashModel, FsGeometry, Point, Script};
+use crate::{CachePlan, CrashModel, FsGeometry, Point, Script};
 
 /// The format in the head of a failure file.
 const FORMAT: &str = "ordo crash failure 1";
@@ -26,9 +26,9 @@ pub struct Saved {
     /// The shape of the file system, if it is not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub geometry: Option<FsGeometry>,
-    /// Whether blocks stay in the cache as long as in a mounted file system.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub real_ages: bool,
+    /// The cache.
+    #[serde(flatten)]
+    pub cache: CachePlan,
     /// The workload, if it is not a script.
     pub workload: String,
     /// The script, if it is one.
@@ -151,7 +151,7 @@ mod tests {
             seed: 7,
             bytes: 1 << 20,
             geometry: Some(FsGeometry::of(8192, 1024)),
-            real_ages: true,
+            cache: CachePlan { real_ages: true, cache_blocks: Some(12) },
             workload: String::new(),
             script: Some(Script::random(1, 1, 3)),
             rules: Vec::new(),

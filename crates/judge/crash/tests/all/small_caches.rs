@@ -4,18 +4,25 @@
 //! Fault model: the honest disks. Would catch a block that is evicted while an operation relies on it, one that is read at a place
 //! that it has left or not reached yet, and changes of one operation of which a crash shows a part.
 
-use ordo_cache::CacheConfig;
-use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Script, ScriptManner, explore};
+use ordo_crash::{
+    Budget, CachePlan, Config, CrashModel, FsGeometry, Script, ScriptManner, explore,
+};
 use ordo_systems::{System, dualfs, lfs};
 
 /// Explores a script on a system whose cache holds `few` blocks.
-fn go(system: System, shape: &str, script: &Script, (few, seed): (usize, u64), model: CrashModel) {
+fn go(
+    system: System,
+    shape: &str,
+    script: &Script,
+    (few, seed): (u32, u64),
+    model: CrashModel,
+    states: usize,
+) {
     let shape = FsGeometry::by_name(shape).unwrap();
     let scheme = system.crashed(None, &shape).unwrap();
-    let capacity = few * shape.block_size as usize;
-    let config = Config::new(seed, model);
-    let config = Config { cache: CacheConfig { capacity, ..config.cache }, ..config };
-    let budget = Budget { states: 20, ..Budget::default() };
+    let plan = CachePlan { cache_blocks: Some(few), ..CachePlan::default() };
+    let config = Config::new(seed, model).with_cache(plan, shape.block_size);
+    let budget = Budget { states, ..Budget::default() };
     let name = format!("{}, {}, {few} blocks, {model:?}, seed {seed}", system.name(), shape.name);
     explore(&scheme, script, &config, &budget).unwrap().expect_kept(&name);
 }
@@ -30,8 +37,8 @@ fn few_blocks_of_cache_suffice() {
                 ScriptManner { append: 80, ..ScriptManner::default() }.script(3),
             ];
             for (seed, script) in (1..).zip(&scripts) {
-                go(system, shape, script, (12, seed), CrashModel::Volatile);
-                go(system, shape, script, (12, seed), CrashModel::Completed);
+                go(system, shape, script, (12, seed), CrashModel::Volatile, 20);
+                go(system, shape, script, (12, seed), CrashModel::Completed, 20);
             }
         }
     }
@@ -54,7 +61,32 @@ fn a_block_that_the_cleaner_moves_is_read_when_it_has_been_written() {
     for (seed, few, model) in runs {
         let script = Script::overwrites(seed, 2, 250, 4096);
         for system in [lfs::LFS, dualfs::DUALFS] {
-            go(system, "4k-512-full", &script, (few, seed), model);
+            go(system, "4k-512-full", &script, (few, seed), model, 20);
         }
     }
+}
+
+/// A journal holds contents back from fragments that another operation has freed, until the free is certain. An operation
+/// that waits for the cache keeps it uncertain for long, and an fsync once returned before such contents were written.
+#[test]
+fn an_fsync_waits_for_contents_that_the_journal_holds_back() {
+    use CrashModel::{Completed, Volatile};
+    let runs = [
+        ("lffs-wafs-1sync-group", "8k-1k", 8192, Volatile),
+        ("lffs-wafs-2sync-group", "8k-1k", 8192, Volatile),
+        ("lffs-wafs-2async", "4k-512", 4096, Completed),
+    ];
+    for (name, shape, block, model) in runs {
+        let system = System::runnable().find(|system| system.name() == name).unwrap();
+        go(system, shape, &Script::overwrites(11, 2, 120, block), (12, 11), model, 1000);
+    }
+}
+
+/// Two operations want to fill the same block of inodes. While the second waits for memory, the first one fills the block, makes
+/// files in it, and the block is evicted. The second one's empty buffer once took the block's place, and the files were gone.
+#[test]
+fn a_block_of_inodes_is_filled_once() {
+    let script = Script::reuse(156, 5, 2, 16384);
+    let soft_updates = System::runnable().find(|system| system.name() == "ffs-soft-updates");
+    go(soft_updates.unwrap(), "16k-2k", &script, (8, 156), CrashModel::Volatile, 100);
 }

@@ -9,7 +9,7 @@ use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
 use ordo_crash::space::Manner;
-use ordo_crash::{CrashModel as DiskModel, FsGeometry, Script, ScriptManner, StateRule};
+use ordo_crash::{CachePlan, CrashModel as DiskModel, FsGeometry, Script, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
 
@@ -268,6 +268,7 @@ Examples:
   ordo crash --fs ffs-soft-updates --geometry all  blocks of 4k to 64k, little space, small groups
   ordo crash --workload random:names=200,steps=800,fsync=4 --geometry 8k-1k
   ordo crash --workload database:pause=2000 --real-ages --fs ffs-soft-updates
+  ordo crash --workload overwrites --cache-blocks 12 --fs lffs-wafs-2async,lfs
   ordo crash mutants --fs ffs-sync --geometry 8k-1k,16k-16k
   ordo crash --runs 1000 --shard 2/4 -o part2.json; ordo crash merge part*.json
   ordo crash plan --runs 1000 --runs-each 5 > tasks.jsonl; ordo crash task --help
@@ -326,6 +327,10 @@ pub struct Crash {
     /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
     #[arg(long = "real-ages")]
     pub real_ages: bool,
+    /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and operations wait for the disk
+    /// between two changes that belong together.
+    #[arg(long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cache_blocks: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
@@ -457,6 +462,11 @@ impl Crash {
     /// The most states of each run.
     pub fn states(&self) -> usize {
         self.states.unwrap_or(STATES)
+    }
+
+    /// The cache of each run.
+    pub fn cache(&self) -> CachePlan {
+        CachePlan { real_ages: self.real_ages, cache_blocks: self.cache_blocks }
     }
 
     /// The systems to crash, without options.

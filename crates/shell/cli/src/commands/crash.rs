@@ -15,7 +15,7 @@ use ordo_bench::crash::{CrashSubject, subject};
 use ordo_crash::campaign::CycleResult;
 use ordo_crash::campaign::{CampaignPlan, Results, merge};
 use ordo_crash::cycle::CrashCycles;
-use ordo_crash::{Budget, Config, CrashModel, FsGeometry, StateRule};
+use ordo_crash::{Budget, CachePlan, Config, CrashModel, FsGeometry, StateRule};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 use ordo_systems::{AnySystem, System};
@@ -103,7 +103,7 @@ fn plan(args: &Crash, systems: &[AnySystem]) -> CampaignPlan {
         rules: args.rule.iter().map(ToString::to_string).collect(),
         bytes: args.size.unwrap_or(FsGeometry::default().bytes),
         geometries: args.geometries(),
-        real_ages: args.real_ages,
+        cache: args.cache(),
         shard: args.shard.0,
         shards: args.shard.1,
     }
@@ -122,14 +122,12 @@ fn budget(args: &Crash) -> Budget {
     }
 }
 
-fn config(seed: u64, model: CrashModel, rules: &[StateRule], real_ages: bool) -> Config {
+fn config(seed: u64, model: CrashModel, rules: &[StateRule]) -> Config {
     let fails = |rule: &StateRule| match rule {
         StateRule::Fail(kind, number) => Some((kind.clone(), *number)),
         _ => None,
     };
-    let config =
-        Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) };
-    if real_ages { config.with_real_ages() } else { config }
+    Config { faults: rules.iter().filter_map(fails).collect(), ..Config::new(seed, model) }
 }
 
 /// The systems of the arguments, or all of Ordo's. The error tells which arguments contradict each
@@ -148,8 +146,14 @@ fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
         }
     };
     let is_shaped = args.geometry.is_some() || args.block_size.is_some();
-    if is_shaped && systems.iter().any(|s| matches!(s, AnySystem::External(_))) {
+    let has_external = systems.iter().any(|s| matches!(s, AnySystem::External(_)));
+    if is_shaped && has_external {
         bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
+    }
+    if args.cache() != CachePlan::default() && has_external {
+        bail!(
+            "--real-ages and --cache-blocks go with Ordo's systems: the kernel has its own cache"
+        );
     }
     Ok(systems)
 }
@@ -237,7 +241,8 @@ impl<'a> Campaign<'a> {
         let mut cycles = CrashCycles::new(args.cycles, seed, None);
         while let Some((cycle_seed, disks)) = cycles.begin() {
             let doing = args.workload.doing(cycle_seed, &self.results.rows[at].geometry);
-            let config = Config { disks, ..config(cycle_seed, model, &args.rule, args.real_ages) };
+            let config = Config { disks, ..config(cycle_seed, model, &args.rule) }
+                .with_cache(args.cache(), self.results.rows[at].geometry.block_size);
             let run = subject.record(&doing, &config);
             let on = on(&self.results.rows[at].geometry, model);
             let run = run.with_context(|| format!("{} ({on}), seed {seed}", system.name()))?;

@@ -172,7 +172,8 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
         recovery_every: plan.recovery_every,
         rule: rules.collect::<Result<_, _>>()?,
         geometry: Some(vec![task.geometry.clone()]),
-        real_ages: plan.real_ages,
+        real_ages: plan.cache.real_ages,
+        cache_blocks: plan.cache.cache_blocks,
         threads,
         quiet: true,
         ..Crash::from_arg_matches(&usual)?

@@ -88,7 +88,7 @@ impl FoundFailure<'_> {
             model: config.model,
             seed: config.seed,
             bytes: geometry.bytes,
-            real_ages: args.real_ages,
+            cache: args.cache(),
             geometry: (*geometry != usual).then(|| geometry.clone()),
             workload,
             script,
@@ -170,7 +170,8 @@ fn again(subject: &dyn CrashSubject, saved: &Saved) -> Result<Failure> {
 fn run_again(subject: &dyn CrashSubject, saved: &Saved) -> Result<Arc<Run>> {
     let rules = saved.rules.iter().map(|r| r.parse::<StateRule>());
     let rules: Vec<StateRule> = rules.collect::<Result<_, _>>()?;
-    let config = config(saved.seed, saved.model, &rules, saved.real_ages);
+    let config = config(saved.seed, saved.model, &rules)
+        .with_cache(saved.cache, saved.geometry().block_size);
     let doing = match &saved.script {
         Some(script) => CrashWork::Script(script.clone()),
         None => {
