@@ -321,6 +321,16 @@ pub enum Recovery {
     },
 }
 
+impl Recovery {
+    /// The number of bytes of file contents that the recovery could not read.
+    pub fn lost_bytes(self) -> u64 {
+        match self {
+            Recovery::Replayed { lost, .. } => lost,
+            Recovery::None => 0,
+        }
+    }
+}
+
 /// The reason why an image cannot be recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {

@@ -357,17 +357,9 @@ pub async fn replay(rt: &Runtime, disks: &[Device]) -> Result<Option<Replayed>, 
     let journaled = Journaled::new(log.place, false, None);
     let (fs, journal) = journaled.mount(rt, disks, &MountOptions::default()).await?;
     let records = journal.log().mounted().records;
-    let lost = lost(fs.layout().recovery());
+    let lost = fs.layout().recovery().lost_bytes();
     fs.unmount().await?;
     Ok(Some(Replayed { records, lost }))
-}
-
-/// The bytes of file contents that a recovery could not read.
-pub(crate) fn lost(recovery: Recovery) -> u64 {
-    match recovery {
-        Recovery::Replayed { lost, .. } => lost,
-        Recovery::None => 0,
-    }
 }
 
 /// The work of a replay.

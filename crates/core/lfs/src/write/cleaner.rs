@@ -201,11 +201,9 @@ impl Cleaner {
     ) -> Result<bool, BlockError> {
         let mut victims = Vec::new();
         let chosen = self.choose(policy, wanted, live_max);
-        let with_epoch = |(segment, _): &(u64, SegUse)| {
-            let first = self.store.shape.segment_start(*segment);
-            (*segment, self.store.state.borrow().epoch_of(first))
-        };
-        let epochs: Vec<(u64, u32)> = chosen.iter().map(with_epoch).collect();
+        let epoch = |segment| self.store.state.borrow().epoch(segment);
+        let epochs: Vec<(u64, u32)> =
+            chosen.iter().map(|(segment, _)| (*segment, epoch(*segment))).collect();
         for (segment, epoch) in epochs {
             victims.push(self.store.read_victim(segment, epoch).await?);
         }

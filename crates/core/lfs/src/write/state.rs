@@ -148,10 +148,15 @@ impl LogState {
         self.sb.segment_of(self.sb.nextseg).expect("checked when it was read")
     }
 
+    /// The number of times that a segment was begun since the mount.
+    pub fn epoch(&self, segment: u64) -> u32 {
+        self.epochs[segment as usize]
+    }
+
     /// The number of times that the segment of an address was begun since the mount. Old contents of the address have a
     /// lower number than new ones.
     pub fn epoch_of(&self, addr: i64) -> u32 {
-        self.sb.segment_of(addr).map_or(0, |segment| self.epochs[segment as usize])
+        self.sb.segment_of(addr).map_or(0, |segment| self.epoch(segment))
     }
 
     /// The most fragments of a segment that partial segments may waste, with the unused end of the segment.

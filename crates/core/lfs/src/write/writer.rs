@@ -228,8 +228,7 @@ impl SegmentWriter {
             let mut work = store.pin_dirty().await?;
             let mut outcomes = Vec::new();
             for victim in victims {
-                let first = store.shape.segment_start(victim.segment);
-                if store.state.borrow().epoch_of(first) != victim.epoch {
+                if store.state.borrow().epoch(victim.segment) != victim.epoch {
                     // The bytes that were read may be older contents of blocks that are there again.
                     outcomes.push((victim.segment, WriteOutcome::BegunAgain));
                     continue;

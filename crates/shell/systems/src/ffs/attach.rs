@@ -138,7 +138,7 @@ impl Attaching<'_> {
         if self.found.sb.clean != 1 {
             self.notice("not unmounted cleanly: its log has been replayed");
         }
-        self.warn(journaled::lost(recovery));
+        self.warn(recovery.lost_bytes());
         Ok(Ok(mounted))
     }
 
