@@ -20,12 +20,18 @@ fn the_table_of_guarantees_is_reproduced() {
     assert_eq!(code, Some(0), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     assert!(table.contains("the same system wins in"), "{table}");
-    let (rows, _, _) = ordo(&[&item[..], &["--json"]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let (rows, _, _) = ordo(&[&item[..], &["--json", "--html", page.to_str().unwrap()]].concat());
     let rows: Value = serde_json::from_str(&rows).unwrap();
     let rows = rows["rows"].as_array().unwrap();
     for key in ["paper", "item", "system", "quantity", "published", "measured", "same_winner"] {
         assert!(rows.iter().all(|row| row.get(key).is_some()), "{key}");
     }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("class=\"later\" style=\"width").count(), rows.len(), "published");
+    assert_eq!(page.matches("same winner</div>").count(), rows.len(), "{page}");
+    assert!(!page.contains("ANOTHER") && page.contains("<h3>synchronous metadata</h3>"), "{page}");
     let differ: Vec<_> = rows.iter().filter(|row| row["same_winner"] != true).collect();
     assert!(differ.is_empty(), "{differ:?}");
 }

@@ -1,7 +1,7 @@
 //! Output for people and programs: tables, numbers, progress, JSON.
 //!
 //! Layers: [`number`] formats numbers; [`table`] sets them in columns; [`progress`] shows the progress of a long
-//! command; [`page`] draws timelines for a browser; [`json`] is for programs.
+//! command; [`html`] has the parts of a page for a browser, and [`page`] draws timelines there; [`json`] is for programs.
 //!
 //! Invariants:
 //! - The same values give the same text, byte for byte, for any destination.
@@ -15,6 +15,7 @@
 //! assert!(text.lines().any(|l| l == "ffs-sync  12,345"), "{text}");
 //! ```
 
+pub mod html;
 pub mod number;
 pub mod page;
 pub mod progress;

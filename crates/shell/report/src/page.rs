@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::html::{begin, escape};
+
 /// The events of one run.
 #[derive(Clone, Debug)]
 pub struct Timeline<'a> {
@@ -21,13 +23,6 @@ const LANE: usize = 14;
 /// The width of the lanes' names.
 const NAMES: usize = 130;
 
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#222;--paper:#fff;--bar:#2b6cb0}\
-@media (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#181818;--bar:#63b3ed}}\
-body{font:14px system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:2em auto;max-width:1260px;padding:0 1em}\
-pre{overflow-x:auto}svg{max-width:100%;height:auto}text{fill:var(--ink);font-size:11px}rect{fill:var(--bar)}\
-line{stroke:var(--ink);stroke-width:.5}";
-
 /// A page with a title, a text, and a drawing of each run. For each piece of time, a lane shows the share in which
 /// at least one of its requests was under way.
 pub fn timelines(title: &str, text: &str, runs: &[Timeline<'_>]) -> String {
@@ -35,18 +30,13 @@ pub fn timelines(title: &str, text: &str, runs: &[Timeline<'_>]) -> String {
     let mut lanes: Vec<&str> = runs.iter().flat_map(|run| run.spans.iter().map(|s| s.0)).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    let title = escaped(title);
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-         <style>{STYLE}</style></head><body><h1>{title}</h1><pre>{}</pre>\n",
-        escaped(text)
-    );
+    let mut page = begin(title);
+    let _ = writeln!(page, "<pre>{}</pre>", escape(text));
     for run in runs {
-        let _ = writeln!(page, "<h2>{}, {:.3} s</h2>", escaped(run.title), run.seconds);
+        let _ = writeln!(page, "<h2>{}, {:.3} s</h2>", escape(run.title), run.seconds);
         drawing(&mut page, run, &lanes, longest);
     }
-    page.push_str("</body></html>\n");
+    page.push_str("</html>\n");
     page
 }
 
@@ -55,7 +45,7 @@ fn drawing(page: &mut String, run: &Timeline<'_>, lanes: &[&str], longest: f64) 
     let _ = writeln!(page, "<svg viewBox=\"0 0 {width} {height}\" role=\"img\">");
     for (n, lane) in lanes.iter().enumerate() {
         let y = n * LANE;
-        let _ = writeln!(page, "<text x=\"0\" y=\"{}\">{}</text>", y + 10, escaped(lane));
+        let _ = writeln!(page, "<text x=\"0\" y=\"{}\">{}</text>", y + 10, escape(lane));
         let spans = run.spans.iter().filter(|span| span.0 == *lane);
         for (piece, part) in covered(spans.map(|span| (span.1, span.2)), longest) {
             let _ = writeln!(
@@ -91,10 +81,6 @@ fn covered(spans: impl Iterator<Item = (f64, f64)>, longest: f64) -> BTreeMap<us
         }
     }
     pieces
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use serde::Serialize;
 use super::compare::Bar;
 use crate::text::put;
 
+mod page;
+
 /// `ordo reproduce`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
@@ -20,6 +22,7 @@ Examples:
   ordo reproduce --list                                what there is, and how each item is measured
   ordo reproduce journaling-vs-soft-updates semantics  one table of one paper
   ordo reproduce soft-updates --json -o rows.json
+  ordo reproduce --html papers.html                    all of it, and a page with both figures as bars
 
 Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1.
 Compare ratios, not seconds. A difference below 3 percent counts as a tie.")]
@@ -39,6 +42,9 @@ pub struct Reproduce {
     /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Also write a page for a browser to this file: each published figure above the measured one.
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pub html: Option<PathBuf>,
     /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
@@ -64,15 +70,19 @@ pub fn run(args: &Reproduce) -> Result<ExitCode> {
         );
     }
     let mut bar = Bar::new(args.quiet);
-    let mut rows = Vec::new();
+    let mut measured: Vec<(&Item, Vec<ReproductionRow>)> = Vec::new();
     let mut text = String::new();
-    for item in &items {
+    for item in items {
         let of_item =
             item.run(&mut bar).with_context(|| format!("{} {}", item.paper, item.name))?;
         text += &as_text(item, &of_item);
-        rows.extend(of_item);
+        measured.push((item, of_item));
     }
     bar.finish();
+    if let Some(path) = &args.html {
+        put(Some(path), &page::page(&measured))?;
+    }
+    let rows: Vec<ReproductionRow> = measured.into_iter().flat_map(|(_, rows)| rows).collect();
     text += &summary(&rows);
     put(args.output.as_deref(), &if args.json { json(&Rows { rows })? } else { text })?;
     Ok(ExitCode::SUCCESS)

@@ -5,36 +5,17 @@ use std::fmt::Write;
 use ordo_bench::compare::{ComparisonRow, ComparisonSetup, RecoveryTime};
 use ordo_bench::workload::Workload;
 use ordo_check::Severity;
+use ordo_report::html::{self, Bar, BarPart, MAIN, PALE, bars, escape, legend};
 use ordo_report::number::{count, figure};
 use ordo_sba::Class;
 
 use super::explanation;
 
-const STYLE: &str = include_str!("page.css");
-
-/// A part of a bar: its width in the unit of the picture, its style or class, and its text.
-struct BarPart {
-    width: f64,
-    attributes: String,
-    words: String,
-}
-
-/// A bar: its name, its parts from left to right, and its value.
-struct Bar<'a> {
-    name: &'a str,
-    parts: Vec<BarPart>,
-    value: String,
-}
-
 /// The page of a comparison: for each workload the time, the writes by kind and the state after a power cut,
 /// one bar or line for each system; then the sentences of the text form. The same rows give the same bytes.
 pub fn page(workloads: &[Workload], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n<h1>{title}</h1>\n"
-    );
+    let mut out = html::begin(title);
     let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(setup)));
     for workload in workloads {
         let name = workload.to_string();
@@ -52,47 +33,6 @@ pub fn page(workloads: &[Workload], rows: &[ComparisonRow], setup: &ComparisonSe
     out
 }
 
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Bars on one scale, the longest as wide as the page.
-fn bars(out: &mut String, bars: &[Bar<'_>]) {
-    let width = |bar: &Bar<'_>| bar.parts.iter().map(|p| p.width).sum::<f64>();
-    let most = bars.iter().map(width).fold(f64::MIN_POSITIVE, f64::max);
-    out.push_str("<div class=\"bars\">\n");
-    for bar in bars {
-        let _ = write!(out, "<div>{}</div><div class=\"track\">", escape(bar.name));
-        for part in &bar.parts {
-            let BarPart { width, attributes, words } = part;
-            let _ = write!(
-                out,
-                "<span {} title=\"{}\"></span>",
-                attributes.replacen(
-                    "style=\"",
-                    &format!("style=\"width:{:.2}%;", 100.0 * width / most),
-                    1
-                ),
-                escape(words)
-            );
-        }
-        let _ = writeln!(out, "</div><div class=\"value\">{}</div>", escape(&bar.value));
-    }
-    out.push_str("</div>\n");
-}
-
-fn legend(out: &mut String, entries: impl Iterator<Item = (String, String)>) {
-    out.push_str("<ul class=\"legend\">");
-    for (attributes, words) in entries {
-        let _ = write!(out, "<li><i {attributes}></i>{}</li>", escape(&words));
-    }
-    out.push_str("</ul>\n");
-}
-
-const APP: &str = "class=\"app\" style=\"\"";
-const LATER: &str = "class=\"later\" style=\"\"";
-
 fn times(out: &mut String, rows: &[&ComparisonRow]) {
     out.push_str("<h3>Time</h3>\n");
     let all: Vec<Bar<'_>> = rows
@@ -107,15 +47,15 @@ fn times(out: &mut String, rows: &[&ComparisonRow]) {
             Bar {
                 name: &row.system,
                 parts: vec![
-                    part(row.app_seconds, APP, "application"),
-                    part(later, LATER, "afterwards"),
+                    part(row.app_seconds, MAIN, "application"),
+                    part(later, PALE, "afterwards"),
                 ],
                 value: format!("{} s", figure(row.app_seconds)),
             }
         })
         .collect();
     bars(out, &all);
-    let entries = [(APP, "the application, in seconds"), (LATER, "until all is on disk")];
+    let entries = [(MAIN, "the application, in seconds"), (PALE, "until all is on disk")];
     legend(out, entries.into_iter().map(|(a, w)| (a.into(), w.into())));
 }
 
