@@ -62,16 +62,11 @@ impl Ffs {
         is_directory: bool,
     ) -> FsResult<Option<u64>> {
         let buf = self.group(cg).await?;
-        let Some((index, _)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
-        self.initialise_inodes(op, cg, &buf, index).await?;
         let mut change;
+        // Another operation may take the inode while this one waits. Then it chooses again.
         let (index, ino, at, admitted) = loop {
-            // Another operation may have taken the inode while this one waited. The choice is repeated among
-            // the inodes that are initialised by now.
             let Some((index, header)) = self.choose_inode(cg, &buf)? else { return Ok(None) };
-            if index >= header.initediblk {
-                return Err(Errno::Again.into());
-            }
+            self.initialise_inodes(op, cg, &buf, index).await?;
             let ino = self.sb.cg_first_inode(cg) + u64::from(index);
             change = GroupChange::new(cg, What::AllocateInode { ino });
             let admitted = self.admit_group(op, &change).await?;

@@ -1,6 +1,7 @@
 //! FFS: mkfs, mounts after a crash, UFS1, soft updates through the whole stack. One program, so that the
 //! file systems are compiled into it once.
 
+mod clusters;
 mod drop_behind;
 mod mkfs;
 mod soft_updates;
