@@ -64,7 +64,10 @@ impl Config {
             self.cache = CacheConfig::with_capacity(self.cache.capacity);
         }
         if let Some(blocks) = plan.cache_blocks {
-            self.cache.capacity = blocks as usize * block as usize;
+            let block = block as usize;
+            self.cache.capacity = blocks as usize * block;
+            // Small files have clusters too, then.
+            self.cache.cluster = (blocks as usize / 4).max(2) * block;
         }
         self
     }
@@ -76,7 +79,7 @@ pub struct CachePlan {
     /// Whether blocks stay in the cache as long as in a mounted file system: up to 30 seconds of the run's time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub real_ages: bool,
-    /// The capacity in blocks, if it is not the usual one.
+    /// The capacity in blocks, if it is not the usual one. A cluster then has a quarter of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_blocks: Option<u32>,
 }
