@@ -328,7 +328,7 @@ pub struct Crash {
     #[arg(long = "real-ages")]
     pub real_ages: bool,
     /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and operations wait for the disk
-    /// between two changes that belong together.
+    /// between two changes that belong together. A cluster has a quarter as many blocks.
     #[arg(long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cache_blocks: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
