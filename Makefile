@@ -111,10 +111,11 @@ whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
 # Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each system of CRASH_LONG, each
-# workload of CRASH_WORK (and, with a small cache, of CRASH_FEW_WORK) and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
-# of each system that promises to need no check; then each rule of the orderings of CRASH_MUTANTS_OF switched off; then, as
-# root, the kernel's file systems. What was stopped goes on where it was. Results are in target/campaign; `make crash-page`
-# writes those of the long search into docs/results/campaign.tsv and docs/results/crash.md, and keeps the lines of earlier ones.
+# workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states
+# of each system that promises to need no check; the same for CRASH_FEW_WORK with a cache of CRASH_FEW blocks; then each rule of
+# the orderings of CRASH_MUTANTS_OF switched off; then, as root, the kernel's file systems. What was stopped goes on where it was.
+# Results are in target/campaign; `make crash-page` writes those of the long search into docs/results/campaign.tsv and
+# docs/results/crash.md, and keeps the lines of earlier ones.
 CRASH_ALL ?= 20
 # CRASH_LIVES is the old name of CRASH_CYCLES.
 CRASH_LIVES ?= 40
@@ -127,7 +128,6 @@ CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 rand
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 \
   random:append=80,steps=120 database \
   postmark:files=60,transactions=300 reuse overwrites
-# The workloads that are run again with a cache of CRASH_FEW blocks.
 CRASH_FEW ?= 12
 CRASH_FEW_WORK ?= reuse overwrites random:append=80,steps=120 random:open=40,clients=5,steps=100
 CRASH_MUTANTS ?= 25000

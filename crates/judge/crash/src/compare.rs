@@ -144,7 +144,9 @@ impl<'a> Comparer<'a> {
     /// Whether the names in a directory can be those of an object, after what was found elsewhere.
     fn can_be(&self, dir: ObjectId, ino: Ino) -> bool {
         let listing = self.tree.dirs.get(&ino).map(|listing| &listing.by_name);
-        let Some(expected) = self.expect.names.get(&dir) else { return listing.is_none() };
+        let Some(expected) = self.expect.names.get(&dir) else {
+            return listing.is_none_or(|names| names.is_empty());
+        };
         let mut cuts = self.cuts.clone();
         expected.least().for_each(|(client, calls)| cuts.at_least(client, calls));
         for (name, expected) in expected.live() {

@@ -106,6 +106,25 @@ fn a_broken_promise_is_saved_and_repeated() {
     assert!(code == 1 && told.contains("a promise is broken"), "{told}{err}");
 }
 
+/// A failure with a small cache is repeated with that cache: with another one the run would be another. Would catch a file that
+/// lacks the cache. The kernel's file systems have a cache of their own.
+#[test]
+fn a_failure_with_a_small_cache_is_repeated_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.json");
+    let name = file.to_str().unwrap();
+    let with = ["--fs", "ffs-none", "--hold-to", "ffs-sync", "--cache-blocks", "8", "--save", name];
+    let (code, out, _) = crash(dir.path(), &small(&with));
+    assert_eq!(code, 1, "{out}");
+    let saved: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(saved["cache_blocks"], 8);
+    let (code, told, err) = crash(dir.path(), &["replay", name]);
+    assert!(code == 1 && told.contains("a promise is broken"), "{told}{err}");
+    let (code, _, err) = crash(dir.path(), &["--fs", "ext2", "--cache-blocks", "8"]);
+    assert!(code != 0 && err.contains("the kernel has its own cache"), "{err}");
+}
+
 /// Shards give the results of the whole. A gap, a shard twice, a shard cut short: each gives one clear error.
 #[test]
 fn parts_make_a_whole_or_an_error() {

@@ -292,7 +292,7 @@ const ELSEWHERE: [(&str, usize, &str); 15] = [
     ("shell/bench/src/compare/recovery.rs", 1, "looks at what is left without any order"),
     ("shell/bench/src/bin/figures", 54, "what `make bench` sets beside published figures"),
     ("shell/cli/src/args.rs", 6, "a default, and examples of calls"),
-    ("shell/cli/src/args/crash.rs", 11, "examples of calls"),
+    ("shell/cli/src/args/crash.rs", 12, "examples of calls"),
     ("shell/cli/src/commands/age.rs", 1, "an example of a call"),
     (
         "shell/cli/src/commands/compare/explanation.rs",
