@@ -136,6 +136,8 @@ CRASH_KERNEL ?= ext2,ext3,ext3-journal,ext3-writeback,ext4,xfs,btrfs
 CRASH_KERNEL_RUNS ?= 4
 CRASH_WITH = target/release/ordo crash
 CRASH = $(CRASH_WITH) --resume
+# The options of each part of the long search.
+CRASH_EACH = --geometry all --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000
 # The file of a workload's results.
 part = $$(echo "$$fs-$$work" | tr -c 'a-z0-9\n' '-')
 # Adds the seconds until the shell ends to a file, and notes the commit: `$(TIMED) NAME`.
@@ -148,12 +150,11 @@ crash-campaign:
 	  -o target/campaign/all.json >/dev/null
 	-$(TIMED) lives; $(CRASH) --cycles 10 --runs $(CRASH_CYCLES) --states $(CRASH_STATES) \
 	  --workload random:clients=3,steps=40 -o target/campaign/lives.json >/dev/null
-	-for fs in $(CRASH_LONG); do for work in $(CRASH_WORK); do ( $(TIMED) long-$(part); $(CRASH) --fs $$fs --geometry all \
-	  --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) --usable-every 500 --recovery-every 2000 \
-	  -o target/campaign/long-$(part).json >/dev/null ) ; done; done
+	-for fs in $(CRASH_LONG); do for work in $(CRASH_WORK); do ( $(TIMED) long-$(part); $(CRASH) --fs $$fs $(CRASH_EACH) \
+	  --workload $$work -o target/campaign/long-$(part).json >/dev/null ) ; done; done
 	-for fs in $(CRASH_LONG); do for work in $(CRASH_FEW_WORK); do ( $(TIMED) long-few-$(part); $(CRASH) --fs $$fs \
-	  --cache-blocks $(CRASH_FEW) --geometry all --workload $$work --runs $(CRASH_RUNS) --states $(CRASH_STATES) \
-	  --usable-every 500 --recovery-every 2000 -o target/campaign/long-few-$(part).json >/dev/null ) ; done; done
+	  $(CRASH_EACH) --cache-blocks $(CRASH_FEW) --workload $$work -o target/campaign/long-few-$(part).json >/dev/null ) ; \
+	  done; done
 	-$(MAKE) --no-print-directory crash-mutants
 	-test "$$(id -u)" != 0 || { $(TIMED) kernel; $(CRASH) --fs $(CRASH_KERNEL) --runs $(CRASH_KERNEL_RUNS) --states 400 \
 	  --recovery-every 20 --no-shrink --save target/campaign/kernel-failure.json \

@@ -31,7 +31,7 @@ pub const MAIN: &str = "class=\"app\" style=\"\"";
 /// The attributes of a part, or of a bar, that is paler than the main one.
 pub const PALE: &str = "class=\"later\" style=\"\"";
 
-/// A text as HTML shows it.
+/// A text as HTML and XML show it, in an element or in an attribute.
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")

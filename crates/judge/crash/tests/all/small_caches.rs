@@ -7,7 +7,7 @@
 use ordo_crash::{
     Budget, CachePlan, Config, CrashModel, FsGeometry, Script, ScriptManner, explore,
 };
-use ordo_systems::{System, dualfs, lfs};
+use ordo_systems::{System, dualfs, ffs, lfs};
 
 /// Explores a script on a system whose cache holds `few` blocks.
 fn go(
@@ -77,7 +77,7 @@ fn an_fsync_waits_for_contents_that_the_journal_holds_back() {
         ("lffs-wafs-2async", "4k-512", 4096, Completed),
     ];
     for (name, shape, block, model) in runs {
-        let system = System::runnable().find(|system| system.name() == name).unwrap();
+        let system = System::by_name(name).unwrap();
         go(system, shape, &Script::overwrites(11, 2, 120, block), (12, 11), model, 1000);
     }
 }
@@ -87,6 +87,5 @@ fn an_fsync_waits_for_contents_that_the_journal_holds_back() {
 #[test]
 fn a_block_of_inodes_is_filled_once() {
     let script = Script::reuse(156, 5, 2, 16384);
-    let soft_updates = System::runnable().find(|system| system.name() == "ffs-soft-updates");
-    go(soft_updates.unwrap(), "16k-2k", &script, (8, 156), CrashModel::Volatile, 100);
+    go(ffs::SOFT_UPDATES, "16k-2k", &script, (8, 156), CrashModel::Volatile, 100);
 }

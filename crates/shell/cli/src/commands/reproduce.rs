@@ -70,20 +70,20 @@ pub fn run(args: &Reproduce) -> Result<ExitCode> {
         );
     }
     let mut bar = Bar::new(args.quiet);
-    let mut measured: Vec<(&Item, Vec<ReproductionRow>)> = Vec::new();
+    let mut rows = Vec::new();
     let mut text = String::new();
-    for item in items {
+    for item in &items {
         let of_item =
             item.run(&mut bar).with_context(|| format!("{} {}", item.paper, item.name))?;
         text += &as_text(item, &of_item);
-        measured.push((item, of_item));
+        rows.extend(of_item);
     }
     bar.finish();
+    let summary = summary(&rows);
     if let Some(path) = &args.html {
-        put(Some(path), &page::page(&measured))?;
+        put(Some(path), &page::page(&items, &rows, &summary))?;
     }
-    let rows: Vec<ReproductionRow> = measured.into_iter().flat_map(|(_, rows)| rows).collect();
-    text += &summary(&rows);
+    text += &summary;
     put(args.output.as_deref(), &if args.json { json(&Rows { rows })? } else { text })?;
     Ok(ExitCode::SUCCESS)
 }

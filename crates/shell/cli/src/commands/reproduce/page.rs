@@ -5,14 +5,13 @@ use std::fmt::Write;
 use ordo_bench::reproduce::{Item, ReproductionRow};
 use ordo_report::html::{Bar, BarPart, MAIN, PALE, bars, begin, escape, legend};
 
-use super::{digits, summary};
+use super::digits;
 
 /// The page: for each item and quantity two bars for each system, the published value and the measured one, on one scale.
 /// The same rows give the same bytes.
-pub(super) fn page(measured: &[(&Item, Vec<ReproductionRow>)]) -> String {
+pub(super) fn page(items: &[&Item], rows: &[ReproductionRow], summary: &str) -> String {
     let mut out = begin("Ordo: what the papers published, and what is measured here");
-    let rows: Vec<ReproductionRow> = measured.iter().flat_map(|(_, rows)| rows.clone()).collect();
-    let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&summary(&rows)));
+    let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(summary));
     out.push_str(
         "<p>Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1. \
          Compare ratios, not seconds.</p>\n",
@@ -21,17 +20,20 @@ pub(super) fn page(measured: &[(&Item, Vec<ReproductionRow>)]) -> String {
         &mut out,
         [(PALE, "published"), (MAIN, "measured")].map(|(a, w)| (a.into(), w.into())).into_iter(),
     );
-    for (item, rows) in measured {
+    for item in items {
         let _ = writeln!(out, "<h2>{} {}</h2>", escape(item.paper), escape(item.name));
         let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(item.title));
+        let of_item = |row: &&ReproductionRow| row.paper == item.paper && row.item == item.name;
+        let of_item: Vec<_> = rows.iter().filter(of_item).collect();
         let mut quantities: Vec<&str> = Vec::new();
-        for row in rows {
+        for row in &of_item {
             if !quantities.contains(&row.quantity.as_str()) {
                 quantities.push(&row.quantity);
             }
         }
         for quantity in quantities {
-            let of_quantity: Vec<_> = rows.iter().filter(|row| row.quantity == quantity).collect();
+            let of_quantity: Vec<_> =
+                of_item.iter().copied().filter(|row| row.quantity == quantity).collect();
             let _ = writeln!(out, "<h3>{}</h3>", escape(quantity));
             pairs(&mut out, &of_quantity);
         }

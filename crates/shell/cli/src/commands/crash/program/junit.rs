@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use ordo_report::html;
+
 use super::{Results, Row};
 
 /// The results as one suite.
@@ -45,7 +47,5 @@ fn explained(row: &Row) -> String {
 /// Escapes text for XML. Control characters are left out, because XML does not allow them.
 fn escape(text: &str) -> String {
     let allowed = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
-    let text: String = text.chars().filter(allowed).collect();
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
+    html::escape(&text.chars().filter(allowed).collect::<String>())
 }

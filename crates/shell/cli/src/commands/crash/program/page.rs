@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use ordo_crash::space::Fate;
 use ordo_program::Explanation;
+use ordo_report::html::escape;
 
 use super::{Results, Row};
 
@@ -79,9 +80,4 @@ fn timeline(out: &mut String, finding: &Explanation) {
         x,
         finding.cut as f64 / 1e6
     );
-}
-
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }
