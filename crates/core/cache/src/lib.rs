@@ -346,23 +346,22 @@ impl Cache {
         len: usize,
         class: BufferClass,
     ) -> BufRef {
-        let made = self.get_new_if(key, address, len, class, || true).await;
-        made.expect("the buffer is always wanted")
+        let found = self.get_new_if(key, address, len, class, || true).await;
+        found.expect("the buffer is always wanted")
     }
 
-    /// As [`get_new`](Self::get_new), but a buffer is made only if it is `wanted` still when there is memory for it. Otherwise
-    /// its zeros could hide what another task has written there meanwhile. No other task runs between the question and the
-    /// return.
+    /// As [`get_new`](Self::get_new), or `None` if the buffer is not `wanted` any more when there is memory for it: its zeros
+    /// could hide what another task has written there meanwhile. No other task runs between the question and the return.
     pub async fn get_new_if(
         &self,
         key: BufKey,
         address: Option<u64>,
         len: usize,
         class: BufferClass,
-        wanted: impl FnOnce() -> bool,
+        wanted: impl Fn() -> bool,
     ) -> Option<BufRef> {
         let make = || wanted().then(|| Buffer::zeroed(key, address, len, class));
-        self.get_or_make(key, len, make).await
+        self.get_or_make(key, len, make).await.filter(|_| wanted())
     }
 
     /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs before it
@@ -454,6 +453,14 @@ impl Cache {
         if was_empty || self.is_behind() {
             self.shared.syncer_wake.notify_one();
         }
+    }
+
+    /// Gives a buffer another place on the device. A write to the old place that is under way ends first, because that place
+    /// may be freed then. The buffer is dirty afterwards: no write so far has reached the new place.
+    pub async fn move_to(&self, buf: &BufRef, address: u64) {
+        buf.written().await;
+        buf.set_address(Some(address));
+        self.mark_dirty(buf);
     }
 
     pub(crate) fn mark_clean(&self, buf: &BufRef) {

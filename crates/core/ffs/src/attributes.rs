@@ -97,10 +97,7 @@ impl Ffs {
             let (byte, len) = (self.sb.byte_of(*address), *frags as usize * self.sb.frag_size());
             let buf = match moved.get(n) {
                 Some(buf) => {
-                    // A write to the old address may be under way, and the old block is freed only after
-                    // that.
-                    buf.written().await;
-                    buf.set_address(Some(byte));
+                    self.cache.move_to(buf, byte).await;
                     self.cache.resize(buf, len);
                     buf.clone()
                 }

@@ -430,9 +430,7 @@ impl Ffs {
             }
             Err(e) => return Err(e),
         };
-        // A write to the old address may be under way, and the old fragments are freed only after that.
-        buf.written().await;
-        buf.set_address(Some(self.sb.byte_of(new)));
+        self.cache.move_to(buf, self.sb.byte_of(new)).await;
         self.lengthen(op, ip, buf, len).await?;
         ip.add_blocks(self.sectors(needed - have));
         self.set_pointer(op, ip, lbn, old, (new, needed), buf).await?;

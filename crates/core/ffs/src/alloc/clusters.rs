@@ -81,10 +81,7 @@ impl Ffs {
             let lbn = first + i as u64;
             let from = self.lookup(ip, lbn).await?;
             let to = new + self.sb.blocks_to_frags(i as u64);
-            buf.written().await;
-            buf.set_address(Some(self.sb.byte_of(to)));
-            // Another task may have written the block where it was while this one waited.
-            self.cache.mark_dirty(buf);
+            self.cache.move_to(buf, self.sb.byte_of(to)).await;
             self.set_pointer(op, ip, lbn, (from, frags), (to, frags), buf).await?;
             self.free(op, from, frags).await?;
         }

@@ -157,9 +157,8 @@ impl Ffs {
                 && self.allocation.borrow().inodes_prepared[cg as usize] <= ready
         };
         let kind = BufferClass::Metadata;
-        let buf = match self.cache.get_new_if(key, Some(byte), len, kind, is_free).await {
-            Some(buf) if is_free() => buf,
-            _ => return Ok(None),
+        let Some(buf) = self.cache.get_new_if(key, Some(byte), len, kind, is_free).await else {
+            return Ok(None);
         };
         op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
             bytes.fill(0);
