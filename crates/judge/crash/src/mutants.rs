@@ -25,7 +25,7 @@ pub struct Search {
     pub models: Vec<CrashModel>,
     /// The operations of each of three clients.
     pub steps: usize,
-    /// Whether all scripts overwrite files for so long that a log uses its segments again.
+    /// Whether all scripts replace files, or metadata, for so long that a log uses its segments again.
     pub churn: bool,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
@@ -36,6 +36,8 @@ const FEW: u32 = 12;
 
 /// The number of rounds of a script that makes a log use its segments again.
 const CHURN: usize = 250;
+/// The number of rounds of a script that replaces batches of links.
+const LINK_ROUNDS: usize = 30;
 
 impl Default for Search {
     fn default() -> Search {
@@ -78,6 +80,9 @@ impl Search {
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
         let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
         match seed % 7 {
+            _ if self.churn && seed.is_multiple_of(2) => {
+                return Script::links(seed, 2, LINK_ROUNDS);
+            }
             _ if self.churn => return Script::overwrites(seed, 2, CHURN, geometry.block_size),
             4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
             5 => return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size),

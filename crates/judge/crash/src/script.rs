@@ -123,6 +123,14 @@ impl Script {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
+    /// Clients that make symbolic links with long targets, which are blocks of metadata, and replace batches of them. A
+    /// metadata log has to use its segments again for them.
+    pub fn links(seed: u64, clients: usize, rounds: usize) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut client = || replaced_links(&mut rng, rounds);
+        Script { clients: (0..clients).map(|_| client()).collect() }
+    }
+
     fn of(
         seed: u64,
         clients: usize,
@@ -414,6 +422,33 @@ fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> 
             3 => steps.push(ScriptStep::Sync),
             4 => steps.push(ScriptStep::Pause(rng.random_range(0..12))),
             _ => {}
+        }
+    }
+    steps
+}
+
+/// Steps that make links and then, in each round, replace one batch of those that were made together. Every batch is made durable
+/// with a file, and most of the removals by a sync before it.
+fn replaced_links(rng: &mut Pcg64Mcg, rounds: usize) -> Vec<ScriptStep> {
+    const BATCHES: u16 = 6;
+    const BATCH: u16 = 16;
+    const TARGET: u16 = 1000;
+    let file = ScriptPlace { dir: 1, name: 0 };
+    let all = |batch: u16| (0..BATCH).map(move |link| WIDE + batch * BATCH + link);
+    let place = |name| ScriptPlace { dir: 1, name };
+    let made = |batch| all(batch).map(move |name| ScriptStep::Symlink(place(name), TARGET));
+    let mut steps = vec![ScriptStep::Make(file)];
+    steps.extend((0..BATCHES).flat_map(made));
+    for _ in 0..rounds {
+        let batch = rng.random_range(0..BATCHES);
+        steps.extend(all(batch).map(|name| ScriptStep::Unlink(place(name))));
+        if rng.random_range(0..4) > 0 {
+            steps.push(ScriptStep::Sync);
+        }
+        steps.extend(made(batch));
+        steps.push(ScriptStep::Fsync(file));
+        if rng.random_range(0..4) == 0 {
+            steps.push(ScriptStep::Pause(rng.random_range(0..12)));
         }
     }
     steps

@@ -6,5 +6,6 @@ mod crash;
 mod locality;
 mod mirror;
 mod pair;
+mod reuse;
 mod salvage;
 mod times;

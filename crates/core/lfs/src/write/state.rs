@@ -24,6 +24,8 @@ pub struct LogState {
     usable: Vec<bool>,
     /// Whether a segment had no live bytes at the last checkpoint.
     was_empty: Vec<bool>,
+    /// The same for a checkpoint that is being written. Operations go on meanwhile, and free blocks that it has as live.
+    empty_in_next: Vec<bool>,
     /// The number of times that a segment was begun since the mount.
     epochs: Vec<u32>,
     /// The time at which a segment was last written, in nanoseconds since 1970. The device has it in seconds.
@@ -60,6 +62,7 @@ impl LogState {
             ifile,
             usable: vec![false; count],
             was_empty: vec![false; count],
+            empty_in_next: vec![false; count],
             epochs: vec![0; count],
             written: vec![0; count],
             youngest: vec![0; count],
@@ -300,12 +303,17 @@ impl LogState {
         })
     }
 
-    /// Notes that the checkpoint is on the device.
-    pub fn checkpoint_done(&mut self) {
+    /// Notes which segments are empty in the checkpoint that was just gathered.
+    pub fn checkpoint_gathered(&mut self) {
         for segment in 0..self.sb.nseg as usize {
             let seguse = self.seguse(segment as u64);
-            self.was_empty[segment] = seguse.is_dirty() && seguse.nbytes == 0;
+            self.empty_in_next[segment] = seguse.is_dirty() && seguse.nbytes == 0;
         }
+    }
+
+    /// Notes that the checkpoint is on the device.
+    pub fn checkpoint_done(&mut self) {
+        self.was_empty.clone_from(&self.empty_in_next);
         self.begun = 0;
         self.find_usable();
     }

@@ -361,6 +361,7 @@ impl SegmentWriter {
         let psegs = plan.finish();
         placed.expect("there is space for the computed bound");
         if is_checkpoint {
+            state.checkpoint_gathered();
             state.total();
             let sb = state.sb.clone();
             state.ifile.finish_inode(&sb);

@@ -9,18 +9,24 @@ use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
 use ordo_systems::{System, dualfs, lfs, needs_churn};
 
-const RULES: [(System, &str); 4] = [
+const RULES: [(System, &str); 5] = [
     (lfs::LFS, "BLOCKS_FIRST"),
     (lfs::LFS, "REUSE"),
+    (dualfs::DUALFS, "REUSE"),
     (dualfs::DUALFS, "COPY_FIRST"),
     (dualfs::DUALFS_MIRROR, "RAISED"),
 ];
 
 /// The number of states of each search. In longer ones the judge misses the sizes of files that a copy of the metadata gives back,
 /// with all rules on: these files are older than their contents. `REUSE` needs longer ones: a segment must be written again between
-/// two checkpoints.
-fn states_for(rule: &str) -> u64 {
-    if needs_churn(rule) { 30_000 } else { 2000 }
+/// two checkpoints. On DualFS 12,000 states found blocks that were freed while a checkpoint was written, and whose segment
+/// counted as empty in that checkpoint.
+fn states_for(system: System, rule: &str) -> u64 {
+    match needs_churn(rule) {
+        true if system == lfs::LFS => 30_000,
+        true => 12_000,
+        false => 2000,
+    }
 }
 
 /// The shapes in which a rule is sought. Segments are soon used again where little space is free. There, a mount from the older
@@ -44,8 +50,8 @@ fn forms_with_all_rules_have_no_findings() {
     let mut broken = Vec::new();
     for (system, rule) in RULES {
         for name in shapes_for(rule) {
-            let found = sought(system, rule, name, false, states_for(rule));
-            if found.states < states_for(rule) || found.found.is_some() {
+            let found = sought(system, rule, name, false, states_for(system, rule));
+            if found.states < states_for(system, rule) || found.found.is_some() {
                 broken.push((system.name(), rule, name, found));
             }
         }
@@ -58,7 +64,7 @@ fn rules_are_missed_in_their_forms() {
     let mut missing = Vec::new();
     for (system, rule) in RULES {
         for name in shapes_for(rule) {
-            let found = sought(system, rule, name, true, states_for(rule));
+            let found = sought(system, rule, name, true, states_for(system, rule));
             if found.found.is_none_or(|found| found.what.contains("no space left")) {
                 missing.push((system.name(), rule, name));
             }

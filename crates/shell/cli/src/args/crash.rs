@@ -65,6 +65,8 @@ pub enum CrashWorkload {
     Reuse(Rounds),
     /// Clients that write over few files, so that a log's cleaner has to work.
     Overwrites(Rounds),
+    /// Clients that replace batches of symbolic links, so that a metadata log has to use its segments again.
+    Links(Rounds),
     /// A small database. Its seed is that of the run.
     Database(Database),
     /// A workload of the comparison.
@@ -93,6 +95,9 @@ impl CrashWorkload {
             }
             CrashWorkload::Overwrites(Rounds { clients, rounds }) => {
                 CrashWork::Script(Script::overwrites(seed, *clients, *rounds, geometry.block_size))
+            }
+            CrashWorkload::Links(Rounds { clients, rounds }) => {
+                CrashWork::Script(Script::links(seed, *clients, *rounds))
             }
             CrashWorkload::Database(database) => {
                 CrashWork::Database(Database { seed, ..database.clone() })
@@ -135,6 +140,9 @@ impl fmt::Display for CrashWorkload {
             CrashWorkload::Overwrites(Rounds { clients, rounds }) => {
                 write!(f, "overwrites:clients={clients},rounds={rounds}")
             }
+            CrashWorkload::Links(Rounds { clients, rounds }) => {
+                write!(f, "links:clients={clients},rounds={rounds}")
+            }
             CrashWorkload::Database(Database { transactions, pages, pause, .. }) => {
                 write!(f, "database:transactions={transactions},pages={pages},pause={pause}")
             }
@@ -152,6 +160,7 @@ impl FromStr for CrashWorkload {
             "random" => random(rest).map(CrashWorkload::Random),
             "reuse" => rounds(rest, 4).map(CrashWorkload::Reuse),
             "overwrites" => rounds(rest, 120).map(CrashWorkload::Overwrites),
+            "links" => rounds(rest, 30).map(CrashWorkload::Links),
             "database" => database(rest).map(CrashWorkload::Database),
             _ => workload(text).map(CrashWorkload::Bench),
         }
@@ -193,7 +202,8 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
 }
 
 fn rounds(rest: &str, usual: usize) -> Result<Rounds, String> {
-    let wrong = "after reuse: and overwrites: come clients=N (up to 40) and rounds=N (10000)";
+    let wrong =
+        "after reuse:, overwrites: and links: come clients=N (up to 40) and rounds=N (10000)";
     let mut wanted = Rounds { clients: 2, rounds: usual };
     for (key, value) in pairs(rest) {
         let number = |range| within(value, range, wrong);
@@ -295,6 +305,7 @@ pub struct Crash {
     /// that are open, append= grows files at their ends.
     /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
     /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
+    /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are replaced in batches.
     /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
     #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
