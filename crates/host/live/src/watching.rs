@@ -1,6 +1,7 @@
 //! A watcher on a pseudo-device: it names requests as they pass, applies rules, and hands on its results.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +82,21 @@ impl DiskImage for Device<'_> {
     }
 }
 
+/// The watchers of a session's devices, by the devices' numbers.
+#[derive(Default)]
+struct Watches(RefCell<BTreeMap<usize, Rc<Watch>>>);
+
+/// Joins the watcher of a device with those of the session's earlier devices, for a file system on two of them.
+fn join(before: &Before<'_>, image: &dyn DiskImage, watch: &Rc<Watch>) {
+    let watches = before.shared::<Watches>();
+    for (number, earlier) in &*watches.0.borrow() {
+        if let Some(other) = before.device(*number) {
+            Watch::join((earlier, &Device(&other)), (watch, image));
+        }
+    }
+    watches.0.borrow_mut().insert(before.number(), watch.clone());
+}
+
 /// A sink that numbers requests as a recorder does that starts together with it.
 struct Counted {
     watch: Rc<Watch>,
@@ -143,6 +159,7 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         let device = Device(before);
         let learning = Learning::new(&device);
         let watch = Watch::over(&learning)?;
+        join(before, &learning, &watch);
         let start = learning.learned();
         let rows = Rc::new(RefCell::new(Collector::default()));
         let rules = Rc::new(RefCell::new(WriteRules::new(&wanted.rules)));

@@ -1,5 +1,6 @@
 //! The device that the kernel or an NBD client uses: storage, rules about writes, a tap.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
@@ -58,20 +59,57 @@ pub enum RequestDecision {
     Fail,
 }
 
+/// Something that the observers of a session's devices share.
+pub(crate) type Shared = RefCell<Option<Rc<dyn Any>>>;
+
+/// The devices of a session, and the place of this one among them.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    devices: &'a [Rc<Core>],
+    number: usize,
+    shared: &'a Shared,
+}
+
 /// The device's contents before the first recorded request.
 pub struct Before<'a> {
     /// The device's size in bytes.
     pub bytes: u64,
-    read: &'a dyn Fn(u64, &mut [u8]) -> io::Result<()>,
+    core: &'a Core,
+    beside: Option<Beside<'a>>,
 }
 
-impl Before<'_> {
+impl<'a> Before<'a> {
+    fn of(core: &'a Core, beside: Option<Beside<'a>>) -> Before<'a> {
+        Before { bytes: core.tap.geometry().bytes, core, beside }
+    }
+
     /// Fills `buf` from byte `offset`.
     ///
     /// # Errors
     /// The range lies outside the device, or the read failed.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        (self.read)(offset, buf)
+        self.core.tap.inner().storage().load(offset, buf)
+    }
+
+    /// The number of the device in its session, from 0.
+    pub fn number(&self) -> usize {
+        self.beside.map_or(0, |beside| beside.number)
+    }
+
+    /// The contents of another device of the session.
+    pub fn device(&self, number: usize) -> Option<Before<'a>> {
+        let beside = self.beside?;
+        let core = beside.devices.get(number)?;
+        Some(Before::of(core, Some(Beside { number, ..beside })))
+    }
+
+    /// A value that the observers of all devices of the session share, if all of them ask for one of the same type. The
+    /// first to ask makes it.
+    pub fn shared<T: Default + 'static>(&self) -> Rc<T> {
+        let Some(beside) = self.beside else { return Rc::default() };
+        let mut shared = beside.shared.borrow_mut();
+        let value = shared.get_or_insert_with(|| Rc::<T>::default());
+        value.clone().downcast().unwrap_or_default()
     }
 }
 
@@ -343,8 +381,8 @@ impl Core {
         })
     }
 
-    /// Begins recording: from now on requests are shown and recorded.
-    pub(crate) fn start(&self) {
+    /// Forgets what was recorded, and keeps the device's present contents if they are wanted.
+    fn clear(&self) {
         self.tap.detach_all();
         let _ = self.recorder.take();
         self.marks.take();
@@ -353,14 +391,18 @@ impl Core {
             whole.resize(self.tap.geometry().bytes as usize, 0);
             let _ = self.tap.inner().storage().load(0, &mut whole);
         }
+        *self.start.borrow_mut() = Some(whole);
+    }
+
+    /// Begins to show requests to the observer, and to record them.
+    fn attach(&self, beside: Beside<'_>) {
         if let Some(make) = self.make.take() {
-            let observer = self.looked_into(|before| make(before, &self.verdict));
+            let observer = make(&Before::of(self, Some(beside)), &self.verdict);
             if let Some(observer) = observer {
                 self.tap.attach(observer.sink());
                 *self.observer.borrow_mut() = Some(observer);
             }
         }
-        *self.start.borrow_mut() = Some(whole);
         self.tap.attach(self.recorder.clone());
         self.tap.inner().paced.set(true);
     }
@@ -397,15 +439,8 @@ impl Core {
     /// Gives the observer its turn. No request may be under way.
     pub(crate) fn turn(&self) {
         if let Some(observer) = &*self.observer.borrow() {
-            self.looked_into(|now| observer.turn(now));
+            observer.turn(&Before::of(self, None));
         }
-    }
-
-    /// Calls `look` with the device's present contents.
-    fn looked_into<T>(&self, look: impl FnOnce(&Before<'_>) -> T) -> T {
-        let bytes = self.tap.geometry().bytes;
-        let read = |offset: u64, buf: &mut [u8]| self.tap.inner().storage().load(offset, buf);
-        look(&Before { bytes, read: &read })
     }
 
     /// The recording; `None` if recording never began.
@@ -427,6 +462,15 @@ impl Core {
     }
 }
 
+/// Begins recording on all devices of a session: from now on requests are shown and recorded.
+pub(crate) fn start(devices: &[Rc<Core>]) {
+    devices.iter().for_each(|core| core.clear());
+    let shared = Shared::default();
+    for (number, core) in devices.iter().enumerate() {
+        core.attach(Beside { devices, number, shared: &shared });
+    }
+}
+
 /// A recorded device for a file system of the same thread, which needs no kernel.
 #[derive(Clone)]
 pub struct RecordedDisk(Rc<Core>);
@@ -442,7 +486,7 @@ impl RecordedDisk {
 
     /// Begins recording; the trace starts with the device's present contents.
     pub fn start(&self) {
-        self.0.start();
+        start(std::slice::from_ref(&self.0));
     }
 
     /// Puts a mark into the trace.

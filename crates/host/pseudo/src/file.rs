@@ -1,4 +1,4 @@
-//! The FUSE file system of the device. It has three files: the device; one that takes commands, `start` and
+//! The FUSE file system of the devices. It has a file for each device; one that takes commands, `start` and
 //! `mark TEXT`; and one that takes marks, a line each, from any user.
 
 use std::rc::Rc;
@@ -9,10 +9,10 @@ use ordo_vfs::{
     Timestamp,
 };
 
-use crate::device::Core;
+use crate::device::{self, Core};
 
-/// The name of the file that is the device.
-pub(crate) const DEVICE: &str = "device";
+/// The name of the file that is the first device; the others have their number behind it, from 2 on.
+const DEVICE: &str = "device";
 /// The name of the file that takes commands.
 pub(crate) const CONTROL: &str = "control";
 /// The name of the file that takes marks, a line each.
@@ -23,24 +23,46 @@ pub(crate) const START: &str = "start";
 const MARK: &[u8] = b"mark ";
 
 const ROOT_INO: Ino = Ino(1);
-const DEVICE_INO: Ino = Ino(2);
-const CONTROL_INO: Ino = Ino(3);
-const MARKS_INO: Ino = Ino(4);
+const CONTROL_INO: Ino = Ino(2);
+const MARKS_INO: Ino = Ino(3);
+/// The inode of the first device; the others follow.
+const DEVICE_INO: Ino = Ino(4);
 const SECTOR: u64 = 512;
 
-/// The device as a file.
+/// The name of the file of a device.
+pub(crate) fn name_of(number: usize) -> String {
+    match number {
+        0 => DEVICE.to_owned(),
+        _ => format!("{DEVICE}-{}", number + 1),
+    }
+}
+
+/// The devices as files.
 pub(crate) struct DeviceFs {
-    pub(crate) core: Rc<Core>,
+    pub(crate) cores: Vec<Rc<Core>>,
 }
 
 impl DeviceFs {
+    /// The device that is this file.
+    fn device(&self, ino: Ino) -> Option<&Rc<Core>> {
+        let number = ino.0.checked_sub(DEVICE_INO.0)?;
+        self.cores.get(usize::try_from(number).ok()?)
+    }
+
+    /// Puts a mark into the traces of all devices.
+    fn mark(&self, text: &str) {
+        self.cores.iter().for_each(|core| core.mark(text));
+    }
+
     fn attr(&self, ino: Ino) -> FsResult<Attr> {
         let (file_type, permissions, links, size) = match ino {
             ROOT_INO => (FileType::Directory, 0o711, 2, 0),
-            DEVICE_INO => (FileType::Regular, 0o600, 1, self.core.geometry().bytes),
             CONTROL_INO => (FileType::Regular, 0o600, 1, 0),
             MARKS_INO => (FileType::Regular, 0o666, 1, 0),
-            _ => return Err(Errno::Stale.into()),
+            _ => {
+                let device = self.device(ino).ok_or(Errno::Stale)?;
+                (FileType::Regular, 0o600, 1, device.geometry().bytes)
+            }
         };
         let never = Timestamp::default();
         Ok(Attr {
@@ -63,14 +85,17 @@ impl DeviceFs {
         })
     }
 
-    fn entries() -> [(Ino, FileType, &'static [u8]); 5] {
-        [
-            (ROOT_INO, FileType::Directory, b"."),
-            (ROOT_INO, FileType::Directory, b".."),
-            (DEVICE_INO, FileType::Regular, DEVICE.as_bytes()),
-            (CONTROL_INO, FileType::Regular, CONTROL.as_bytes()),
-            (MARKS_INO, FileType::Regular, MARKS.as_bytes()),
-        ]
+    fn entries(&self) -> Vec<(Ino, FileType, String)> {
+        let fixed = [
+            (ROOT_INO, FileType::Directory, "."),
+            (ROOT_INO, FileType::Directory, ".."),
+            (CONTROL_INO, FileType::Regular, CONTROL),
+            (MARKS_INO, FileType::Regular, MARKS),
+        ];
+        let fixed = fixed.map(|(ino, kind, name)| (ino, kind, name.to_owned()));
+        let device =
+            |number: usize| (Ino(DEVICE_INO.0 + number as u64), FileType::Regular, name_of(number));
+        fixed.into_iter().chain((0..self.cores.len()).map(device)).collect()
     }
 }
 
@@ -83,7 +108,7 @@ impl FileSystem for DeviceFs {
     setxattr, listxattr, removexattr }
 
     async fn lookup(&self, _dir: Ino, name: &[u8]) -> FsResult<Attr> {
-        let found = DeviceFs::entries().into_iter().find(|(_, _, n)| *n == name);
+        let found = self.entries().into_iter().find(|(_, _, n)| n.as_bytes() == name);
         self.attr(found.ok_or(Errno::NotFound)?.0)
     }
 
@@ -105,38 +130,33 @@ impl FileSystem for DeviceFs {
     }
 
     async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
-        if ino != DEVICE_INO {
-            return Ok(0);
-        }
-        let len =
-            (buf.len() as u64).min(self.core.geometry().bytes.saturating_sub(offset)) as usize;
-        let data = self.core.read(offset, len).await.map_err(|_| Errno::Io)?;
+        let Some(core) = self.device(ino) else { return Ok(0) };
+        let len = (buf.len() as u64).min(core.geometry().bytes.saturating_sub(offset)) as usize;
+        let data = core.read(offset, len).await.map_err(|_| Errno::Io)?;
         buf[..len].copy_from_slice(&data);
         Ok(len)
     }
 
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
+        if let Some(core) = self.device(ino) {
+            let bytes = IoBuf::from_slice(data);
+            let done = core.write(offset, bytes, WriteFlags::empty()).await;
+            return done.map(|()| data.len()).map_err(|_| Errno::Io.into());
+        }
         match ino {
-            DEVICE_INO => {
-                let data_len = data.len();
-                let data = IoBuf::from_slice(data);
-                let done = self.core.write(offset, data, WriteFlags::empty()).await;
-                done.map_err(|_| Errno::Io)?;
-                Ok(data_len)
-            }
             CONTROL_INO if data == START.as_bytes() => {
-                self.core.start();
+                device::start(&self.cores);
                 Ok(data.len())
             }
             CONTROL_INO => {
                 let text = data.strip_prefix(MARK).and_then(|text| std::str::from_utf8(text).ok());
-                self.core.mark(text.ok_or(Errno::Invalid)?.trim_end());
+                self.mark(text.ok_or(Errno::Invalid)?.trim_end());
                 Ok(data.len())
             }
             MARKS_INO => {
                 let text = String::from_utf8_lossy(data);
                 text.lines().filter(|line| !line.trim().is_empty()).for_each(|line| {
-                    self.core.mark(line.trim_end());
+                    self.mark(line.trim_end());
                 });
                 Ok(data.len())
             }
@@ -150,10 +170,8 @@ impl FileSystem for DeviceFs {
     }
 
     async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
-        if ino != DEVICE_INO {
-            return Err(Errno::NotSupported.into());
-        }
-        self.core.discard(offset, len).await.map_err(|_| Errno::Io.into())
+        let core = self.device(ino).ok_or(Errno::NotSupported)?;
+        core.discard(offset, len).await.map_err(|_| Errno::Io.into())
     }
 
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
@@ -166,9 +184,14 @@ impl FileSystem for DeviceFs {
         cookie: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
-        let all = DeviceFs::entries().into_iter().zip(1..);
+        let all = self.entries().into_iter().zip(1..);
         for ((ino, kind, name), next) in all.skip(cookie.0 as usize) {
-            if !each(DirEntry { ino, file_type: Some(kind), name, next: Cookie(next) }) {
+            if !each(DirEntry {
+                ino,
+                file_type: Some(kind),
+                name: name.as_bytes(),
+                next: Cookie(next),
+            }) {
                 break;
             }
         }
@@ -176,22 +199,22 @@ impl FileSystem for DeviceFs {
     }
 
     async fn statfs(&self) -> FsResult<StatFs> {
-        let blocks = self.core.geometry().bytes / 4096;
+        let blocks = self.cores.iter().map(|core| core.geometry().bytes / 4096).sum();
         Ok(StatFs {
             fragment_size: 4096,
             block_size: 4096,
             blocks,
             blocks_free: 0,
             blocks_available: 0,
-            inodes: 4,
+            inodes: 3 + self.cores.len() as u64,
             inodes_free: 0,
             name_max: 255,
         })
     }
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
-        if ino == DEVICE_INO {
-            self.core.flush().await.map_err(|_| Errno::Io)?;
+        if let Some(core) = self.device(ino) {
+            core.flush().await.map_err(|_| Errno::Io)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
 
-use crate::device::{Core, DeviceSetup, Recording};
+use crate::device::{Core, DeviceSetup, Recording, start};
 use crate::file::CONTROL;
 use crate::folders::Folder;
 use crate::marks::LinePipe;
@@ -146,7 +146,7 @@ impl Nbd {
     /// The server had failed.
     pub fn finish(mut self) -> Result<Recording, PseudoError> {
         self.stop = None;
-        joined(self.server.take())
+        joined(self.server.take()).map(|mut all| all.swap_remove(0))
     }
 }
 
@@ -184,7 +184,7 @@ fn run(
     let executor = Executor::real(1);
     let runtime = executor.runtime();
     let core = Rc::new(Core::new(&runtime, setup)?);
-    core.start();
+    start(std::slice::from_ref(&core));
     // The send fails only when the receiver has gone.
     let _ = tell.send(());
     let (served, rt, lines) = (core.clone(), runtime.clone(), Rc::new(lines));
@@ -203,7 +203,7 @@ fn run(
     });
     let ended: Result<(), String> = done.map_err(|e| e.to_string())?;
     ended?;
-    Ok(core.finish())
+    Ok(core.finish().map(|recording| vec![recording]))
 }
 
 async fn accept(runtime: Runtime, listener: Arc<File>, tcp: bool, core: Rc<Core>) {

@@ -1,4 +1,4 @@
-//! A device that exists as long as its session.
+//! Devices that exist as long as their session.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
 use ordo_runtime::Executor;
 
 use crate::device::{Core, DeviceSetup, Recording};
-use crate::file::{CONTROL, DEVICE, DeviceFs, MARKS, START};
+use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
 use crate::folders::Folder;
 use crate::turns::while_idle;
 use crate::watchdog::{self, Watchdog};
@@ -44,16 +44,16 @@ pub enum PseudoError {
 /// The longest wait for the last program that has the device open.
 const RELEASED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The result of a server's thread.
-pub(crate) type Served = Result<Option<Recording>, String>;
+/// The result of a server's thread: the recording of each device, if recording ever began.
+pub(crate) type Served = Result<Option<Vec<Recording>>, String>;
 
-/// A device, and the thread that serves it.
+/// Devices, and the thread that serves them.
 #[derive(Debug)]
 pub struct Session {
     folder: Folder,
-    device: PathBuf,
-    /// The loop device, which exists as long as this is open.
-    open: Option<File>,
+    devices: Vec<PathBuf>,
+    /// The loop devices, which exist as long as these are open.
+    open: Vec<File>,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
     watchdog: Option<Watchdog>,
@@ -77,6 +77,16 @@ impl Session {
     /// # Errors
     /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
     pub fn with(setup: DeviceSetup) -> Result<Session, PseudoError> {
+        Session::of_each(vec![setup])
+    }
+
+    /// A device for each configuration, all served by one thread, so that their recordings have one clock. The first
+    /// one says whether requests go over io_uring.
+    ///
+    /// # Errors
+    /// As for [`with`](Self::with).
+    pub fn of_each(setups: Vec<DeviceSetup>) -> Result<Session, PseudoError> {
+        let count = setups.len();
         let folder =
             Folder::new("ordo-pseudo-").map_err(failed("making a directory to mount on"))?;
         let how = Attach {
@@ -95,38 +105,50 @@ impl Session {
         let (tell, told) = mpsc::channel();
         let server = server.spawn(move || {
             let _ = tell.send(watchdog::this_thread());
-            serve(attached, setup)
+            serve(attached, setups)
         });
         let server = server.map_err(failed("starting the device's server"))?;
         let thread = told.recv().ok().and_then(Result::ok);
         let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
-        let (device, open) = (PathBuf::new(), None);
-        let mut session = Session { folder, device, open, detach, server: Some(server), watchdog };
+        let (devices, open) = (Vec::new(), Vec::new());
+        let mut session = Session { folder, devices, open, detach, server: Some(server), watchdog };
         // If an error returns early, dropping the session takes down everything made so far.
-        match loop_over(&session.folder.path().join(DEVICE)) {
-            Ok((device, open)) => (session.device, session.open) = (device, Some(open)),
-            Err(error) => {
-                // A server that could not start reports the reason.
-                let _ = session.detach.unmount(true);
-                let ended = session.server.take().map(JoinHandle::join);
-                return Err(match ended {
-                    Some(Ok(Err(why))) => PseudoError::Server(why),
-                    _ => PseudoError::Loop(error),
-                });
+        for number in 0..count {
+            match loop_over(&session.folder.path().join(name_of(number))) {
+                Ok((device, open)) => {
+                    session.devices.push(device);
+                    session.open.push(open);
+                }
+                Err(error) => return Err(session.failed_with(error)),
             }
         }
         Ok(session)
     }
 
-    /// The path of the block device.
+    /// The reason why a loop device could not be made. A server that could not start reports it.
+    fn failed_with(mut self, error: io::Error) -> PseudoError {
+        self.open.clear();
+        let _ = self.detach.unmount(true);
+        match self.server.take().map(JoinHandle::join) {
+            Some(Ok(Err(why))) => PseudoError::Server(why),
+            _ => PseudoError::Loop(error),
+        }
+    }
+
+    /// The path of the block device, or of the first one.
     pub fn device(&self) -> &Path {
-        &self.device
+        &self.devices[0]
+    }
+
+    /// The paths of the block devices.
+    pub fn devices(&self) -> &[PathBuf] {
+        &self.devices
     }
 
     /// A file with the device's contents beneath the kernel's caches: the contents that a crash at this moment would
     /// leave.
     pub fn contents(&self) -> PathBuf {
-        self.folder.path().join(DEVICE)
+        self.folder.path().join(name_of(0))
     }
 
     /// The file that takes commands: `mark TEXT` puts a text into the trace.
@@ -150,18 +172,26 @@ impl Session {
             .map_err(failed("telling the device to record"))
     }
 
-    /// Removes the device, and returns the recording.
+    /// Removes the device, and returns the recording: that of the first device, if there are several.
     ///
     /// # Errors
     /// Recording never began, or the device is in use.
-    pub fn finish(mut self) -> Result<Recording, PseudoError> {
+    pub fn finish(self) -> Result<Recording, PseudoError> {
+        self.finish_each().map(|mut all| all.swap_remove(0))
+    }
+
+    /// Removes the devices, and returns the recording of each.
+    ///
+    /// # Errors
+    /// Recording never began, or a device is in use.
+    pub fn finish_each(mut self) -> Result<Vec<Recording>, PseudoError> {
         self.take_down()?;
         self.watchdog = None;
         joined(self.server.take())
     }
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
-        self.open = None;
+        self.open.clear();
         // The kernel releases the loop device's file a moment after its last user has closed it. A FUSE server does so after
         // umount(8) has returned, when it has written everything.
         let start = Instant::now();
@@ -197,10 +227,10 @@ fn loop_over(file: &Path) -> io::Result<(PathBuf, File)> {
     loopdev::direct_over(&backing, file)
 }
 
-/// The recording of a server's thread.
-pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, PseudoError> {
+/// The recordings of a server's thread.
+pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Vec<Recording>, PseudoError> {
     match server.expect("finished once").join() {
-        Ok(Ok(Some(recording))) => Ok(recording),
+        Ok(Ok(Some(recordings))) => Ok(recordings),
         Ok(Ok(None)) => {
             Err(PseudoError::Server("nothing was recorded: the recording was not started".into()))
         }
@@ -209,16 +239,19 @@ pub(crate) fn joined(server: Option<JoinHandle<Served>>) -> Result<Recording, Ps
     }
 }
 
-/// Runs the server on its thread, until the kernel releases the device.
-fn serve(attached: Attached, setup: DeviceSetup) -> Served {
+/// Runs the server on its thread, until the kernel releases the devices.
+fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
-    let io_uring = setup.io_uring;
-    let core = Rc::new(Core::new(&runtime, setup)?);
-    let fs = DeviceFs { core: core.clone() };
-    let of_turns = core.clone();
+    let io_uring = setups.first().is_none_or(|setup| setup.io_uring);
+    let cores = setups.into_iter().map(|setup| Core::new(&runtime, setup).map(Rc::new));
+    let cores = cores.collect::<Result<Vec<_>, String>>()?;
+    let fs = DeviceFs { cores: cores.clone() };
+    let of_turns = cores.clone();
     let served = executor.block_on(async move {
-        runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), of_turns));
+        for core in of_turns {
+            runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), core));
+        }
         let options = HandlerOptions { io_uring, ..HandlerOptions::default() };
         let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());
@@ -228,5 +261,5 @@ fn serve(attached: Attached, setup: DeviceSetup) -> Served {
     });
     let ended: Result<(), String> = served.map_err(|e| e.to_string())?;
     ended?;
-    Ok(core.finish())
+    Ok(cores.iter().map(|core| core.finish()).collect())
 }

@@ -1,7 +1,7 @@
 //! The watcher: a [`TapSink`] around the [`Decoder`] of any format.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use ordo_block::tap::{Completed, Issued, TapSink};
@@ -9,9 +9,7 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
-use crate::decoder::{
-    Claim, Contents, Decoder, DecoderState, DiskImage, PairMember, Share, unknown,
-};
+use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
 use crate::journal::Transaction;
 use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
 use crate::names::{NameEvent, Names};
@@ -101,6 +99,8 @@ pub struct Watch {
     number: RefCell<Option<Rc<Cell<u64>>>>,
     /// The watcher of the device with the metadata, if this one is of the contents of files alone.
     metadata: RefCell<Option<Rc<Watch>>>,
+    /// The watcher of the device with the contents of files, if this one is of their metadata alone.
+    data: RefCell<Weak<Watch>>,
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
@@ -147,31 +147,42 @@ impl Watch {
     }
 
     /// A watcher for each of the devices that now hold the contents of `images`, as [`over_any`](Self::over_any). If two of them are
-    /// the devices of one file system, the files of the blocks on the one are learned from the metadata on the other. Claims of such
-    /// blocks come with the next request to their own device.
+    /// the devices of one file system, they are [joined](Self::join).
     pub fn over_each(images: &[&dyn DiskImage]) -> Vec<Rc<Watch>> {
         let watches: Vec<_> = images.iter().map(|image| Watch::over_any(*image)).collect();
-        let pairs: Vec<Option<PairMember>> = watches
-            .iter()
-            .map(|watch| watch.state.borrow().decoder.as_ref().and_then(|decoder| decoder.pair()))
-            .collect();
-        for (data, watch) in watches.iter().enumerate() {
-            let Some(PairMember { uuid, has_metadata: false }) = pairs[data] else { continue };
-            let other = PairMember { uuid, has_metadata: true };
-            let Some(from) = pairs.iter().position(|pair| *pair == Some(other)) else { continue };
-            let given = {
-                let State { decoder, decoder_state, .. } = &mut *watches[from].state.borrow_mut();
-                let given =
-                    decoder.as_mut().and_then(|d| d.give_blocks(images[from], decoder_state));
-                decoder_state.names.forget_news();
-                given
-            };
-            if let (Some(blocks), Some(decoder)) = (given, &mut watch.state.borrow_mut().decoder) {
-                decoder.take_blocks(blocks);
-                *watch.metadata.borrow_mut() = Some(watches[from].clone());
+        for later in 1..watches.len() {
+            for earlier in 0..later {
+                let [one, other] = [earlier, later].map(|n| (&watches[n], images[n]));
+                Watch::join(one, other);
             }
         }
         watches
+    }
+
+    /// Joins the watchers of two devices, each with its device's contents before the first request. If one of them has the metadata
+    /// of a file system and the other one its data, the files of the data's blocks are learned from the metadata. When a request
+    /// to the metadata shows owners of such blocks, or changes names, the listener of the data is told of an event without parts.
+    pub fn join(one: (&Rc<Watch>, &dyn DiskImage), other: (&Rc<Watch>, &dyn DiskImage)) {
+        let member = |watch: &Watch| watch.state.borrow().decoder.as_ref().and_then(|d| d.pair());
+        let (Some(a), Some(b)) = (member(one.0), member(other.0)) else { return };
+        let ((metadata, image), data) = match a.has_metadata {
+            true => (one, other.0),
+            false => (other, one.0),
+        };
+        if a.uuid != b.uuid || a.has_metadata == b.has_metadata {
+            return;
+        }
+        let given = {
+            let State { decoder, decoder_state, .. } = &mut *metadata.state.borrow_mut();
+            let given = decoder.as_mut().and_then(|d| d.give_blocks(image, decoder_state));
+            decoder_state.names.forget_news();
+            given
+        };
+        if let (Some(blocks), Some(decoder)) = (given, &mut data.state.borrow_mut().decoder) {
+            decoder.take_blocks(blocks);
+            *data.metadata.borrow_mut() = Some(metadata.clone());
+            *metadata.data.borrow_mut() = Rc::downgrade(data);
+        }
     }
 
     /// A watcher with the caller's own decoder.
@@ -195,8 +206,8 @@ impl Watch {
             part: PartSoFar::default(),
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
-        let (state, metadata) = (RefCell::new(state), RefCell::default());
-        Rc::new(Watch { state, listener, number, metadata })
+        let (state, metadata, data) = (RefCell::new(state), RefCell::default(), RefCell::default());
+        Rc::new(Watch { state, listener, number, metadata, data })
     }
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
@@ -293,13 +304,41 @@ impl Watch {
         self.state.borrow().decoder_state.journal.orphan_blocks()
     }
 
+    /// Tells the listener of the present request, and that of the device with the contents of files of what the request shows
+    /// about them.
     fn tell(&self) {
+        self.tell_as(false);
+        if let Some(data) = self.data.borrow().upgrade() {
+            data.tell_of_metadata(self);
+        }
+    }
+
+    /// Tells the listener of owners and names that a request to the device with the metadata has shown.
+    fn tell_of_metadata(&self, metadata: &Watch) {
+        let has_names = !metadata.state.borrow().decoder_state.names.name_events().is_empty();
+        let mut state = self.state.borrow_mut();
+        let claims = state.decoder.as_mut().map_or_else(Vec::new, |decoder| decoder.late_claims());
+        if claims.is_empty() && !has_names {
+            return;
+        }
+        let (flags, at) = (WriteFlags::empty(), metadata.state.borrow().named.at);
+        state.begin(self.number(0), Operation::Flush, (0, 0), flags, at);
+        state.decoder_state.claims = claims;
+        state.settle();
+        drop(state);
+        self.tell_as(true);
+    }
+
+    /// Tells the listener of the present request to this device, or of what one to the device with the metadata has shown.
+    fn tell_as(&self, is_of_metadata: bool) {
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
             let state = self.state.borrow();
             let metadata = self.metadata.borrow().clone();
             let other = metadata.as_ref().map(|watch| watch.state.borrow());
-            let names = &state.decoder_state.names;
+            let paths =
+                other.as_ref().map_or(&state.decoder_state.names, |s| &s.decoder_state.names);
+            let names = if is_of_metadata { paths } else { &state.decoder_state.names };
             let shift =
                 |of: fn(&dyn Decoder) -> u32| state.decoder.as_deref().map_or(UNKNOWN_SHIFT, of);
             listener(&ClassifiedEvent {
@@ -317,7 +356,7 @@ impl Watch {
                     .as_deref()
                     .is_some_and(Decoder::pointers_come_late),
                 names,
-                paths: other.as_ref().map_or(names, |state| &state.decoder_state.names),
+                paths,
             });
             drop((other, state));
             self.listener.borrow_mut().get_or_insert(listener);

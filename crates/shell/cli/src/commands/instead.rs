@@ -8,7 +8,6 @@ use ordo_pseudo::MakeObserver;
 
 use super::analyze::tables;
 use super::parts::InParts;
-use crate::text::put;
 
 /// The recorder of a device.
 pub(super) enum Instead {
@@ -19,14 +18,14 @@ pub(super) enum Instead {
 }
 
 impl Instead {
-    /// Prints the results.
+    /// The results as text or as JSON; empty if nothing was recorded.
     ///
     /// # Errors
     /// The parts cannot be read.
-    pub(super) fn report(&self, as_json: bool) -> Result<()> {
+    pub(super) fn reported(&self, as_json: bool) -> Result<String> {
         match self {
-            Instead::Parts(parts) => parts.report(as_json),
-            Instead::Counters(counters) => counters.report(as_json),
+            Instead::Parts(parts) => parts.reported(as_json),
+            Instead::Counters(counters) => counters.reported(as_json),
         }
     }
 }
@@ -57,14 +56,13 @@ impl Counters {
         counting(CountersWanted { file, device, failed }, self.into.clone())
     }
 
-    fn report(&self, as_json: bool) -> Result<()> {
+    fn reported(&self, as_json: bool) -> Result<String> {
         let Some(analysis) = self.into.lock().ok().and_then(|mut done| done.take()) else {
-            return Ok(());
+            return Ok(String::new());
         };
-        let text = match as_json {
+        Ok(match as_json {
             true => ordo_report::json(&analysis)?,
             false => tables(&analysis),
-        };
-        put(None, &text)
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod age;
 pub mod analyze;
+pub mod attach;
 pub mod bench;
 mod calls;
 mod cleanup;

@@ -73,13 +73,13 @@ impl InParts {
         in_parts(wanted, self.into.clone()).context("starting the writer of parts")
     }
 
-    /// Prints what was written, and the analysis of the parts.
+    /// The analysis of the parts; empty if there is none. Says what was written.
     ///
     /// # Errors
     /// The parts cannot be read.
-    pub(super) fn report(&self, as_json: bool) -> Result<()> {
+    pub(super) fn reported(&self, as_json: bool) -> Result<String> {
         let done = self.into.lock().ok().and_then(|mut done| done.take());
-        let Some(PartsDone { written, .. }) = done else { return Ok(()) };
+        let Some(PartsDone { written, .. }) = done else { return Ok(String::new()) };
         eprintln!(
             "ordo: {}: recording {}: {} parts",
             self.place.root.display(),
@@ -87,16 +87,16 @@ impl InParts {
             number::count(written.parts.into()),
         );
         if written.parts == 0 {
-            return Ok(());
+            return Ok(String::new());
         }
         super::trace::wrote(&self.place.root, &written.all);
         let mut found = find(&self.place.root)?;
         found.recordings.retain(|recording| recording.name == self.recording);
         let Some(joined) = found.recordings.first().and_then(parts::PartedRecording::joined) else {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
-            return Ok(());
+            return Ok(String::new());
         };
-        put(None, &text(&joined, as_json)?)
+        text(&joined, as_json)
     }
 }
 

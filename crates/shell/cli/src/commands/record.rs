@@ -1,4 +1,4 @@
-//! `ordo trace run`, `attach` and `serve`: requests are recorded and named while a device is used.
+//! `ordo trace run` and `serve`, and the options of a recording: requests are recorded and named while a device is used.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_live::watching::{Into, take, watching};
 use ordo_live::{Wanted, WatchedTraffic, WriteRule};
 use ordo_pseudo::nbd::{Address, Nbd};
-use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Session, Transport};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
@@ -27,11 +27,11 @@ use super::traffic::{top_files, whole};
 use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
-#[derive(Args, Debug)]
-struct How {
+#[derive(Args, Clone, Debug)]
+pub(super) struct How {
     /// Keep the trace, in a directory of Parquet files. The directory is made before the command runs.
     #[arg(long, short, value_name = "DIRECTORY")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Replace a trace that is in the directory.
     #[arg(long, requires = "output")]
     force: bool,
@@ -53,7 +53,7 @@ struct How {
     /// Keep only counts of each kind of block, and write them to this file every five seconds, in the text form of
     /// Prometheus (for the textfile collector of its node exporter). Memory is that of the file system's metadata.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "last", "without_contents", "rules"])]
-    counters: Option<PathBuf>,
+    pub(super) counters: Option<PathBuf>,
     /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
     /// first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
@@ -64,11 +64,11 @@ struct How {
     disk: Option<&'static Model>,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl How {
-    fn setup(&self, place: Transport) -> DeviceSetup {
+    pub(super) fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
             // The observer keeps them.
             _ if self.is_in_parts() => KeepRequests::Last(1),
@@ -80,13 +80,13 @@ impl How {
         DeviceSetup { disk: self.disk, ..DeviceSetup::new(place, keep) }
     }
 
-    fn is_in_parts(&self) -> bool {
+    pub(super) fn is_in_parts(&self) -> bool {
         !self.rotate.is_empty() || self.sample.is_some()
     }
 
     /// The recorder of a device with this name instead of a trace in memory, if that was asked for. Its observer is in
     /// `setup` then.
-    fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
+    pub(super) fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
         if let Some(file) = &self.counters {
             let counters = Counters::new(file)?;
             setup.observer = Some(counters.observer(device));
@@ -106,14 +106,14 @@ impl How {
         Ok(Some(Instead::Parts(parts)))
     }
 
-    fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> Wanted {
         let rows = self.output.is_some() && self.last.is_none();
         Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
     }
 
     /// Makes the directory of the trace before the recording. A directory with anything else in it than a trace that
     /// may be replaced is refused.
-    fn open(&self) -> Result<()> {
+    pub(super) fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
         if self.is_in_parts() {
@@ -157,14 +157,24 @@ impl How {
         seen: Option<&WatchedTraffic>,
         calls: &[StoredCall],
     ) -> Result<()> {
+        match self.reported(recording, seen, calls)? {
+            Some(text) => put(None, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// The analysis as text or as JSON, if the file system is known. Keeps the trace if that was asked for.
+    pub(super) fn reported(
+        &self,
+        recording: &Recording,
+        seen: Option<&WatchedTraffic>,
+        calls: &[StoredCall],
+    ) -> Result<Option<String>> {
         let Some(seen) = seen else {
             eprintln!("ordo: the device had no known file system: its blocks have no names");
-            return self.keep(
-                recording,
-                &ordo_annotate::rows::unclassified(&recording.trace),
-                None,
-                calls,
-            );
+            let rows = ordo_annotate::rows::unclassified(&recording.trace);
+            self.keep(recording, &rows, None, calls)?;
+            return Ok(None);
         };
         self.keep(recording, &seen.rows, Some(seen), calls)?;
         if seen.delayed + seen.dropped > 0 {
@@ -173,11 +183,10 @@ impl How {
         let (analysis, files) =
             (&seen.analysis, files::of(&recording.trace, &seen.rows, &seen.shares));
         let waited = waited(calls);
-        let text = match self.json {
+        Ok(Some(match self.json {
             true => whole(analysis, &files, &waited)?,
             false => tables(analysis) + &top_files(&files) + &waits(&waited),
-        };
-        put(None, &text)
+        }))
     }
 
     fn keep(
@@ -241,35 +250,6 @@ pub struct Run {
     command: Vec<String>,
 }
 
-/// Record the requests to a device or an image while a command uses it.
-#[derive(Args, Debug)]
-#[command(after_long_help = "\
-Puts a pseudo-device over a device or an image, and runs the command with the pseudo-device's name
-in $ORDO_DEVICE. The pseudo-device is removed when the command ends. Writes go to the device or
-image itself. Needs root.
-
-Example:
-  ordo trace attach disk.img -o use.trace -- \\
-    sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'
-
-For days: parts of at most ten minutes, of which a killed recorder loses the last one or two.
-  ordo trace attach /dev/sdb --rotate 10min --without-contents -o /var/ordo -- \\
-    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'
-  ordo analyze /var/ordo
-
-For monitoring: counts of each kind of block, and nothing else.
-  ordo trace attach /dev/sdb --counters /var/lib/node_exporter/ordo.prom -- \\
-    sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'")]
-pub struct AttachTo {
-    /// The device or image, which must not be in use.
-    device: PathBuf,
-    #[command(flatten)]
-    how: How,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
-}
-
 /// Serve a device over NBD, and record its requests, while a command runs.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
@@ -316,7 +296,7 @@ impl Run {
 }
 
 /// The name of a device, for the folder of its recordings.
-fn name_of(place: &Transport) -> String {
+pub(super) fn name_of(place: &Transport) -> String {
     match place {
         Transport::Memory(_) => "memory".to_owned(),
         Transport::Path(path) => {
@@ -349,7 +329,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
     if let Some(instead) = instead {
         args.keep_start(&mounted.finish_recording()?)?;
-        instead.report(args.how.json)?;
+        put(None, &instead.reported(args.how.json)?)?;
         return status;
     }
     let (recording, seen) = mounted.finish()?;
@@ -359,36 +339,6 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         None => Vec::new(),
     };
     args.how.report(&recording, Some(&seen), &calls)?;
-    status
-}
-
-/// Records the requests to a device.
-///
-/// # Errors
-/// As `run`.
-pub fn attach(args: &AttachTo) -> Result<ExitCode> {
-    args.how.open()?;
-    let signals = Signals::catch()?;
-    let seen = Into::default();
-    let place = Transport::Path(args.device.clone());
-    let device = name_of(&place);
-    let mut setup = args.how.setup(place);
-    setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
-    let instead = args.how.instead(&device, &mut setup)?;
-    let session = Session::with(setup)?;
-    session.start()?;
-    let device = session.device().to_string_lossy().into_owned();
-    let control = session.control().to_string_lossy().into_owned();
-    let variables = [("ORDO_DEVICE", &*device), ("ORDO_MARK", &*control)];
-    let status = signals.carry_out(&args.command, None, &variables);
-    let recording = session.finish()?;
-    if let Some(instead) = instead {
-        instead.report(args.how.json)?;
-        return status;
-    }
-    let mut seen = take(&seen);
-    seen.iter_mut().for_each(|seen| seen.renumber(&recording));
-    args.how.report(&recording, seen.as_ref(), &[])?;
     status
 }
 
@@ -418,7 +368,7 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
     if let Some(instead) = instead {
-        instead.report(args.how.json)?;
+        put(None, &instead.reported(args.how.json)?)?;
         return status;
     }
     let mut seen = take(&seen);

@@ -35,7 +35,7 @@ enum TraceCommand {
     /// Record what a kernel file system writes while a command uses it.
     Run(super::record::Run),
     /// Record the requests to a device or an image while a command uses it.
-    Attach(super::record::AttachTo),
+    Attach(super::attach::AttachTo),
     /// Serve a device over NBD, and record its requests, while a command runs.
     Serve(super::record::Serve),
     /// Convert a trace of dm-log-writes or blktrace to Ordo's form, in Parquet.
@@ -132,7 +132,7 @@ struct Line<'a> {
 pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let done = match &args.command {
         TraceCommand::Run(args) => return super::record::run(args),
-        TraceCommand::Attach(args) => return super::record::attach(args),
+        TraceCommand::Attach(args) => return super::attach::attach(args),
         TraceCommand::Serve(args) => return super::record::serve(args),
         TraceCommand::Cleanup(args) => return super::cleanup::cleanup(args),
         TraceCommand::Show(args) => show_all(args),

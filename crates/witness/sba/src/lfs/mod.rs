@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ordo_format::dualfs::Identity;
+use ordo_format::lfs::summary::flag;
 use ordo_format::lfs::{
     IFILE_INO, LABEL_BYTES, LfsInode, NDADDR, SUPERBLOCK_PAD, SUPERBLOCK_SIZE, Superblock, dir, lbn,
 };
@@ -41,6 +42,9 @@ const WAITING_MAX: usize = 1 << 20;
 /// The most bytes that are kept of blocks which were written before their summary or inode.
 const EARLY_MAX: usize = 16 << 20;
 
+/// In the number that stands for a directory's block, the bits of the block's number in its directory.
+const LBN_BITS: u32 = 28;
+
 struct Lfs {
     sb: Superblock,
     /// The identity of the metadata device, for a DualFS.
@@ -58,6 +62,8 @@ struct Lfs {
     waiting: usize,
     /// The blocks of files on a DualFS's data device.
     data: Rc<RefCell<DataBlocks>>,
+    /// The number of write-outs that were seen whole. Names and inodes of one write-out belong together.
+    write_outs: u64,
 }
 
 /// The meaning of an address.
@@ -88,6 +94,7 @@ impl Lfs {
             kept: 0,
             untyped: FxHashMap::default(),
             waiting: 0,
+            write_outs: 0,
         }
     }
 
@@ -146,12 +153,14 @@ impl Lfs {
         }
     }
 
-    /// Takes in the partial segments that begin in a write, or in blocks that were written before it.
-    fn announced(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
+    /// Takes in the partial segments that begin in a write, or in blocks that were written before it. Returns whether a
+    /// write-out ends in it.
+    fn announced(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) -> bool {
         let fsize = self.fsize() as u64;
         let (mut addr, end) = (offset / fsize, (offset + data.len() as u64) / fsize);
+        let mut is_end = false;
         if !offset.is_multiple_of(fsize) {
-            return;
+            return false;
         }
         while addr < end {
             let at = addr.cast_signed();
@@ -162,8 +171,10 @@ impl Lfs {
                 continue;
             };
             addr = pseg.end.max(at + 1).cast_unsigned();
+            is_end |= pseg.head.flags & flag::CONT == 0;
             self.register(pseg, state);
         }
+        is_end
     }
 
     fn register(&mut self, pseg: Pseg, state: &mut DecoderState) {
@@ -261,6 +272,8 @@ impl Lfs {
                 0o120_000 => Some(Class::Symlink),
                 _ => None,
             };
+            let is_used = class.is_some() && inode.nlink > 0;
+            state.names.inode(ino, is_used.then_some(inode.generation));
             let blocks = inode.size.div_ceil(self.sb.bsize.into()).min(i64::MAX as u64);
             let end = if class.is_some() { blocks.cast_signed() } else { 0 };
             self.forget_from(ino, end);
@@ -316,11 +329,10 @@ impl Lfs {
         if class != Class::Directory || state.only_kinds {
             return;
         }
-        for entry in dir::entries(self.sb.width, bytes).map_while(Result::ok) {
-            if entry.ino != 0 {
-                state.names.seen(ino, entry.name, entry.ino);
-            }
-        }
+        let entries = dir::entries(self.sb.width, bytes).map_while(Result::ok);
+        state.names.listed(ino << LBN_BITS | lbn.cast_unsigned(), ino, |each| {
+            entries.filter(|entry| entry.ino != 0).for_each(|entry| each(entry.name, entry.ino));
+        });
     }
 
     /// Takes in the blocks of a write whose summaries are known: inodes first, since the kinds of other blocks depend
@@ -498,8 +510,10 @@ impl Decoder for Lfs {
                 self.superblock(bytes);
             }
         }
-        self.announced(offset, data, state);
+        state.names.begin_batch(Some(self.write_outs), false);
+        let is_end = self.announced(offset, data, state);
         self.passed(offset, data, state);
+        self.write_outs += u64::from(is_end);
         if self.data.borrow().is_here() {
             state.claims.append(&mut self.data.borrow_mut().take_claims());
         }
