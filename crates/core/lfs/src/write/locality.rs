@@ -9,7 +9,8 @@
 //! written. So read-ahead ends at the end of the log, and reads nothing from segments into which a write-out is
 //! under way.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ordo_block::BlockDevice;
@@ -64,6 +65,27 @@ impl Relocated {
     }
 }
 
+/// The most blocks that are remembered as taken.
+const TAKEN_MAX: usize = 1 << 12;
+
+/// Blocks of the log that were read ahead and are now in their files' buffers, by the keys that they had.
+#[derive(Default)]
+pub struct Taken(RefCell<BTreeMap<BufKey, BufKey>>);
+
+impl Taken {
+    fn note(&self, from: BufKey, to: BufKey) {
+        let mut all = self.0.borrow_mut();
+        if all.len() >= TAKEN_MAX {
+            all.clear();
+        }
+        all.insert(from, to);
+    }
+
+    fn get(&self, from: BufKey) -> Option<BufKey> {
+        self.0.borrow().get(&from).copied()
+    }
+}
+
 impl LogState {
     /// The range of addresses around one in which all blocks of the log are on the device.
     fn written_around(&self, addr: i64) -> Range<i64> {
@@ -111,6 +133,16 @@ impl Store {
         self.cache.get(key, byte, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
+    /// Whether a block of the log is in memory: as it was read ahead, or as a block of its file.
+    fn has_in_memory(&self, addr: i64) -> bool {
+        let key = self.log_key(addr);
+        let is_taken = || {
+            let buf = self.taken.get(key).and_then(|to| self.cache.peek(to));
+            buf.is_some_and(|buf| buf.address() == Some(self.shape.byte_of(addr)))
+        };
+        self.cache.peek(key).is_some() || is_taken()
+    }
+
     /// The addresses of the blocks that are read together with the block at `addr`: they are next to each other, are on
     /// the device, and are not in memory. If fewer are missing on one side, more are read on the other side, since a
     /// reader that goes one way has the blocks behind it in memory.
@@ -118,7 +150,7 @@ impl Store {
         let most = self.device.geometry().max_request / self.shape.bsize as usize;
         let others = ((self.locality.prefetch as usize).min(most) as i64 - 1).max(0);
         let written = self.state.borrow().written_around(addr);
-        let is_missing = |addr: &i64| self.cache.peek(self.log_key(*addr)).is_none();
+        let is_missing = |addr: &i64| !self.has_in_memory(*addr);
         let low = (addr - others).max(written.start);
         let before = (low..addr).rev().take_while(is_missing).count() as i64;
         let high = (addr + 1 + others).min(written.end);
@@ -157,9 +189,10 @@ impl Store {
         if is_new {
             buf.set_address(Some(self.shape.byte_of(addr)));
             // Only one copy of the block stays in memory.
-            let key = raw.key();
+            let from = raw.key();
             drop(raw);
-            self.cache.forget(key).await;
+            self.cache.forget(from).await;
+            self.taken.note(from, key);
         }
         Ok(Some(buf))
     }

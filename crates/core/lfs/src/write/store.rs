@@ -18,7 +18,7 @@ use ordo_ufs::io_error;
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::contents::DataPart;
-use super::locality::Relocated;
+use super::locality::{Relocated, Taken};
 use super::order::LogOrder;
 use super::state::{LogState, NANOS};
 use super::tree::{Node, ancestors};
@@ -49,6 +49,8 @@ pub struct Store {
     pub locality: Locality,
     /// The number of blocks that were rewritten because they were read.
     pub relocated: Relocated,
+    /// Blocks that were read ahead and are now in their files' buffers.
+    pub taken: Taken,
     /// Notified when a write-out has ended.
     written: Notify,
 }
@@ -120,6 +122,7 @@ impl Store {
             data,
             locality,
             relocated,
+            taken: Taken::default(),
             written,
         }
     }
