@@ -277,14 +277,18 @@ BASE ?= 1eb1395
 bench-building:
 	$(CARGO) xtask building $(BASE)
 
-# As root, with Java; on a quiet machine, as far as ratios go. SECONDS of a recording whose memory is measured.
+# As root, with Java. SECTIONS are measured and kept in target/fleet, and the page is written from all that are kept there: `sweep`,
+# `recorder` and `estimate` want a quiet machine, `long` (an hour, and GIGABYTES of disk) does not. SECTIONS=none
+# only writes the page.
 .PHONY: bench-fleet
+SECTIONS ?= sweep,recorder,long,estimate
 SECONDS ?= 3600
+GIGABYTES ?= 12
 ROUNDS ?= 5
 bench-fleet: judges
 	$(CARGO) build --release --quiet --package ordo-cli
-	$(VENV)/bin/python python/measure.py target/release/ordo --seconds $(SECONDS) --rounds $(ROUNDS) > target/fleet.md
-	mv target/fleet.md docs/results/fleet.md
+	PYTHONPATH=python $(VENV)/bin/python -m measure target/release/ordo --kept target/fleet --page docs/results/fleet.md \
+	  --sections $(SECTIONS) --seconds $(SECONDS) --gigabytes $(GIGABYTES) --rounds $(ROUNDS)
 
 fuzz:
 	cd fuzz && for t in mount check lfs dualfs; do mkdir -p corpus/$$t regressions/$$t && \
