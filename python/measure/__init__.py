@@ -7,4 +7,5 @@ hour can be made on a busy machine, and times on a quiet one. Each section says 
 - ``recorder``: the cost of recording in parts.
 - ``long``: memory over an hour of recording, and of the analysis of more than 10 GB.
 - ``estimate``: what 10,000 hosts cost for a day.
+- ``proof``: a great sweep and many traces on Spark, an executor killed each time, against one machine.
 """

@@ -47,9 +47,14 @@ def executors(of: int) -> list[int]:
 
 
 def kill_one(
-    command: list[str], environment: dict[str, str], log: Path, is_middle: Callable[[], bool], most: float
+    command: list[str],
+    environment: dict[str, str],
+    log: Path,
+    is_middle: Callable[[], bool],
+    most: float,
+    then: Callable[[], None] = lambda: None,
 ) -> Killed:
-    """Runs a command that starts Spark, and kills one executor (SIGKILL) as soon as it is in the middle.
+    """Runs a command that starts Spark, and kills one executor (SIGKILL) as soon as it is in the middle; ``then`` follows.
 
     The run may take ``most`` seconds; then all of it is killed, and the status is not 0.
     """
@@ -62,6 +67,7 @@ def kill_one(
             if killed is None and is_middle() and (found := executors(run.pid)):
                 killed = found[0]
                 os.kill(killed, signal.SIGKILL)
+                then()
             time.sleep(0.1)
     finally:
         if run.poll() is None:

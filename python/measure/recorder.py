@@ -20,7 +20,7 @@ WAYS: dict[str, list[str]] = {
 
 def measure(options: Options, folder: Path) -> Figures:
     """All ways by turns."""
-    need_space(folder, 2 * options.cost_bytes + 1e9, "a recording", "MEGABYTES=")
+    need_space(folder, 2 * options.cost_bytes + 1e9, "a recording", "--megabytes")
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     peaks: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(options.rounds):

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from . import estimate, long, recorder, sweep
+from . import estimate, long, proof, recorder, sweep
 
 #: In the order of the page.
 ALL: dict[str, ModuleType] = {
-    "sweep": sweep, "recorder": recorder, "long": long, "estimate": estimate,
+    "proof": proof, "sweep": sweep, "recorder": recorder, "long": long, "estimate": estimate,
 }
 
 
