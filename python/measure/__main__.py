@@ -47,7 +47,7 @@ def main() -> None:
                  "load": common.load()}
         with tempfile.TemporaryDirectory(dir=kept, prefix=f"{name}-") as folder:
             figures = sections.ALL[name].measure(options, Path(folder))
-        text = json.dumps({"section": name, **about, "figures": figures}, indent=1)
+        text = json.dumps({"section": name, **about, "load_after": common.load(), "figures": figures}, indent=1)
         beside = kept / f"{name}.json.part"
         beside.write_text(text + "\n")
         beside.replace(kept / f"{name}.json")

@@ -27,7 +27,8 @@ def section(name: str, kept: Path) -> str:
     one = json.loads(kept.read_text())
     wanted = [verdict(*each) for each in of.verdicts(one["figures"])] if hasattr(of, "verdicts") else []
     verdicts = "\n" + "\n".join(wanted) + "\n" if wanted else ""
-    about = f"Commit {one['commit']}, program {one['program']}; {one['machine']}; load before: {one['load']}."
+    after = f", after: {one['load_after']}" if "load_after" in one else ""
+    about = f"Commit {one['commit']}, program {one['program']}; {one['machine']}; load before: {one['load']}{after}."
     return f"## {of.TITLE}\n\n{of.page(one['figures'])}\n{verdicts}\n{about}\n"
 
 
