@@ -66,20 +66,18 @@ def load() -> str:
 
 
 def commit() -> str:
-    """The commit of these files, and whether they were changed since."""
+    """The commit, and whether what measures and carries out was changed since."""
     def git(*args: str) -> str:
         ran = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=False)
         return ran.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    changed = git("status", "--porcelain", "--", "measure", "ordo_trace")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
 def digest(program: str) -> str:
     """The first digits of the SHA-256 of a program."""
-    with open(program, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12] if hasattr(hashlib, "file_digest") else \
-            hashlib.sha256(file.read()).hexdigest()[:12]
+    return hashlib.sha256(Path(program).read_bytes()).hexdigest()[:12]
 
 
 def timed(command: list[str], good: tuple[int, ...] = (0,), **more: Any) -> float:
