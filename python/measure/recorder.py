@@ -38,8 +38,8 @@ def page(figures: Figures) -> str:
     seconds, peaks = figures["seconds"], figures["peaks"]
     lines = [
         f"ext4 on a device of 512 MB in memory, {figures['bytes'] >> 20} MB written by one process at random places with an "
-        f"fdatasync after each 16 writes; {figures['rounds']} rounds by turns: median (least to most). Memory has the device's "
-        "512 MB.\n",
+        f"fdatasync after each 16 writes; {figures['rounds']} rounds by turns: median (least to most). The device is "
+        "in that memory, as far as it is used.\n",
         "| | seconds of the work | most memory, MB |\n|---|---:|---:|",
         *(f"| {way} | {spread(seconds[way], 2)} | {spread(peaks[way], 0)} |" for way in seconds),
         f"\nIn parts against memory: {median(seconds[PARTS]) / median(seconds[MEMORY]):.2f} times as long.",

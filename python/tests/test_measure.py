@@ -20,7 +20,7 @@ from measure import grown, kills, proof
 
 LONG = {
     "asked_seconds": 3600, "asked_bytes": 12e9, "seconds": 3600, "written": 12e9, "requested": 10_000_000_000, "requests": 9,
-    "parts": 3, "disk": 1, "quarters": [[1, 2], None, [1, 2], [1, 2]], "peak": 1023, "analysis_seconds": 1,
+    "parts": 3, "disk": 1, "quarters": [[1, 2], None, [1, 2], [1, 2]], "peak": 767, "analysis_seconds": 1,
     "analysis_peak": 511, "analysis_status": 0,
 }
 
@@ -46,7 +46,7 @@ def test_a_page_says_what_was_met_missed_and_not_measured(tmp_path: Path) -> Non
     assert text.count("- Met: ") == 4 and "MISSED" not in text
     for name in ("proof", "sweep", "recorder", "estimate"):
         assert f"Not measured yet: `make bench-fleet SECTIONS={name}`." in text
-    wrong = [{"requested": 9_999_999_999}, {"analysis_status": 1}, {"analysis_peak": 512}, {"peak": 1024}, {"seconds": 3000}]
+    wrong = [{"requested": 9_999_999_999}, {"analysis_status": 1}, {"analysis_peak": 512}, {"peak": 768}, {"seconds": 3000}]
     for one in wrong:
         text = page(tmp_path, LONG | one)
         assert text.count("- MISSED: ") == 1 and text.count("- Met: ") == 3, one

@@ -141,9 +141,9 @@ impl How {
 
     /// Makes the directory of the trace before the recording. A directory with anything else in it than a trace that
     /// may be replaced is refused.
-    fn open(&self, calls: bool) -> Result<()> {
-        self.fit(calls)?;
+    fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
+        self.fit(false)?;
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
         if self.is_in_parts() {
             let probe = tempfile::NamedTempFile::new_in(dir);
@@ -365,7 +365,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         options: args.mount_opts.clone(),
         bytes: args.size / 4096 * 4096,
     };
-    args.how.open(args.calls)?;
+    args.how.fit(args.calls)?;
+    args.how.open()?;
     let signals = Signals::catch()?;
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
@@ -396,7 +397,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
 /// # Errors
 /// As `run`.
 pub fn attach(args: &AttachTo) -> Result<ExitCode> {
-    args.how.open(false)?;
+    args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
     let place = Transport::Path(args.device.clone());
@@ -434,7 +435,7 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
         (Some(path), _) => Address::Unix(path.clone()),
         (None, tcp) => Address::Tcp(tcp.clone().unwrap_or_default()),
     };
-    args.how.open(false)?;
+    args.how.open()?;
     let signals = Signals::catch()?;
     let seen = Into::default();
     let device = name_of(&place);
