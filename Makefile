@@ -32,7 +32,7 @@ help:
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
-	@echo 'make bench-fleet  workers, Spark, and recording in parts, written to docs/results/fleet.md'
+	@echo 'make bench-fleet [SECTIONS=proof,long]  workers, Spark, and recording in parts, written to docs/results/fleet.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
@@ -277,14 +277,21 @@ BASE ?= 1eb1395
 bench-building:
 	$(CARGO) xtask building $(BASE)
 
-# As root, with Java; on a quiet machine, as far as ratios go. SECONDS of a recording whose memory is measured.
+# As root, with Java. SECTIONS are measured and kept in target/fleet, and the page is written from all that are kept there: `sweep`,
+# `recorder` and `estimate` want a quiet machine; `long` (an hour, and GIGABYTES of disk) and `proof` (STATES and TRACES, half an
+# hour) do not. SECTIONS=none only writes the page.
 .PHONY: bench-fleet
+SECTIONS ?= sweep,recorder,estimate,proof,long
 SECONDS ?= 3600
+GIGABYTES ?= 12
 ROUNDS ?= 5
+STATES ?= 10000000
+TRACES ?= 1000
 bench-fleet: judges
 	$(CARGO) build --release --quiet --package ordo-cli
-	$(VENV)/bin/python python/measure.py target/release/ordo --seconds $(SECONDS) --rounds $(ROUNDS) > target/fleet.md
-	mv target/fleet.md docs/results/fleet.md
+	PYTHONPATH=python $(VENV)/bin/python -m measure target/release/ordo --kept target/fleet --page docs/results/fleet.md \
+	  --sections $(SECTIONS) --seconds $(SECONDS) --gigabytes $(GIGABYTES) --rounds $(ROUNDS) --states $(STATES) \
+	  --traces $(TRACES)
 
 fuzz:
 	cd fuzz && for t in mount check lfs dualfs; do mkdir -p corpus/$$t regressions/$$t && \

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +18,11 @@ import pytest
 from conftest import FLEET, JOURNAL, ORDERED, ordo, skip
 
 import ordo_trace
+from measure.common import CLUSTER, FLEET as SCRIPT, spark
+from measure.kills import kill_one
 
-SCRIPT = Path(__file__).parent.parent / "ordo_trace" / "fleet.py"
 #: A sweep of some seconds: every task takes a moment, so that there is a middle.
 SWEEP = ["--fs", "ffs-none,ffs-sync", "--states", "60", "--runs", "6", "--workload", "random:clients=2,steps=30"]
-CLUSTER = "local-cluster[2,1,1024]"
 
 
 def fleet(*args: str | Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
@@ -108,32 +105,26 @@ def test_without_spark_the_same(tmp_path: Path, sweep: tuple[Path, bytes]) -> No
     tasks, whole = sweep
     fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "merged.json")
     assert (tmp_path / "merged.json").read_bytes() == whole
+
+    # A result that was damaged since is carried out again, and is kept beside the new one.
+    result = sorted((tmp_path / "results").glob("*.json"))[4]
+    good = result.read_bytes()
+    result.write_bytes(good[:-40])
+    fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == whole and result.read_bytes() == good
+    assert result.with_name(f"{result.name}.damaged").read_bytes() == good[:-40]
+
+    # One that is there twice is refused: there is no result then, and none that was there before is changed.
+    shutil.copy(result, tmp_path / "results" / "copy.json")
+    ran = fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "none.json", expect=1)
+    assert "copy.json" in ran.stderr and result.name in ran.stderr, ran.stderr
+    assert not (tmp_path / "none.json").exists()
+
     wrong = tmp_path / "wrong.jsonl"
     lines = tasks.read_text().splitlines()
     wrong.write_text("\n".join([lines[0], lines[1][:50], lines[2].replace('"seed":', '"seed":1', 1)]))
     ran = fleet("crash", wrong, "--into", tmp_path / "other", expect=1)
     assert "line 2 of" in ran.stderr and "line 3 of" in ran.stderr and "line 1 of" not in ran.stderr, ran.stderr
-
-
-def executors(of: int) -> list[int]:
-    """The executors among the descendants of a process."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-                names[int(entry.name)] = (entry / "cmdline").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
-
-    def descends(process: int) -> bool:
-        while process > 1 and process != of:
-            process = parents.get(process, 0)
-        return process == of
-
-    return [p for p, name in names.items() if "CoarseGrainedExecutorBackend" in name and descends(p)]
 
 
 def under_spark(tmp_path: Path, slow: str, done: Path, args: list[str | Path], enough: int = 3, expect: int = 0) -> str:
@@ -154,34 +145,15 @@ def under_spark(tmp_path: Path, slow: str, done: Path, args: list[str | Path], e
         f'"{ordo()}" "$@"\nstatus=$?\n[ "$1" = analyze ] && : > {done}/$$\nexit $status\n'
     )
     program.chmod(0o755)
-    environment = os.environ | {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
-        "SPARK_WORKER_DIR": str(tmp_path / "work"),
-        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf spark.executor.memory=512m "
-        "--driver-memory 512m pyspark-shell",
-    }
     command = [sys.executable, str(SCRIPT), *map(str, args), "--master", CLUSTER, "--ordo", str(program)]
-    log = tmp_path / "log"
-    with log.open("w") as out:
-        run = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
-    try:
-        killed = None
-        until = time.monotonic() + 420
-        while run.poll() is None and killed is None and time.monotonic() < until:
-            if done.is_dir() and len(list(done.iterdir())) >= enough and (found := executors(run.pid)):
-                killed = found[0]
-                os.kill(killed, signal.SIGKILL)
-                gate.touch()
-            time.sleep(0.1)
-        assert killed is not None, log.read_text()
-        assert run.wait(timeout=420) == expect, log.read_text()
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-    text = log.read_text()
-    assert "Lost executor" in text, text
-    return text
+
+    def is_middle() -> bool:
+        return done.is_dir() and len(list(done.iterdir())) >= enough
+
+    ran = kill_one(command, spark(tmp_path), tmp_path / "log", is_middle, 420, then=gate.touch)
+    assert ran.executor is not None and ran.status == expect, ran.log
+    assert "Lost executor" in ran.log, ran.log
+    return ran.log
 
 
 def test_spark_with_an_executor_killed_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
@@ -235,3 +207,19 @@ def test_parts_of_a_recording_are_traces(tmp_path: Path) -> None:
     assert len(ordo_trace.open(into)) == len(rows)
     count = ordo_trace.open(into).duckdb().sql("select count(*), count(distinct recording) from traces").fetchall()
     assert count == [(len(rows), 1)]
+
+    # A part is damaged, and another has lost a table that only the other parts need. All parts together are counted
+    # without both, which are named; each by itself, without the damaged one.
+    parts = [row["trace"] for row in rows]
+    cut = into / parts[1] / "blocks.parquet"
+    cut.write_bytes(cut.read_bytes()[:-100])
+    (into / parts[0] / "earlier.parquet").unlink()
+    ran = subprocess.run([ordo(), "analyze", str(into)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stderr
+    named = [line for line in ran.stderr.splitlines() if "set aside" in line]
+    assert len(named) == 2, ran.stderr
+    assert parts[0] in named[0] and "earlier.parquet" in named[0] and parts[1] in named[1] and "blocks.parquet" in named[1]
+    ran = fleet("analyze", into, expect=1)
+    assert f"set aside: {parts[1]}: " in ran.stderr and f"{len(rows) - 1} of {len(rows)} traces" in ran.stderr, ran.stderr
+    lines = (tmp_path / "parts.jsonl").read_text().splitlines()
+    assert ran.stdout.splitlines() == lines[:1] + lines[2:]

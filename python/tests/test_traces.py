@@ -96,5 +96,5 @@ def test_strict_types() -> None:
     except ImportError:
         skip("mypy is not installed")
     root = Path(__file__).parent.parent
-    out, _, status = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root.parent / "target" / "mypy"), str(root / "ordo_trace")])
+    out, _, status = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root.parent / "target" / "mypy"), str(root / "ordo_trace"), str(root / "measure")])
     assert status == 0, out

@@ -85,6 +85,29 @@ fn imported_parts_give_the_whole() {
     assert!(text(&out.stderr).contains("give one trace"), "{}", text(&out.stderr));
 }
 
+/// An option that a recording in parts does not have is refused before anything is made, with its name and the reason;
+/// the reason is not that of another option.
+#[test]
+fn refused_options_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("traces");
+    let run = ["trace", "run", "--fs", "ext4", "-o", into.to_str().unwrap()];
+    for parts in [["--rotate", "64m"], ["--sample", "1s/1min"]] {
+        for (option, why) in [
+            (&["--force"][..], "none is replaced"),
+            (&["--last", "100"], "parts bound the memory"),
+            (&["--rule", "delay file_data 1s"], "parts are for devices in use"),
+            (&["--calls"], "sought in the whole recording"),
+        ] {
+            let out = ordo(&[&run[..], &parts, option, &["--", "true"]].concat());
+            let said = text(&out.stderr);
+            assert_eq!(out.status.code(), Some(1), "{said}");
+            assert!(said.contains(option[0]) && said.contains(why), "{said}");
+        }
+    }
+    assert!(!into.exists());
+}
+
 /// A kernel's file system is recorded in parts. What the recorder prints at its end is what its parts give; each part is
 /// a trace by itself; marks are in them; contents are those that were written. An idle device ends its part in time.
 #[test]

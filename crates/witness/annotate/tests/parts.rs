@@ -219,3 +219,43 @@ fn what_is_damaged_is_named_and_the_rest_is_whole() {
     assert_eq!(all.missing, [1]);
     assert!(found.recordings[0].has_end);
 }
+
+/// A part has tables that only the other parts need. A copy that loses one of them, or has it from another part, is still a
+/// trace by itself. The recording is not counted with it as if nothing were known about earlier parts: the part is named
+/// with the table and set aside, and the sum is that of the others. With the table back it is the whole again.
+#[test]
+fn a_part_without_a_table_for_the_others_is_named_and_not_counted() {
+    let Some((image, trace)) = recorded("ext3", "ext3") else { return };
+    let (start, folder) = (Pieces::of(&image), tempfile::tempdir().unwrap());
+    let dirs = in_parts(folder.path(), &trace, &start, trace.requests().len() / 5 + 1);
+    let whole = joined(folder.path());
+    let part = &dirs[3];
+    let alone = counting::count(part).unwrap().unwrap();
+    let others: u64 = dirs
+        .iter()
+        .filter(|dir| *dir != part)
+        .map(|dir| counting::count(dir).unwrap().unwrap().stats.writes.total().bytes)
+        .sum();
+    for name in ["earlier.parquet", "continued.parquet", "changes.parquet"] {
+        let file = part.join(name);
+        let good = fs::read(&file).unwrap();
+        let another = fs::read(dirs[2].join(name)).unwrap();
+        assert!(good != another, "{name}: the parts do not differ, so this shows nothing");
+        for change in [None, Some(&another), Some(&Vec::new())] {
+            match change {
+                None => fs::remove_file(&file).unwrap(),
+                Some(bytes) => fs::write(&file, bytes).unwrap(),
+            }
+            let all = joined(folder.path());
+            assert_eq!(all.aside.len(), 1, "{name}: {:?}", all.aside);
+            assert_eq!(&all.aside[0].path, part);
+            assert!(all.aside[0].why.contains(name), "{}", all.aside[0].why);
+            assert_eq!((all.parts, all.missing.len()), (dirs.len() - 1, 0));
+            assert_eq!(all.analysis.stats.writes.total().bytes, others);
+            // By itself the part is what it was.
+            assert_eq!(json(&counting::count(part).unwrap().unwrap()), json(&alone));
+        }
+        fs::write(&file, good).unwrap();
+        assert_eq!(json(&joined(folder.path()).analysis), json(&whole.analysis));
+    }
+}

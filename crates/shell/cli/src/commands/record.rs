@@ -38,11 +38,11 @@ pub(super) struct How {
     /// Write the trace in parts, each a trace by itself, while it is recorded: a part ends when it takes this size in
     /// memory (64k to 256m), or after this time (10min, 30s, 1h). Both may be given; without a size it is 64m. Memory
     /// stays below 512 MB for any length. -o is then the folder of all recordings.
-    #[arg(long, value_name = "SIZE|TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    #[arg(long, value_name = "SIZE|TIME", requires = "output")]
     rotate: Vec<Rotate>,
     /// Record only a part of the time, as 10s/5min: the first ten seconds of every five minutes. In between requests cost
     /// nothing but their way through the pseudo-device. The trace is written in parts.
-    #[arg(long, value_name = "TIME/TIME", requires = "output", conflicts_with_all = ["force", "last", "rules"])]
+    #[arg(long, value_name = "TIME/TIME", requires = "output")]
     sample: Option<SampleTimes>,
     /// Keep no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
@@ -84,6 +84,34 @@ impl How {
         !self.rotate.is_empty() || self.sample.is_some()
     }
 
+    /// Refuses options that a recording in parts does not have.
+    ///
+    /// # Errors
+    /// There is one: its name, and the reason.
+    fn fit(&self, calls: bool) -> Result<()> {
+        let all = [
+            (self.force, "--force: each has a name of its own, so none is replaced"),
+            (
+                self.last.is_some(),
+                "--last: parts bound the memory already, and old ones can be removed one by one",
+            ),
+            (
+                !self.rules.is_empty(),
+                "--rule: parts are for devices in use, whose writes are not delayed or dropped; \
+                 take --rule without --rotate and --sample",
+            ),
+            (
+                calls,
+                "--calls: the requests of a call are sought in the whole recording at its end, when \
+                 parts are no longer in memory; take --calls without --rotate and --sample",
+            ),
+        ];
+        match all.into_iter().find(|(is_given, _)| self.is_in_parts() && *is_given) {
+            Some((_, why)) => bail!("recordings in parts (--rotate, --sample) do not have {why}"),
+            None => Ok(()),
+        }
+    }
+
     /// The recorder of a device with this name instead of a trace in memory, if that was asked for. Its observer is in
     /// `setup` then.
     pub(super) fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
@@ -115,6 +143,7 @@ impl How {
     /// may be replaced is refused.
     pub(super) fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
+        self.fit(false)?;
         std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
         if self.is_in_parts() {
             let probe = tempfile::NamedTempFile::new_in(dir);
@@ -243,7 +272,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
     /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
-    #[arg(long, requires = "output", conflicts_with_all = ["rotate", "sample"])]
+    #[arg(long, requires = "output")]
     calls: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -316,6 +345,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         options: args.mount_opts.clone(),
         bytes: args.size / 4096 * 4096,
     };
+    args.how.fit(args.calls)?;
     args.how.open()?;
     let signals = Signals::catch()?;
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
