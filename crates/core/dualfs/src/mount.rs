@@ -12,7 +12,7 @@ use crate::groups::Groups;
 use crate::pair::Pair;
 use crate::{DualError, DualFs};
 
-/// The age at which dirty blocks are written (section 2.1 of the paper).
+/// The age at which dirty metadata is written (section 2.1 of the paper).
 const LOG_EVERY: Duration = Duration::from_secs(5);
 /// The time between two checkpoints (section 2.1 of the paper).
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
@@ -142,7 +142,9 @@ pub async fn mount(
         copy: pair.copy_side(),
     };
     let mut cache = options.cache.clone();
-    for age in [&mut cache.metadata_age, &mut cache.directory_age, &mut cache.data_age] {
+    // Contents that are overwritten in their places wait for their own age. New ones are written with the metadata that
+    // leads to them.
+    for age in [&mut cache.metadata_age, &mut cache.directory_age] {
         *age = (*age).min(LOG_EVERY);
     }
     let every =

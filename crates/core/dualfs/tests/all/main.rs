@@ -3,6 +3,7 @@
 
 mod check;
 mod crash;
+mod durable;
 mod locality;
 mod mirror;
 mod pair;

@@ -107,6 +107,9 @@ impl LogLayout {
                 d.blksize = if ip.record().mode == 0 { group } else { ip.pointers().group };
             }
             let mode = ip.record().mode;
+            if d.size != ip.size() {
+                self.store.state.borrow_mut().resized.insert(ip.ino());
+            }
             d.size = ip.size();
             let slack = match self.has_pointers(mode, d.size) {
                 true => self.store.state.borrow().slack(&d),
@@ -408,9 +411,9 @@ impl Layout for LogLayout {
         }
     }
 
-    async fn fsync(&self, _ip: &LogInode) -> FsResult<()> {
+    async fn fsync(&self, ip: &LogInode) -> FsResult<()> {
         self.make_space().await?;
-        self.writer.flush_log().await.map_err(io_error)
+        self.writer.flush_log(ip.ino()).await.map_err(io_error)
     }
 
     async fn sync(&self) -> FsResult<()> {

@@ -43,6 +43,9 @@ pub struct LogState {
     pub begun: u32,
     /// Free inodes that may still be files on the device. The next write-out records their removal.
     pub tombstones: BTreeSet<u64>,
+    /// Files whose sizes have changed since the last write-out. Their blocks on a data device may have to be there before
+    /// the inode with the new size.
+    pub resized: BTreeSet<u64>,
     /// Segments into which a write-out is under way.
     pub in_flight: BTreeSet<u64>,
     /// The most bytes of one request to the device.
@@ -71,6 +74,7 @@ impl LogState {
             clean_frags: 0,
             begun: 0,
             tombstones: BTreeSet::new(),
+            resized: BTreeSet::new(),
             in_flight: BTreeSet::new(),
             bytes_max,
             data: None,

@@ -50,6 +50,29 @@ impl Content {
     }
 }
 
+/// The part of everything dirty that a write-out must have. Contents that are overwritten in their places on a data device are
+/// left out otherwise.
+#[derive(Clone, Copy)]
+pub enum Needed<'w> {
+    /// Everything.
+    All,
+    /// The contents of this file.
+    File(u64),
+    /// The contents in the buffers with these keys, which have reached their age.
+    Aged(&'w BTreeSet<BufKey>),
+}
+
+impl Needed<'_> {
+    /// Whether a buffer may be left out.
+    fn leaves_out(self, key: BufKey) -> bool {
+        match self {
+            Needed::All => false,
+            Needed::File(ino) => key.file != ino,
+            Needed::Aged(keys) => !keys.contains(&key),
+        }
+    }
+}
+
 /// The blocks of one file that are written, by level, data first.
 #[derive(Default)]
 pub struct FileWork {
@@ -75,6 +98,11 @@ impl Work {
     fn add(&mut self, ino: u64, number: i64, level: usize, content: Content) {
         let file = self.files.entry(ino).or_default();
         file.levels[level].entry(number).or_insert(content);
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.inodes.is_empty() && self.ifile.is_empty()
     }
 
     /// The files in the order in which they and their inodes are written: by number or, if `inverse`, by
@@ -159,17 +187,30 @@ pub struct Victim {
 }
 
 impl Store {
-    /// Finds and pins everything dirty, with the inodes and indirect blocks above. No operation is under way.
-    pub async fn pin_dirty(&self) -> Result<Work, BlockError> {
+    /// Finds and pins everything dirty, with the inodes and indirect blocks above, as far as it is needed. No operation is under
+    /// way.
+    pub async fn pin_dirty(&self, needed: Needed<'_>) -> Result<Work, BlockError> {
         let mut work = Work::default();
         for (n, buf) in self.cache.all_dirty().into_iter().enumerate() {
             let BufKey { file, block } = buf.key();
+            if needed.leaves_out(buf.key()) && self.may_stay_dirty(file, block) {
+                continue;
+            }
             let ino = if file == INODES { block.cast_unsigned() } else { file };
             work.changed.insert(ino, n);
             self.pin_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
         }
         self.pin_changed_ends(&mut work).await.map_err(super::writer::as_block_error)?;
         Ok(work)
+    }
+
+    /// Whether a dirty block need not be written with metadata: it is overwritten in its place on the data device, so no
+    /// pointer changes, and its file has the size that the log has.
+    fn may_stay_dirty(&self, ino: u64, number: i64) -> bool {
+        ino != INODES
+            && self.is_on_data_of(ino, number)
+            && !self.state.borrow().resized.contains(&ino)
+            && self.peek_pointer(ino, number).is_some_and(|pointer| pointer > 0)
     }
 
     /// Adds a dirty buffer, with the inode and indirect blocks above it pinned.

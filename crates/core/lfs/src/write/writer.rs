@@ -25,7 +25,7 @@ use super::rules::LfsRules;
 use super::state::{LogState, NANOS};
 use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
-use super::work::{Content, FileWork, Victim, Work};
+use super::work::{Content, FileWork, Needed, Victim, Work};
 
 /// The most segments that are begun between two checkpoints, so that a mount after a crash is short.
 const SEGMENTS_MAX: u32 = 8;
@@ -150,15 +150,16 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes everything that is dirty durable, in the log.
+    /// Makes a file durable, in the log, with everything else that is dirty but contents of other files that are overwritten
+    /// in their places on a data device.
     ///
     /// # Errors
     /// The device failed.
-    pub async fn flush_log(&self) -> Result<(), BlockError> {
+    pub async fn flush_log(&self, ino: u64) -> Result<(), BlockError> {
         {
             let _one = self.one.lock().await;
             if !self.store.cache.all_dirty().is_empty() {
-                self.write_log(self.kind_for_log()).await?;
+                self.write_log(self.kind_for_log(), Needed::File(ino)).await?;
             }
             self.flush_if_needed().await?;
         }
@@ -175,7 +176,7 @@ impl SegmentWriter {
             let has_news = !self.store.cache.all_dirty().is_empty()
                 || self.store.state.borrow().ifile.is_dirty();
             if has_news || clean {
-                self.write_log(Kind::Checkpoint { clean }).await?;
+                self.write_log(Kind::Checkpoint { clean }, Needed::All).await?;
             }
             self.flush_if_needed().await?;
         }
@@ -188,7 +189,7 @@ impl SegmentWriter {
     /// The device failed.
     pub async fn force_checkpoint(&self) -> Result<(), BlockError> {
         let _one = self.one.lock().await;
-        self.write_log(Kind::Checkpoint { clean: false }).await
+        self.write_log(Kind::Checkpoint { clean: false }, Needed::All).await
     }
 
     fn kind_for_log(&self) -> Kind {
@@ -200,11 +201,17 @@ impl SegmentWriter {
         }
     }
 
-    async fn write_log(&self, kind: Kind) -> Result<(), BlockError> {
+    /// Writes everything dirty that is needed; a checkpoint writes all of it.
+    async fn write_log(&self, kind: Kind, needed: Needed<'_>) -> Result<(), BlockError> {
         let store = &self.store;
         let batch = {
             let _quiesced = store.order.quiesce().await;
-            let work = store.pin_dirty().await?;
+            let needed = if kind == Kind::Log { needed } else { Needed::All };
+            let work = store.pin_dirty(needed).await?;
+            let is_nothing = work.is_empty() && store.state.borrow().tombstones.is_empty();
+            if kind == Kind::Log && is_nothing {
+                return Ok(());
+            }
             self.gather(work, kind, false)?
         };
         self.write_batch(batch, kind).await
@@ -225,7 +232,7 @@ impl SegmentWriter {
         let _one = self.one.lock().await;
         let (batch, outcomes) = {
             let _quiesced = store.order.quiesce().await;
-            let mut work = store.pin_dirty().await?;
+            let mut work = store.pin_dirty(Needed::All).await?;
             let mut outcomes = Vec::new();
             for victim in victims {
                 if store.state.borrow().epoch(victim.segment) != victim.epoch {
@@ -352,6 +359,7 @@ impl SegmentWriter {
             }
             state.retire(self.form.rules.contains(LfsRules::REUSE));
         }
+        state.resized.clear();
         if let Some(data) = &mut state.data {
             data.frees_gathered();
         }
@@ -660,11 +668,13 @@ impl Writer for SegmentWriter {
             if !dirty.iter().any(|buf| buf.is_dirty()) {
                 return Ok(());
             }
-            let kind = match occasion {
-                Occasion::Demand => Kind::Checkpoint { clean: false },
-                Occasion::Age | Occasion::Memory => self.kind_for_log(),
+            let aged: BTreeSet<BufKey> = dirty.iter().map(|buf| buf.key()).collect();
+            let (kind, needed) = match occasion {
+                Occasion::Demand => (Kind::Checkpoint { clean: false }, Needed::All),
+                Occasion::Age => (self.kind_for_log(), Needed::Aged(&aged)),
+                Occasion::Memory => (self.kind_for_log(), Needed::All),
             };
-            let written = self.write_log(kind).await;
+            let written = self.write_log(kind, needed).await;
             if written == Err(full()) && occasion != Occasion::Demand {
                 // The log is full until something is deleted, so trying again at once is useless.
                 self.store.cache.runtime().sleep(RETRY).await;
