@@ -169,6 +169,8 @@ Workloads:
   tpcb                               transactions like TPC-B's
   sdet-like[:users=N]                scripts of commands of users at once
   mail-server[:minutes=N]            messages queued durably, delivered, read
+  specweb-like[:directories=N]       a web server's files, read by popularity, and its logs
+  tpcc-like[:warehouses=N]           transactions like TPC-C's, many clients
   filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS]
                                      many clients, by a personality of filebench
 
@@ -231,7 +233,7 @@ Examples:
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
     /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb,
-    /// sdet-like, mail-server, filebench:PERSONALITY, each with its parameters.
+    /// sdet-like, mail-server, specweb-like, tpcc-like, filebench:PERSONALITY, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

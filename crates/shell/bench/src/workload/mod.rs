@@ -16,9 +16,11 @@ mod postmark;
 mod processor;
 mod sdet_like;
 mod sources;
+mod specweb_like;
 mod ssh_build;
 mod tally;
 mod tpcb;
+mod tpcc_like;
 mod tree;
 
 use std::fmt;
@@ -37,8 +39,10 @@ pub use parse::{ParseError, SYNTAX};
 pub use postmark::PostMark;
 pub use sdet_like::SdetLike;
 pub use sources::{Benchmark, Sources};
+pub use specweb_like::SpecwebLike;
 pub use ssh_build::SshBuild;
 pub use tpcb::Tpcb;
+pub use tpcc_like::TpccLike;
 pub use tree::{Source, SourceTree};
 
 /// The place where a workload runs: a mounted file system, and the clock that times its phases.
@@ -192,6 +196,10 @@ pub enum Workload {
     SdetLike(SdetLike),
     /// A mail server around the clock.
     MailServer(MailServer),
+    /// A web server with static files and logs.
+    SpecwebLike(SpecwebLike),
+    /// Transactions like those of TPC-C.
+    TpccLike(TpccLike),
 }
 
 impl Workload {
@@ -210,6 +218,8 @@ impl Workload {
             Workload::Filebench(w) => w.describe(),
             Workload::SdetLike(w) => w.describe(),
             Workload::MailServer(w) => w.describe(),
+            Workload::SpecwebLike(w) => w.describe(),
+            Workload::TpccLike(w) => w.describe(),
         }
     }
 
@@ -228,6 +238,8 @@ impl Workload {
             Workload::Filebench(w) => w.footprint(),
             Workload::SdetLike(w) => w.footprint(),
             Workload::MailServer(w) => w.footprint(),
+            Workload::SpecwebLike(w) => w.footprint(),
+            Workload::TpccLike(w) => w.footprint(),
         }
     }
 
@@ -236,7 +248,10 @@ impl Workload {
         match self {
             Workload::CreateDelete(_) => "create-delete".into(),
             Workload::Micro(w) => w.crash_phase(),
-            Workload::PostMark(_) | Workload::Tpcb(_) => "transactions".into(),
+            Workload::PostMark(_) | Workload::Tpcb(_) | Workload::TpccLike(_) => {
+                "transactions".into()
+            }
+            Workload::SpecwebLike(_) => "requests".into(),
             Workload::Tree(_) => "copy in".into(),
             Workload::Sources(w) => w.only.map_or("write-data-meta", |only| only.name).into(),
             Workload::SshBuild(_) => "unpack".into(),
@@ -274,6 +289,8 @@ impl Workload {
             Workload::Filebench(w) => w.run(&mut run, seed).await?,
             Workload::SdetLike(w) => w.run(&mut run, seed).await?,
             Workload::MailServer(w) => w.run(&mut run, seed).await?,
+            Workload::SpecwebLike(w) => w.run(&mut run, seed).await?,
+            Workload::TpccLike(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -294,6 +311,8 @@ impl fmt::Display for Workload {
             Workload::Filebench(w) => write!(f, "{w}"),
             Workload::SdetLike(w) => write!(f, "{w}"),
             Workload::MailServer(w) => write!(f, "{w}"),
+            Workload::SpecwebLike(w) => write!(f, "{w}"),
+            Workload::TpccLike(w) => write!(f, "{w}"),
         }
     }
 }

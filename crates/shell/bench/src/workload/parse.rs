@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::sources::Benchmark;
 use super::{
     CreateDelete, Filebench, Generated, MailServer, Micro, Netnews, Overwrite, PostMark, SdetLike,
-    SourceTree, Sources, SshBuild, Tpcb, WmlError, Workload,
+    SourceTree, Sources, SpecwebLike, SshBuild, Tpcb, TpccLike, WmlError, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -38,6 +38,11 @@ sdet-like[:users=N][,compute=yes|no]
     one user)
 mail-server[:minutes=N][,messages=N][,users=N]
     a mail server: messages a minute that are queued durably, delivered and read (default 120 for a day)
+specweb-like[:directories=N][,requests=N][,clients=N]
+    a web server: clients read files by SPECweb's classes and popularity, logs grow (default 630 directories
+    with 3 GB, 100 clients)
+tpcc-like[:warehouses=N][,transactions=N][,clients=N]
+    transactions like TPC-C's: random pages of nine tables, a log with fsync (default 4 warehouses, 40 clients)
 filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS][,VARIABLE=VALUE]
     many clients at once, by a personality of filebench: one of Ordo's, or a file in filebench's language
 Sizes take k, m or g: 64k, 4m.";
@@ -48,7 +53,8 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server and filebench:PERSONALITY"
+         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server, specweb-like, tpcc-like and \
+         filebench:PERSONALITY"
     )]
     Unknown(String),
     /// The workload has no parameter of this name.
@@ -116,6 +122,8 @@ impl FromStr for Workload {
             "tpcb" => tpcb(rest).map(Workload::Tpcb),
             "sdet-like" => sdet_like(rest).map(Workload::SdetLike),
             "mail-server" => mail_server(rest).map(Workload::MailServer),
+            "specweb-like" => specweb_like(rest).map(Workload::SpecwebLike),
+            "tpcc-like" => tpcc_like(rest).map(Workload::TpccLike),
             "filebench" => Filebench::parse(rest).map(Workload::Filebench),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
@@ -264,6 +272,42 @@ fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
     if out.minutes > 1_000_000 || out.messages > 100_000 || out.users > 100_000 {
         let most = "1,000,000 minutes, 100,000 messages a minute and 100,000 users at most";
         return Err(bad("minutes, messages or users", Some(rest), most));
+    }
+    Ok(out)
+}
+
+fn specweb_like(rest: &str) -> Result<SpecwebLike, ParseError> {
+    let mut out = SpecwebLike::USUAL;
+    for (key, value) in parameters(rest) {
+        let (to, least) = match key {
+            "directories" => (&mut out.directories, 1),
+            "requests" => (&mut out.requests, 0),
+            "clients" => (&mut out.clients, 1),
+            _ => return Err(unknown("specweb-like", key, "directories, requests, clients")),
+        };
+        *to = number(key, value, least)?;
+    }
+    if out.directories > 1_000_000 || out.clients > 10_000 {
+        let most = "1,000,000 directories and 10,000 clients at most";
+        return Err(bad("directories or clients", Some(rest), most));
+    }
+    Ok(out)
+}
+
+fn tpcc_like(rest: &str) -> Result<TpccLike, ParseError> {
+    let mut out = TpccLike::USUAL;
+    for (key, value) in parameters(rest) {
+        let (to, least) = match key {
+            "warehouses" => (&mut out.warehouses, 1),
+            "transactions" => (&mut out.transactions, 0),
+            "clients" => (&mut out.clients, 1),
+            _ => return Err(unknown("tpcc-like", key, "warehouses, transactions, clients")),
+        };
+        *to = number(key, value, least)?;
+    }
+    if out.warehouses > 1000 || out.clients > 10_000 {
+        let most = "1,000 warehouses and 10,000 clients at most";
+        return Err(bad("warehouses or clients", Some(rest), most));
     }
     Ok(out)
 }
@@ -438,6 +482,10 @@ mod tests {
             "sdet-like:users=20,compute=no",
             "mail-server",
             "mail-server:minutes=5,messages=60,users=7",
+            "specweb-like",
+            "specweb-like:directories=2,requests=30,clients=4",
+            "tpcc-like",
+            "tpcc-like:warehouses=1,transactions=9,clients=3",
             "filebench:oltp,nshadows=3,run=2",
             "tree:/",
         ] {
@@ -472,6 +520,8 @@ mod tests {
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("sdet-like:users=1001").contains("1000 at most"));
         assert!(refused("mail-server:mail=1").contains("no parameter 'mail'; it has minutes,"));
+        assert!(refused("specweb-like:clients=0").contains("not a value for clients"));
+        assert!(refused("tpcc-like:warehouses=1001").contains("1,000 warehouses"));
         assert!(refused("tree").contains("tree needs a directory"));
         assert!(refused("tree:/no/such").contains("no such file or directory: /no/such"));
     }

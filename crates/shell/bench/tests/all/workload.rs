@@ -234,6 +234,57 @@ fn a_mail_server_delivers_every_message_once() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
+/// A web server reads the files of each class in their shares, and each request has one line in the log of accesses, each
+/// post one in that of posts. Would catch shares that are mixed up, files that are read in part, and lines that are written
+/// over.
+#[test]
+fn a_web_server_reads_its_classes_in_their_shares() {
+    let text = "specweb-like:directories=20,requests=20000,clients=16";
+    let (phases, dropped, left) = run_and_keep(text, 1);
+    let requests = named(&phases, "requests");
+    assert_eq!((requests.operations, requests.mix.len(), dropped), (20_000, 5, 1));
+    let post = requests.mix[4].operations;
+    assert!((860..1060).contains(&post), "{post} posts in 20,000 requests");
+    let reads = (20_000 - post) as f64;
+    let share = |class: usize| requests.mix[class].operations as f64 / reads * 100.0;
+    for (class, wanted, within) in [(0, 35.0, 1.5), (1, 50.0, 1.5), (2, 14.0, 1.0), (3, 1.0, 0.3)] {
+        assert!((share(class) - wanted).abs() < within, "{}: {}", class, share(class));
+    }
+    // Within a class the files have five times the smallest one's bytes on average, by a Poisson distribution cut at 9.
+    for (class, least) in [(0, 102.0), (1, 1024.0), (2, 10_240.0)] {
+        let mean = requests.mix[class].bytes as f64 / requests.mix[class].operations as f64;
+        assert!((4.7..5.1).contains(&(mean / least)), "{class}: {mean} bytes");
+    }
+    assert_eq!(left.entries, 20 * 37 + 2);
+    let site = 20 * 45 * (102 + 1024 + 10_240 + 102_400);
+    assert_eq!(left.bytes - site, 20_000 * 100 + post * 140);
+    assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
+/// The transactions come in their shares, and the tables grow by the rows that they add: an order, its lines, a payment's
+/// history. Would catch rows that are written over, a log that grows, and shares that are mixed up.
+#[test]
+fn transactions_like_those_of_tpcc_grow_their_tables() {
+    let text = "tpcc-like:warehouses=1,transactions=3000,clients=8";
+    let (phases, dropped, left) = run_and_keep(text, 1);
+    let done = named(&phases, "transactions");
+    assert_eq!((done.operations, dropped, left.entries), (3000, 1, 10));
+    let of = |kind: &str| done.mix.iter().find(|entry| entry.name == kind).unwrap().operations;
+    let within = |kind: &str, least: u64, most: u64| {
+        assert!((least..most).contains(&of(kind)), "{kind}: {}", of(kind));
+    };
+    within("new-order", 1270, 1430);
+    within("payment", 1210, 1370);
+    for kind in ["order-status", "delivery", "stock-level"] {
+        within(kind, 80, 160);
+    }
+    let grown = left.bytes - phases[0].bytes;
+    // Ten lines of 54 bytes and an order of 24 for each new order, 46 bytes for each payment; in whole pages.
+    let rows = of("new-order") * (540 + 24) + of("payment") * 46;
+    assert!((rows * 9 / 10..rows * 11 / 10 + 4 * 8192).contains(&grown), "{grown}, {rows}");
+    assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
 #[test]
 fn a_tree_is_copied_compared_and_removed() {
     let temp = tempfile::tempdir().unwrap();

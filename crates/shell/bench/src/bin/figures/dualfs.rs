@@ -11,7 +11,7 @@ use crate::Section;
 use crate::rows::each;
 
 /// The systems of Table 2 and Figures 1 to 3.
-const SYSTEMS: [System; 6] = [
+pub const SYSTEMS: [System; 6] = [
     ffs::NONE,
     ffs::SOFT_UPDATES,
     journaled::FILE,

@@ -22,6 +22,7 @@ mod processor;
 mod recovery;
 mod replay;
 mod rows;
+mod servers;
 mod simulated;
 mod soft;
 mod streaming;
@@ -128,7 +129,7 @@ const PAGES: [(&str, &str); 7] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 26] = [
+const SECTIONS: [(&str, &str, &str, Measure); 27] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -153,6 +154,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 26] = [
     (DUALFS, "dualfs-switches", "What each mechanism is worth", dualfs::switches),
     (DUALFS, "dualfs-copy", "What a copy of the metadata costs", dualfs::copy),
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
+    (DUALFS, "dualfs-servers", "The paper's servers", servers::measure),
     (AGED, "aged", "Aged beside fresh", aged::measure),
     (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
 ];
