@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_block::Device;
-use ordo_block::file::FileAccess;
+use ordo_block::file::{FileAccess, FileDisk};
 use ordo_report::number;
 use ordo_runtime::{Executor, Runtime};
 use ordo_systems::{Format, MountOptions, Mounted, format_of, journaled};
@@ -28,7 +29,25 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
 /// # Errors
 /// The image cannot be opened, its file system cannot be written or mounted, or was not unmounted.
 pub async fn open(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
-    let disks = erased(named.open(runtime, FileAccess::ReadWrite).await?, false);
+    edit(runtime, named, named.open(runtime, FileAccess::ReadWrite).await?).await
+}
+
+/// As [`open`], for changes whose zeros take no space of the host.
+///
+/// # Errors
+/// As for [`open`].
+pub async fn open_with_holes(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
+    let disks = named.open(runtime, FileAccess::ReadWrite).await?;
+    disks.iter().for_each(|disk| disk.make_holes());
+    edit(runtime, named, disks).await
+}
+
+async fn edit(
+    runtime: &Runtime,
+    named: NamedImage<'_>,
+    disks: Vec<Rc<FileDisk>>,
+) -> Result<Mounted> {
+    let disks = erased(disks, false);
     let name = || named.words();
     let format = format_of(pair::image(&disks)).await.with_context(name)?;
     format.edit(runtime, &disks).await.with_context(name)

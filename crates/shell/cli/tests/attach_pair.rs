@@ -66,6 +66,16 @@ fn both_devices_of_a_pair_are_watched() {
     assert!(named.values().all(|bytes| (LEN..LEN + 8192).contains(bytes)), "{named:?}");
     assert_eq!(on_data["data_bytes"], on_data["data_bytes_with_path"], "{out}");
 
+    // Parts of both are recordings of their own.
+    let (parts, script) =
+        (path("parts"), "dd if=/dev/urandom of=$ORDO_DEVICE_2 bs=4k count=3 seek=9 2>/dev/null");
+    let attach = ["trace", "attach", &meta, &image, "--rotate", "1m", "--json", "-o", &parts];
+    let (code, out, errors) = ordo(&[&attach[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(code, 0, "{errors}");
+    let in_parts: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let written = |name: &str| in_parts[name]["writes"]["file_data"]["bytes"].as_u64().unwrap_or(0);
+    assert_eq!((written("meta.img"), written("data.img")), (0, 3 * 4096), "{out}");
+
     // Both traces are traces by themselves.
     for name in ["meta.img", "data.img"] {
         let dir = folder.path().join("both").join(name);

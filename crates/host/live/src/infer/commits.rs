@@ -147,6 +147,25 @@ fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
     ))
 }
 
+/// Writes that follow each other within this time are parts of one.
+const ONE_WRITE: Duration = Duration::from_millis(50);
+
+/// The seconds from the oldest change that was not written yet to each write, for writes in order. A change that a timer wrote only
+/// after the next change had been made has waited since it was made itself.
+fn waits(changes: &[Instant], writes: impl Iterator<Item = Instant>) -> Vec<f64> {
+    let mut last: Option<Instant> = None;
+    let mut times = Vec::new();
+    for at in writes {
+        let goes_on = last.is_some_and(|last| at.duration_since(last) < ONE_WRITE);
+        let is_left = |change: &&Instant| **change < at && last.is_none_or(|last| **change > last);
+        if let Some(oldest) = changes.iter().find(is_left).filter(|_| !goes_on) {
+            times.push(at.duration_since(*oldest).as_secs_f64());
+        }
+        last = Some(at);
+    }
+    times
+}
+
 /// Finds the time from a change until it is in the journal, and the time until file data are at their place, when
 /// no program asks for either.
 pub(super) fn timers(
@@ -166,19 +185,13 @@ pub(super) fn timers(
     }
     let until = Instant::now();
     let out = lab.finish(file)?;
-    let first = |of: fn(&BlockRow) -> bool, from: Instant, to: Instant| {
-        let inside = |e: &&Event| e.issued > from && e.issued < to && e.writes(of);
-        let event = out.events.iter().find(inside)?;
-        Some(event.issued.duration_since(from).as_secs_f64())
-    };
     let data: fn(&BlockRow) -> bool = |b| b.kind == ordo_sba::Class::FileData;
     let mut all = Vec::new();
     for (question, of) in
         [("commit timer", is_journal as fn(&BlockRow) -> bool), ("data timer", data)]
     {
-        let ends = changes[1..].iter().copied().chain([until]);
-        let times: Vec<f64> =
-            changes.iter().zip(ends).filter_map(|(from, to)| first(of, *from, to)).collect();
+        let writes = out.events.iter().filter(|e| e.issued < until && e.writes(of));
+        let times = waits(&changes, writes.map(|e| e.issued));
         let waited =
             format!("{} changes, each waited for {:.0} s", changes.len(), each.as_secs_f64());
         let finding = match times.is_empty() {
@@ -205,4 +218,26 @@ pub(super) fn timers(
         all.push(finding.because(waited));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch a timer that is taken for one of no time, because it fired just after the next change.
+    #[test]
+    fn a_change_waits_until_its_own_write() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let times = |changes: &[u64], writes: &[u64]| {
+            let changes: Vec<Instant> = changes.iter().map(|ms| at(*ms)).collect();
+            let found = waits(&changes, writes.iter().map(|ms| at(*ms)));
+            found.iter().map(|seconds| (seconds * 1000.0).round() as u64).collect::<Vec<u64>>()
+        };
+        assert_eq!(times(&[0, 7000], &[5000, 5001, 12_500]), [5000, 5500]);
+        // The timer of 6 to 7 seconds fires behind the second change, or goes on behind it.
+        assert_eq!(times(&[0, 7000], &[7001, 7002]), [7001]);
+        assert_eq!(times(&[0, 7000], &[6999, 7001, 13_500]), [6999]);
+        assert_eq!(times(&[0, 7000], &[]), [0; 0]);
+    }
 }

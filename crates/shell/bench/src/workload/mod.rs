@@ -7,6 +7,7 @@ mod create_delete;
 mod filebench;
 mod files;
 mod generated;
+mod kernel_build;
 mod mail_server;
 mod micro;
 mod netnews;
@@ -31,6 +32,7 @@ use ordo_vfs::{FileSystem, FsError, FsResult};
 pub use create_delete::CreateDelete;
 pub use filebench::{Filebench, PERSONALITIES, WmlError, WmlPlace, WmlProblem};
 pub use generated::Generated;
+pub use kernel_build::KernelBuild;
 pub use mail_server::MailServer;
 pub use micro::Micro;
 pub use netnews::Netnews;
@@ -200,6 +202,8 @@ pub enum Workload {
     SpecwebLike(SpecwebLike),
     /// Transactions like those of TPC-C.
     TpccLike(TpccLike),
+    /// A kernel built from its sources.
+    KernelBuild(KernelBuild),
 }
 
 impl Workload {
@@ -220,6 +224,7 @@ impl Workload {
             Workload::MailServer(w) => w.describe(),
             Workload::SpecwebLike(w) => w.describe(),
             Workload::TpccLike(w) => w.describe(),
+            Workload::KernelBuild(w) => w.describe(),
         }
     }
 
@@ -240,6 +245,7 @@ impl Workload {
             Workload::MailServer(w) => w.footprint(),
             Workload::SpecwebLike(w) => w.footprint(),
             Workload::TpccLike(w) => w.footprint(),
+            Workload::KernelBuild(w) => w.footprint(),
         }
     }
 
@@ -252,6 +258,7 @@ impl Workload {
                 "transactions".into()
             }
             Workload::SpecwebLike(_) => "requests".into(),
+            Workload::KernelBuild(_) => "compile".into(),
             Workload::Tree(_) => "copy in".into(),
             Workload::Sources(w) => w.only.map_or("write-data-meta", |only| only.name).into(),
             Workload::SshBuild(_) => "unpack".into(),
@@ -291,6 +298,7 @@ impl Workload {
             Workload::MailServer(w) => w.run(&mut run, seed).await?,
             Workload::SpecwebLike(w) => w.run(&mut run, seed).await?,
             Workload::TpccLike(w) => w.run(&mut run, seed).await?,
+            Workload::KernelBuild(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -313,6 +321,7 @@ impl fmt::Display for Workload {
             Workload::MailServer(w) => write!(f, "{w}"),
             Workload::SpecwebLike(w) => write!(f, "{w}"),
             Workload::TpccLike(w) => write!(f, "{w}"),
+            Workload::KernelBuild(w) => write!(f, "{w}"),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use super::sources::Benchmark;
 use super::{
-    CreateDelete, Filebench, Generated, MailServer, Micro, Netnews, Overwrite, PostMark, SdetLike,
-    SourceTree, Sources, SpecwebLike, SshBuild, Tpcb, TpccLike, WmlError, Workload,
+    CreateDelete, Filebench, Generated, KernelBuild, MailServer, Micro, Netnews, Overwrite,
+    PostMark, SdetLike, SourceTree, Sources, SpecwebLike, SshBuild, Tpcb, TpccLike, WmlError,
+    Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -38,6 +39,8 @@ sdet-like[:users=N][,compute=yes|no]
     one user)
 mail-server[:minutes=N][,messages=N][,users=N]
     a mail server: messages a minute that are queued durably, delivered and read (default 120 for a day)
+kernel-build[:processes=N][,files=N][,compute=yes|no]
+    a kernel built from its sources: dependencies, compiling, linking (default 12000 files, one process)
 specweb-like[:directories=N][,requests=N][,clients=N]
     a web server: clients read files by SPECweb's classes and popularity, logs grow (default 630 directories
     with 3 GB, 100 clients)
@@ -53,7 +56,7 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server, specweb-like, tpcc-like and \
+         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server, kernel-build, specweb-like, tpcc-like and \
          filebench:PERSONALITY"
     )]
     Unknown(String),
@@ -122,6 +125,7 @@ impl FromStr for Workload {
             "tpcb" => tpcb(rest).map(Workload::Tpcb),
             "sdet-like" => sdet_like(rest).map(Workload::SdetLike),
             "mail-server" => mail_server(rest).map(Workload::MailServer),
+            "kernel-build" => kernel_build(rest).map(Workload::KernelBuild),
             "specweb-like" => specweb_like(rest).map(Workload::SpecwebLike),
             "tpcc-like" => tpcc_like(rest).map(Workload::TpccLike),
             "filebench" => Filebench::parse(rest).map(Workload::Filebench),
@@ -272,6 +276,25 @@ fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
     if out.minutes > 1_000_000 || out.messages > 100_000 || out.users > 100_000 {
         let most = "1,000,000 minutes, 100,000 messages a minute and 100,000 users at most";
         return Err(bad("minutes, messages or users", Some(rest), most));
+    }
+    Ok(out)
+}
+
+fn kernel_build(rest: &str) -> Result<KernelBuild, ParseError> {
+    let mut out = KernelBuild::USUAL;
+    for (key, value) in parameters(rest) {
+        match (key, value) {
+            ("processes", _) => out.processes = number(key, value, 1)?,
+            ("files", _) => out.files = number(key, value, 1)?,
+            ("compute", Some("yes")) => out.compute = true,
+            ("compute", Some("no")) => out.compute = false,
+            ("compute", _) => return Err(bad(key, value, "yes or no")),
+            _ => return Err(unknown("kernel-build", key, "processes, files, compute")),
+        }
+    }
+    if out.processes > 1000 || out.files > 1_000_000 {
+        let most = "1,000 processes and 1,000,000 files at most";
+        return Err(bad("processes or files", Some(rest), most));
     }
     Ok(out)
 }
@@ -482,6 +505,8 @@ mod tests {
             "sdet-like:users=20,compute=no",
             "mail-server",
             "mail-server:minutes=5,messages=60,users=7",
+            "kernel-build",
+            "kernel-build:processes=4,files=40,compute=no",
             "specweb-like",
             "specweb-like:directories=2,requests=30,clients=4",
             "tpcc-like",

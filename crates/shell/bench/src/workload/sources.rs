@@ -32,7 +32,7 @@ const SIZES: [(u32, u64); 7] = [
     (100, LARGEST),
 ];
 /// The largest file, in bytes.
-const LARGEST: u64 = 256 << 10;
+pub(super) const LARGEST: u64 = 256 << 10;
 /// The average number of files in a directory.
 const FILES_EACH: u64 = 16;
 /// The deepest nesting of directories.
@@ -88,12 +88,12 @@ impl Benchmark {
 }
 
 /// A directory or file of the tree, listed after the directory that contains it.
-struct Entry {
+pub(super) struct Entry {
     /// The directory's number among directories; 0 is the tree's own.
-    dir: usize,
-    name: String,
+    pub dir: usize,
+    pub name: String,
     /// A file's size in bytes; `None` for a directory.
-    size: Option<u64>,
+    pub size: Option<u64>,
 }
 
 /// The counts of one process.
@@ -148,7 +148,7 @@ impl Sources {
     }
 
     /// The tree's entries. Each directory comes before its contents, and all of these follow it.
-    fn entries(&self, seed: u64) -> Vec<Entry> {
+    pub(super) fn entries(&self, seed: u64) -> Vec<Entry> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let count = (self.files / FILES_EACH).max(1) as usize;
         let mut inside: Vec<Vec<usize>> = vec![Vec::new(); count];

@@ -234,6 +234,32 @@ fn a_mail_server_delivers_every_message_once() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
+/// A build reads every source for its dependencies, compiles three of ten of the others than headers, and joins the objects of each
+/// directory and then all. With four processes the computing, which shares one processor, takes as long. Would catch objects of
+/// sources that are not compiled, and directories that are left out.
+#[test]
+fn a_kernel_is_built_from_all_its_objects() {
+    let (phases, dropped, left) = run_and_keep("kernel-build:files=400", 1);
+    let names: Vec<&str> = phases.iter().map(|p| &p.name[..]).collect();
+    assert_eq!(names, ["unpack", "make dep", "compile", "link", "link the kernel"]);
+    assert_eq!((dropped, phases[1].operations, phases[4].operations), (1, 400, 1));
+    let compiled = phases[2].operations;
+    assert!((80..=100).contains(&compiled), "{compiled} of 300 sources");
+    // 25 directories and the top; a list in each, an object for each source, one more for each directory with any.
+    let directories = 25;
+    assert_eq!(phases[1].files_made, directories);
+    let joined = phases[3].operations;
+    assert_eq!(left.entries, 400 + directories + directories + compiled + joined + 1);
+    let kernel: u64 = phases[4].bytes;
+    assert!(kernel > 0, "{phases:?}");
+    let seconds = |text: &str| named(&run_and_keep(text, 1).0, "compile").seconds();
+    let (one, four) =
+        (seconds("kernel-build:files=400"), seconds("kernel-build:files=400,processes=4"));
+    assert!((0.9..1.1).contains(&(four / one)), "{one} {four}");
+    assert!(seconds("kernel-build:files=400,compute=no") < one / 10.0);
+    assert_eq!(run_and_keep("kernel-build:files=400", 1).0, phases);
+}
+
 /// A web server reads the files of each class in their shares, and each request has one line in the log of accesses, each
 /// post one in that of posts. Would catch shares that are mixed up, files that are read in part, and lines that are written
 /// over.

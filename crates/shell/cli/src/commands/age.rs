@@ -27,6 +27,7 @@ use crate::text::put;
   ordo age                                    every system, in memory: how much of the files stays in one piece
   ordo age --fs ffs-none,lfs --util 90%       two of them, nearly full
   ordo age disk.img --profile meyer           an image of `ordo mkfs`; its files stay
+  ordo age big.img --holes --overwrites 1     the same, with data blocks that take no space of the host
   ordo age /mnt/test --overwrites 2           whatever is mounted there, in a new directory
 
 Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]
@@ -50,6 +51,9 @@ pub struct Age {
     /// The number of times that the whole space is written.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = ChurnOptions::overwrites)]
     pub overwrites: f64,
+    /// Leave files' blocks in an image without space of the host: their contents are zeros, and become holes.
+    #[arg(long, requires = "target")]
+    pub holes: bool,
     /// Seed of all random choices. The same seed gives the same output.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -169,7 +173,11 @@ fn in_place(args: &Age, target: &Path, options: &ChurnOptions) -> Result<Aged> {
         });
     }
     real_time(async |runtime| {
-        let mounted = image::open(&runtime, NamedImage::new(target)).await?;
+        let named = NamedImage::new(target);
+        let mounted = match args.holes {
+            true => image::open_with_holes(&runtime, named).await?,
+            false => image::open(&runtime, named).await?,
+        };
         let aged = with_bar(args.quiet, "", mounted.fs(), options).await;
         image::close(target, mounted).await?;
         aged

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -40,8 +41,14 @@ impl InParts {
     /// A recording of a device with this name, in the folder `root`.
     pub(super) fn new(root: &Path, device: &str) -> InParts {
         let place = Place { root: root.to_owned(), host: host(), device: device.to_owned() };
-        // The milliseconds since 1970 and the process: no other recording of this host has both.
-        let recording = format!("{:012x}-{}", now_ns() / 1_000_000, std::process::id());
+        // The milliseconds since 1970, the process, and the device among the process's: no other recording of this host has
+        // all of them.
+        static DEVICES: AtomicU32 = AtomicU32::new(0);
+        let mut recording = format!("{:012x}-{}", now_ns() / 1_000_000, std::process::id());
+        let number = DEVICES.fetch_add(1, Ordering::Relaxed);
+        if number > 0 {
+            recording += &format!("-{}", number + 1);
+        }
         InParts { place, recording, into: PartsInto::default() }
     }
 
