@@ -86,7 +86,7 @@ def record(ordo: str, folder: Path, how: list[str], most: int, seconds: float, i
     began, over = time.monotonic(), threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.2):
+        while not over.wait(0.02 if len(seen) < 50 else 0.2):
             try:
                 seen.append(look(run.pid, time.monotonic() - began))
             except (OSError, KeyError):
@@ -99,6 +99,8 @@ def record(ordo: str, folder: Path, how: list[str], most: int, seconds: float, i
     watcher.join()
     if run.returncode != 0 or "the recording has ended" in said:
         raise MeasureError(f"{' '.join(command)}: {said}")
+    if not seen:
+        raise MeasureError(f"{' '.join(command)}: it ended before it was looked at")
     line = next(line for line in said.splitlines() if line.replace(".", "").replace(" ", "").isdigit())
     return Recorded(float(line.split()[0]), int(line.split()[1]), seen)
 
