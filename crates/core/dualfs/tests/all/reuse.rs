@@ -12,14 +12,16 @@ use ordo_block::{BlockDevice, Device};
 use ordo_check::Repair;
 use ordo_check::dualfs::DualChecker;
 use ordo_dualfs::DualFs;
-use ordo_dualfs::mkfs::{MkfsOptions, mkfs};
 use ordo_dualfs::mount::{MountOptions, mount};
-use ordo_format::lfs::{LABEL_BYTES, Superblock};
+use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE};
+use ordo_lfs::superblock::{VolumeKind, find_kind};
 use ordo_lfs::write::{CleanEvery, Cleaning, LfsRules};
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{FileSystem, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+
+use crate::crash::{Sizes, make};
 
 /// Sizes of the log's parts in bytes, the length of a link's target, and the number of batches of links that fill the log.
 #[derive(Clone, Copy, Debug)]
@@ -128,16 +130,9 @@ impl Links {
 }
 
 /// Destroys the superblock of the newest checkpoint.
-fn spoil(image: &RamDisk) {
-    let read = |at: u64| {
-        let mut bytes = [0; 512];
-        image.load(at, &mut bytes);
-        Superblock::read_dual(&bytes).expect("it is whole")
-    };
-    let first = read(LABEL_BYTES);
-    let at = first.byte_of(first.sboffs[1]);
-    let newest = if read(at).serial > first.serial { at } else { LABEL_BYTES };
-    image.store(newest, &[0xff; 512]);
+async fn spoil(image: &Rc<RamDisk>) {
+    let newest = find_kind(&image.clone().erase(), VolumeKind::Dual).await.expect("it is whole");
+    image.store(newest.at, &[0xff; SUPERBLOCK_SIZE]);
 }
 
 async fn made(rt: &Runtime, shape: Shape, options: &MountOptions) -> (Vec<Rc<RamDisk>>, DualFs) {
@@ -146,13 +141,9 @@ async fn made(rt: &Runtime, shape: Shape, options: &MountOptions) -> (Vec<Rc<Ram
     let bytes = bytes.map(|bytes| bytes.next_multiple_of(8192));
     let disks = bytes.map(|bytes| Rc::new(RamDisk::new(bytes))).to_vec();
     let devices: Vec<Device> = disks.iter().map(|disk| disk.clone().erase()).collect();
-    let made = MkfsOptions {
-        block_size: shape.block,
-        segment_size: Some(shape.block * shape.segment_blocks),
-        group_blocks: Some(32),
-        ..MkfsOptions::default()
-    };
-    mkfs(rt, &devices, &made).await.expect("legal sizes");
+    let (block, segment_blocks) = (shape.block, shape.segment_blocks);
+    let sizes = Sizes { block, segment_blocks, group_blocks: 32, blocks: DATA_BLOCKS, copy: 0 };
+    make(rt, &devices, sizes).await;
     let fs = mount(rt, &devices, options).await.expect("just made");
     (disks, fs)
 }
@@ -189,7 +180,7 @@ fn reuse(seed: u64, shape: Shape, log_rules: LfsRules) -> Option<String> {
             looked += 1;
             let images: Vec<Rc<RamDisk>> =
                 disks.iter().map(|disk| Rc::new(disk.snapshot())).collect();
-            spoil(&images[0]);
+            spoil(&images[0]).await;
             let images: Vec<Device> = images.iter().map(|disk| disk.clone().erase()).collect();
             let wrong = match mount(&rt, &images, &options).await {
                 Ok(fs) => run.difference(&fs).await,

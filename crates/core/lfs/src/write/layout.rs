@@ -105,11 +105,11 @@ impl LogLayout {
             if self.store.data.is_some() {
                 // An inode that is being freed counts for its group until it is free.
                 d.blksize = if ip.record().mode == 0 { group } else { ip.pointers().group };
+                if d.size != ip.size() {
+                    self.store.state.borrow_mut().resized.insert(ip.ino());
+                }
             }
             let mode = ip.record().mode;
-            if d.size != ip.size() {
-                self.store.state.borrow_mut().resized.insert(ip.ino());
-            }
             d.size = ip.size();
             let slack = match self.has_pointers(mode, d.size) {
                 true => self.store.state.borrow().slack(&d),

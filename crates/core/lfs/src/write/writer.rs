@@ -668,7 +668,11 @@ impl Writer for SegmentWriter {
             if !dirty.iter().any(|buf| buf.is_dirty()) {
                 return Ok(());
             }
-            let aged: BTreeSet<BufKey> = dirty.iter().map(|buf| buf.key()).collect();
+            // Without a data device nothing is left out.
+            let aged: BTreeSet<BufKey> = match (occasion, &self.store.data) {
+                (Occasion::Age, Some(_)) => dirty.iter().map(|buf| buf.key()).collect(),
+                _ => BTreeSet::new(),
+            };
             let (kind, needed) = match occasion {
                 Occasion::Demand => (Kind::Checkpoint { clean: false }, Needed::All),
                 Occasion::Age => (self.kind_for_log(), Needed::Aged(&aged)),

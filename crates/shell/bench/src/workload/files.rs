@@ -41,6 +41,17 @@ pub(super) async fn write<F: FileSystem>(
     Ok(())
 }
 
+/// The number of a random kind, of which each has its percentage.
+pub(super) fn random_kind(random: &mut Pcg64Mcg, percentages: &[u32]) -> usize {
+    let share = random.random_range(0..100);
+    let mut sum = 0;
+    let is_it = |percentage: &u32| {
+        sum += percentage;
+        share < sum
+    };
+    percentages.iter().position(is_it).expect("the percentages are 100 in all")
+}
+
 /// A distribution of sizes: pairs of a percentage and an upper bound in bytes. Each pair's lower bound is the
 /// upper one of the pair before.
 pub(super) type Sizes = [(u32, u64)];

@@ -14,7 +14,7 @@ use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::files::{self, Bytes, create, size};
+use super::files::{self, Bytes, create, random_kind, size};
 use super::tally::Tally;
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
@@ -201,12 +201,7 @@ impl Popular {
     }
 
     fn request(&self, random: &mut Pcg64Mcg) -> Wanted {
-        let share = random.random_range(0..100);
-        let (mut class, mut sum) = (0, SHARES[0]);
-        while share >= sum {
-            class += 1;
-            sum += SHARES[class];
-        }
+        let class = random_kind(random, &SHARES);
         let directory = choose(&self.directories, random);
         let file = choose(&self.files, random);
         Wanted { directory, class, file, is_post: random.random_range(0..1000) < POSTS }

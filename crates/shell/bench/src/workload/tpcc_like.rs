@@ -19,7 +19,7 @@ use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::files::{self, Bytes, size};
+use super::files::{self, Bytes, random_kind, size};
 use super::tally::Tally;
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
@@ -233,12 +233,7 @@ fn nurand(random: &mut Pcg64Mcg, a: u64, count: u64) -> u64 {
 
 impl<F: FileSystem> Database<'_, F> {
     async fn transaction(&self, mut random: Pcg64Mcg, number: u64) -> FsResult<()> {
-        let share = random.random_range(0..100);
-        let (mut kind, mut sum) = (0, SHARES[0]);
-        while share >= sum {
-            kind += 1;
-            sum += SHARES[kind];
-        }
+        let kind = random_kind(&mut random, &SHARES);
         // A client belongs to a warehouse.
         let warehouse = number % self.warehouses;
         let district = warehouse * DISTRICTS + random.random_range(0..DISTRICTS);

@@ -33,16 +33,16 @@ const TABLE_2: [(&str, [f64; 2]); 2] = [("ffs-none", [47.86, 56.99]), ("dualfs",
 /// one.
 const MORE_WITH_FOUR: f64 = 10.0;
 
-fn setup() -> ComparisonSetup {
+pub fn setup() -> ComparisonSetup {
     ComparisonSetup { recovery: false, ..ComparisonSetup::dualfs() }
 }
 
-fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow {
+pub fn row(system: System, workload: &str, setup: &ComparisonSetup) -> ComparisonRow {
     let workload: Workload = workload.parse().expect("a workload of ours");
     run(system, &workload, setup, &mut ()).expect("it runs")
 }
 
-fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
+pub fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
     named(&row.phases, name)
 }
 

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use ordo_bench::compare::{ComparisonRow, ComparisonSetup, PhaseRow, run};
-use ordo_bench::workload::Workload;
+use ordo_bench::compare::ComparisonRow;
 
 use crate::Section;
-use crate::dualfs::SYSTEMS;
+use crate::dualfs::{SYSTEMS, phase, row, setup};
 use crate::rows::each;
 
 /// The systems at the end of [`SYSTEMS`] that write no metadata in place: a log, and DualFS.
@@ -31,19 +30,11 @@ pub fn measure(out: &mut Section) {
     );
     let tasks: Vec<_> =
         WORKLOADS.iter().flat_map(|work| SYSTEMS.map(|system| (*work, system))).collect();
-    let rows = each(&tasks, |((text, ..), system)| {
-        let workload: Workload = text.parse().expect("a workload of ours");
-        let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::dualfs() };
-        run(*system, &workload, &setup, &mut ()).expect("it runs")
-    });
+    let rows = each(&tasks, |((text, ..), system)| row(*system, text, &setup()));
     for ((text, name, counted), rows) in WORKLOADS.iter().zip(rows.chunks(SYSTEMS.len())) {
         out.say(table(text, name, counted, rows).trim_end());
         compared(out, text, name, rows);
     }
-}
-
-fn phase<'r>(row: &'r ComparisonRow, name: &str) -> &'r PhaseRow {
-    row.phases.iter().find(|p| p.phase.name == name).expect("the workload has it")
 }
 
 fn table(text: &str, name: &str, counted: &str, rows: &[ComparisonRow]) -> String {
