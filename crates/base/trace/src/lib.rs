@@ -7,6 +7,7 @@
 //! - [`replay`]: shows a trace to a tap's sink.
 //! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
 //!   times but no contents.
+//! - [`strace`]: system calls about files, in the output of strace(1).
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
 //! Invariants:
@@ -36,6 +37,7 @@ pub mod blktrace;
 pub mod dm_log_writes;
 mod replay;
 pub mod request;
+pub mod strace;
 pub mod trace;
 
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ordo_trace::strace::Syscall;
 use serde::{Deserialize, Serialize};
 
-use crate::calls::Syscall;
 use crate::explore::Wrong;
 
 /// A usual mistake. Earlier ones explain more.

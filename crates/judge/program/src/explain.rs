@@ -2,11 +2,11 @@
 
 use ordo_crash::space::{Fate, Pick, Space};
 use ordo_sba::Class;
+use ordo_trace::strace::Syscall;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
 use crate::bench::Bench;
-use crate::calls::Syscall;
 use crate::causes::{self, Cause, CauseFailure, LostWrite};
 use crate::check::Check;
 use crate::explore::{JobFinding, Wrong};

@@ -5,7 +5,7 @@
 //!
 //! Layers, lowest first:
 //! - [`system`]: a file system by name and options, `more`: its devices besides the first; `sys`: system calls without a safe wrapper.
-//! - [`marks`]: the program's promises; [`calls`]: its system calls; [`tree`]: the contents of a directory.
+//! - [`marks`]: the program's promises; [`ordo_trace::strace`]: its system calls; [`tree`]: the contents of a directory.
 //! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's, recorded.
 //! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`).
 //! - `start`: contents without zeros; `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
@@ -40,7 +40,6 @@
 
 mod bench;
 mod btrfs;
-pub mod calls;
 pub mod causes;
 pub mod check;
 mod devices;

@@ -15,9 +15,9 @@ use ordo_live::Wanted;
 use ordo_pseudo::Folder;
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
+use ordo_trace::strace::{self, Syscall};
 use serde::{Deserialize, Serialize};
 
-use crate::calls::{self, Syscall};
 use crate::devices::RecordedDevices;
 use crate::marks::Mark;
 use crate::requests::{Requests, run_of, watched};
@@ -183,7 +183,7 @@ fn work(
     neighbour.sync();
     let settled = Instant::now();
     let text = std::fs::read(&log).unwrap_or_default();
-    let calls = calls::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
+    let calls = strace::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
     Ok(Ran { status, calls, clocks, began, ended, settled })
 }
 
@@ -211,7 +211,7 @@ fn start(
         true => {
             let mut strace = Command::new("strace");
             strace.args(["-f", "-ttt", "-T", "-y", "-s", "256", "-e", "signal=none", "-e"]);
-            strace.arg(format!("trace={}", calls::TRACED)).arg("-o").arg(log).arg("--");
+            strace.arg(format!("trace={}", strace::TRACED)).arg("-o").arg(log).arg("--");
             strace.arg(program);
             strace
         }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ordo_crash::{Run, kept};
+use ordo_trace::strace::Syscall;
 use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
 use crate::bench::Bench;
-use crate::calls::Syscall;
 use crate::check::Check;
 use crate::explain::{Explained, Explanation, explain};
 use crate::explore::JobFinding;

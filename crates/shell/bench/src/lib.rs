@@ -7,6 +7,7 @@
 //! - [`crash`]: the same systems and workloads for the crash explorer.
 //! - [`published`]: the papers' figures; [`reproduce`]: the same measurements here, with both figures side
 //!   by side.
+//! - [`mix`]: the operations of a program or of a workload, counted; [`acceptance`]: both side by side.
 //! - [`age`](mod@age): files are created and removed until a file system has aged.
 //! - [`oracle`]: random operations on a file system and on the reference model, with all answers compared.
 //!
@@ -25,9 +26,11 @@
 //! assert!(json.starts_with(r#"{"rows":[{"system":"ffs-sync","workload":"postmark:"#));
 //! ```
 
+pub mod acceptance;
 pub mod age;
 pub mod compare;
 pub mod crash;
+pub mod mix;
 pub mod oracle;
 pub mod published;
 pub mod reproduce;

@@ -170,8 +170,10 @@ Workloads:
   sdet-like[:users=N]                scripts of commands of users at once
   mail-server[:minutes=N]            messages queued durably, delivered, read
   kernel-build[:processes=N]         a kernel's sources: dependencies, compiling, linking
+  andrew-like[:files=N]              directories, copies, looks, reads, a build: Andrew's phases
   specweb-like[:directories=N]       a web server's files, read by popularity, and its logs
   tpcc-like[:warehouses=N]           transactions like TPC-C's, many clients
+  calls:FILE[,dir=DIR]               recorded system calls: strace's, or a trace's
   filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS]
                                      many clients, by a personality of filebench
 
@@ -234,7 +236,7 @@ Examples:
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
     /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb,
-    /// sdet-like, mail-server, kernel-build, specweb-like, tpcc-like, filebench:PERSONALITY, each with its parameters.
+    /// sdet-like, mail-server, kernel-build, andrew-like, specweb-like, tpcc-like, filebench:PERSONALITY, calls:FILE, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.

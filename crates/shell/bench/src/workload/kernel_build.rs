@@ -22,11 +22,9 @@ use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The bytes of one call of the compiler.
 const UNIT: usize = 8192;
-/// Every so many files one is a header, and of the others so many in ten are compiled: a configuration leaves most drivers out.
+/// Every so many files one is a header.
 const HEADER_EACH: usize = 4;
-const COMPILED_OF_TEN: usize = 3;
-/// The headers that a source includes, and the headers among which most includes are.
-const INCLUDES: usize = 30;
+/// The headers among which most includes are.
 const POPULAR: usize = 200;
 /// The computing of a source on a 300 MHz Pentium II, in microseconds: to look for dependencies, to compile, to link a directory.
 const DEPEND_US: u64 = 2_000;
@@ -34,6 +32,9 @@ const COMPILE_US: u64 = 400_000;
 const LINK_US: u64 = 60_000;
 /// The bytes of a directory's list of dependencies for each source.
 const DEPEND: u64 = 900;
+/// The bytes of the name of a file that an object depends on, and of the command that makes an object.
+const DEPENDENCY: u64 = 35;
+const COMMAND: u64 = 900;
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,13 @@ pub struct KernelBuild {
     pub processes: u64,
     /// The number of files of the sources.
     pub files: u64,
+    /// The percentage of the other files that are compiled: a configuration leaves most drivers out.
+    pub compiled: u64,
+    /// The headers that a source includes, those that headers include too.
+    pub includes: u64,
+    /// Whether each object has files with its dependencies and its command beside it, and each directory an archive, as in the
+    /// kernel's build since 2.6.
+    pub commands: bool,
     /// Whether the compiler computes.
     pub compute: bool,
 }
@@ -73,7 +81,14 @@ impl Tree {
 
 impl KernelBuild {
     /// One process, the sources of a kernel.
-    pub const USUAL: KernelBuild = KernelBuild { processes: 1, files: 12_000, compute: true };
+    pub const USUAL: KernelBuild = KernelBuild {
+        processes: 1,
+        files: 12_000,
+        compiled: 30,
+        includes: 30,
+        commands: false,
+        compute: true,
+    };
 
     pub(super) fn describe(&self) -> String {
         let KernelBuild { processes, files, .. } = self;
@@ -91,7 +106,7 @@ impl KernelBuild {
     ) -> Result<(), WorkloadError> {
         let bytes = Bytes::new(seed, 4 * LARGEST as usize);
         let entries = Sources { files: self.files, ..Sources::PAPER }.entries(seed);
-        let tree = unpack(run, &entries, &bytes).await?;
+        let tree = unpack(run, &entries, &bytes, self.compiled as usize).await?;
         run.drop_caches().await?;
 
         let (all, compiled) = (tree.by_directory(&tree.all), tree.by_directory(&tree.compiled));
@@ -120,7 +135,8 @@ impl KernelBuild {
             (&tree, &bytes),
         )
         .await?;
-        let joined = compiled.into_iter().enumerate().filter(|(_, files)| !files.is_empty());
+        let is_joined = |files: &[SourceFile]| self.commands || !files.is_empty();
+        let joined = compiled.into_iter().enumerate().filter(|(_, files)| is_joined(files));
         let joined: Vec<_> = joined.collect();
         let last: Vec<SourceFile> = joined
             .iter()
@@ -164,7 +180,8 @@ impl KernelBuild {
         run.begin(name, total as u64);
         let (fs, runtime) = (run.stage.fs(), run.stage.runtime());
         let done = Default::default();
-        let maker = Maker { fs, runtime, tree, bytes, computes: self.compute, done: &done };
+        let &KernelBuild { includes, commands, compute: computes, .. } = self;
+        let maker = Maker { fs, runtime, tree, bytes, computes, includes, commands, done: &done };
         let log = RefCell::new(&mut run.log);
         let each = tasks.map(|task| {
             let (maker, log, work) = (&maker, &log, &work);
@@ -186,6 +203,7 @@ async fn unpack<S: WorkloadStage>(
     run: &mut Run<'_, S>,
     entries: &[Entry],
     bytes: &Bytes,
+    percent: usize,
 ) -> Result<Tree, WorkloadError> {
     let files = entries.iter().filter(|entry| entry.size.is_some()).count();
     run.begin("unpack", files as u64);
@@ -211,11 +229,16 @@ async fn unpack<S: WorkloadStage>(
     for (number, file) in all.iter().enumerate() {
         match number % HEADER_EACH {
             0 => headers.push(file.clone()),
-            _ if number / HEADER_EACH % 10 < COMPILED_OF_TEN => compiled.push(file.clone()),
+            _ if is_compiled(number / HEADER_EACH, percent) => compiled.push(file.clone()),
             _ => {}
         }
     }
     Ok(Tree { directories, all, headers, compiled })
+}
+
+/// Whether files of a group are compiled: so many percent of the groups, spread evenly.
+fn is_compiled(group: usize, percent: usize) -> bool {
+    group * percent % 100 < percent
 }
 
 /// The counts of a phase.
@@ -233,6 +256,8 @@ struct Maker<'m, F> {
     tree: &'m Tree,
     bytes: &'m Bytes,
     computes: bool,
+    includes: u64,
+    commands: bool,
     done: &'m Done,
 }
 
@@ -277,7 +302,7 @@ impl<F: FileSystem> Maker<'_, F> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         self.read(source.dir, &source.name).await?;
         let headers = &self.tree.headers;
-        for _ in 0..INCLUDES.min(headers.len()) {
+        for _ in 0..self.includes.min(headers.len() as u64) {
             let among = match random.random_range(0..10) {
                 0 => headers.len(),
                 _ => headers.len().min(POPULAR),
@@ -287,7 +312,28 @@ impl<F: FileSystem> Maker<'_, F> {
         }
         self.compute(COMPILE_US).await;
         self.count(1);
-        self.write(source.dir, &object(&source.name), 1200 + source.size * 3 / 4).await
+        let object = object(&source.name);
+        self.write(source.dir, &object, 1200 + source.size * 3 / 4).await?;
+        if self.commands {
+            let dependencies = format!(".{object}.d");
+            self.write(source.dir, &dependencies, self.includes * DEPENDENCY).await?;
+            self.read(source.dir, &dependencies).await?;
+            self.remove(source.dir, &dependencies).await?;
+        }
+        self.write_command(source.dir, &object, self.includes * DEPENDENCY).await
+    }
+
+    /// Writes the command that made a file, with what it depends on.
+    async fn write_command(&self, dir: usize, made: &str, len: u64) -> FsResult<()> {
+        if self.commands {
+            self.write(dir, &format!(".{made}.cmd"), COMMAND + len).await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn remove(&self, dir: usize, name: &str) -> FsResult<()> {
+        self.fs.unlink(self.tree.directories[dir], name.as_bytes()).await
     }
 
     /// Joins objects.
@@ -298,7 +344,8 @@ impl<F: FileSystem> Maker<'_, F> {
         self.compute(LINK_US).await;
         self.count(1);
         let len: u64 = files.iter().map(|file| 1200 + file.size * 3 / 4).sum();
-        self.write(dir, name, len).await
+        self.write(dir, name, len).await?;
+        self.write_command(dir, name, files.len() as u64 * DEPENDENCY).await
     }
 }
 
@@ -311,8 +358,11 @@ impl fmt::Display for KernelBuild {
         if *self == KernelBuild::USUAL {
             return write!(f, "kernel-build");
         }
-        let KernelBuild { processes, files, compute } = self;
-        let compute = if *compute { "yes" } else { "no" };
-        write!(f, "kernel-build:processes={processes},files={files},compute={compute}")
+        let KernelBuild { processes, files, compiled, includes, commands, compute } = self;
+        let [commands, compute] = [commands, compute].map(|is| if *is { "yes" } else { "no" });
+        write!(
+            f,
+            "kernel-build:processes={processes},files={files},compiled={compiled},includes={includes},commands={commands},compute={compute}"
+        )
     }
 }

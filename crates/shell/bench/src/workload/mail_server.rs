@@ -1,17 +1,18 @@
 //! A mail server: messages arrive around the clock, are queued durably, delivered into mailboxes or passed on, and read.
 //!
 //! "Soft Updates" (2000), section 4.3, counts the disk writes of a mail server in 24 hours, but publishes neither its
-//! load nor its programs. Here a message takes the steps of sendmail's queue, which its documentation describes: a data
-//! file (`df`) and a control file that is written under another name (`tf`) and renamed (`qf`), both with an fsync before the
-//! message is accepted; then delivery under a lock file into the user's mailbox, or to another host; then both files are
-//! removed. The rate, the lengths, and the shares of messages that are passed on and read are Ordo's own.
+//! load nor its programs. Here a message takes the steps of sendmail and procmail, as a recording of both shows them
+//! ([`acceptance`](crate::acceptance)): a data file (`df`) and a control file (`qf`) are written, both with an fsync, before the message is
+//! accepted; then it is delivered into the user's mailbox under a lock file, which is made under another name and linked, or it goes to
+//! another host; then both files are removed. The rate, the lengths, and the shares of messages that are passed on and read are Ordo's
+//! own.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use ordo_runtime::sync::{Mutex, buffer_unordered};
 use ordo_runtime::{Runtime, Time};
-use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, RenameMode, SetAttr};
+use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, SetAttr};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -29,8 +30,8 @@ const CONTROL: u64 = 700;
 const LOG_LINE: u64 = 180;
 /// The percentage of messages for other hosts.
 const PASSED_ON: u32 = 30;
-/// The percentage of deliveries after which the user reads the mailbox and empties it.
-const READ: u32 = 20;
+/// The bytes that sendmail gathers before it writes a data file.
+const GATHERED: u64 = 4096;
 /// The most messages that are worked on at once.
 const PROCESSES: usize = 32;
 
@@ -43,6 +44,10 @@ pub struct MailServer {
     pub messages: u64,
     /// The number of mailboxes.
     pub users: u64,
+    /// The percentage of deliveries after which the user reads the mailbox and empties it.
+    pub read: u64,
+    /// Whether the queue's directory is made durable when a name leaves it, as sendmail does on Linux.
+    pub sync_directories: bool,
 }
 
 /// The kinds of work that are counted.
@@ -50,10 +55,16 @@ const KINDS: [&str; 4] = ["accept", "deliver", "pass on", "read"];
 
 impl MailServer {
     /// A day with 120 messages a minute.
-    pub const DAY: MailServer = MailServer { minutes: 24 * 60, messages: 120, users: 500 };
+    pub const DAY: MailServer = MailServer {
+        minutes: 24 * 60,
+        messages: 120,
+        users: 500,
+        read: 20,
+        sync_directories: false,
+    };
 
     pub(super) fn describe(&self) -> String {
-        let MailServer { minutes, messages, users } = self;
+        let MailServer { minutes, messages, users, .. } = self;
         format!(
             "a mail server: {messages} messages a minute for {minutes} minutes, {users} mailboxes"
         )
@@ -85,7 +96,8 @@ impl MailServer {
             runtime,
             spool: &spool,
             bytes: &bytes,
-            logged: Cell::new(0),
+            sync_directories: self.sync_directories,
+            logged: Default::default(),
             counts: RefCell::default(),
         };
         let log = RefCell::new(&mut run.log);
@@ -95,6 +107,7 @@ impl MailServer {
             gap: 60e9 / self.messages as f64,
             random: Pcg64Mcg::seed_from_u64(seed),
             users: self.users,
+            read: self.read,
         };
         let start = runtime.now();
         let length = arrivals.end.as_nanos() - start.as_nanos();
@@ -136,6 +149,8 @@ struct Arrivals {
     gap: f64,
     random: Pcg64Mcg,
     users: u64,
+    /// The percentage of deliveries after which the mailbox is read.
+    read: u64,
 }
 
 impl Iterator for Arrivals {
@@ -152,7 +167,7 @@ impl Iterator for Arrivals {
             at: self.next,
             length: length.clamp(200, MESSAGE_MOST),
             to: is_local.then_some(random.random_range(0..self.users) as usize),
-            is_read: random.random_range(0..100) < READ,
+            is_read: random.random_range(0..100) < self.read,
         };
         (self.next < self.end).then_some(message)
     }
@@ -169,6 +184,8 @@ struct Spool {
     queue: Ino,
     mail: Ino,
     log: Ino,
+    /// procmail's log.
+    deliveries: Ino,
     mailboxes: Vec<Mailbox>,
 }
 
@@ -178,12 +195,13 @@ impl Spool {
         let queue = fs.create(fs.root(), b"mqueue", &new).await?.ino;
         let mail = fs.create(fs.root(), b"mail", &new).await?.ino;
         let log = fs.create(fs.root(), b"maillog", &NewNode::file(0o644)).await?.ino;
+        let deliveries = fs.create(fs.root(), b"procmail.log", &NewNode::file(0o644)).await?.ino;
         let mut mailboxes = Vec::new();
         for user in 0..users {
             let made = create(fs, mail, format!("user{user}").as_bytes(), &[], UNIT).await?;
             mailboxes.push(Mailbox { ino: made.ino, length: Mutex::new(0, "a mailbox", user) });
         }
-        Ok(Spool { queue, mail, log, mailboxes })
+        Ok(Spool { queue, mail, log, deliveries, mailboxes })
     }
 }
 
@@ -193,8 +211,9 @@ struct Server<'r, F> {
     runtime: &'r Runtime,
     spool: &'r Spool,
     bytes: &'r Bytes,
-    /// The bytes of the log.
-    logged: Cell<u64>,
+    sync_directories: bool,
+    /// The bytes of the log, and of procmail's.
+    logged: [Cell<u64>; 2],
     /// The counts of each kind.
     counts: RefCell<[Tally; KINDS.len()]>,
 }
@@ -212,23 +231,25 @@ impl<F: FileSystem> Server<'_, F> {
         self.count(0, message.length + CONTROL, begun);
         let begun = self.runtime.now();
         let (data, control) = (format!("df{number:08}"), format!("qf{number:08}"));
-        let read = |name: String| async move {
-            let queue = self.spool.queue;
-            files::read(self.fs, queue, name.as_bytes(), UNIT, &mut |_, _| {}).await
-        };
-        read(control.clone()).await?;
-        read(data.clone()).await?;
+        let queue = self.spool.queue;
+        files::read(self.fs, queue, data.as_bytes(), UNIT, &mut |_, _| {}).await?;
         if let Some(user) = message.to {
-            self.deliver(user, message.length).await?;
+            self.deliver(user, message.length, number).await?;
         }
-        self.write_log().await?;
+        self.write_log(0).await?;
         for name in [data, control] {
-            self.fs.unlink(self.spool.queue, name.as_bytes()).await?;
+            self.fs.unlink(queue, name.as_bytes()).await?;
+            if self.sync_directories {
+                self.fs.open(queue).await?;
+                let durable = self.fs.fsync(queue).await;
+                self.fs.close(queue).await?;
+                durable?;
+            }
         }
         self.count(if message.to.is_some() { 1 } else { 2 }, message.length, begun);
         if let Some(user) = message.to.filter(|_| message.is_read) {
             let begun = self.runtime.now();
-            let bytes = self.read(user).await?;
+            let bytes = self.read(user, number).await?;
             self.count(3, bytes, begun);
         }
         Ok(())
@@ -236,36 +257,53 @@ impl<F: FileSystem> Server<'_, F> {
 
     /// Puts a message into the queue. It is accepted when both of its files are durable.
     async fn accept(&self, number: u64, length: u64) -> FsResult<()> {
-        let (fs, queue) = (self.fs, self.spool.queue);
+        let (fs, queue, text) = (self.fs, self.spool.queue, self.bytes.get(length));
         let data = format!("df{number:08}");
-        let made = create(fs, queue, data.as_bytes(), self.bytes.get(length), UNIT).await?;
+        let made = fs.create(queue, data.as_bytes(), &NewNode::file(0o600)).await?;
+        fs.open(made.ino).await?;
+        let written = self.write_data(made.ino, text).await;
+        fs.close(made.ino).await?;
+        written?;
+        let (control, text) = (format!("qf{number:08}"), self.bytes.get(CONTROL));
+        let made = create(fs, queue, control.as_bytes(), text, UNIT).await?;
         fs.fsync(made.ino).await?;
-        let (new, control) = (format!("tf{number:08}"), format!("qf{number:08}"));
-        let made = create(fs, queue, new.as_bytes(), self.bytes.get(CONTROL), UNIT).await?;
-        fs.fsync(made.ino).await?;
-        let mode = RenameMode::Replace;
-        fs.rename(queue, new.as_bytes(), queue, control.as_bytes(), mode).await?;
-        self.write_log().await
+        self.write_log(0).await
+    }
+
+    /// Writes a message's data file, durably. What does not fit into sendmail's memory is written first.
+    async fn write_data(&self, file: Ino, text: &[u8]) -> FsResult<()> {
+        let gathered = text.len().min(GATHERED as usize);
+        if text.len() > gathered {
+            self.fs.setattr(file, &SetAttr { size: Some(0), ..SetAttr::default() }).await?;
+            files::write(self.fs, file, GATHERED, &text[gathered..], UNIT).await?;
+        }
+        files::write(self.fs, file, 0, &text[..gathered], UNIT).await?;
+        self.fs.fsync(file).await
     }
 
     /// Appends a message to a mailbox, durably, under its lock file.
-    async fn deliver(&self, user: usize, length: u64) -> FsResult<()> {
-        let mailbox = &self.spool.mailboxes[user];
+    async fn deliver(&self, user: usize, length: u64, number: u64) -> FsResult<()> {
+        let (fs, mailbox) = (self.fs, &self.spool.mailboxes[user]);
         let held = mailbox.length.lock().await;
-        let lock = self.lock(user).await?;
-        let text = self.bytes.get(length);
+        fs.open(self.spool.deliveries).await?;
+        let lock = self.lock(user, number).await?;
+        fs.open(mailbox.ino).await?;
         let end = *held.get();
-        files::write(self.fs, mailbox.ino, end, text, UNIT).await?;
+        let written = files::write(fs, mailbox.ino, end, self.bytes.get(length), UNIT).await;
         *held.get_mut() = end + length;
-        self.fs.fsync(mailbox.ino).await?;
-        self.fs.unlink(self.spool.mail, lock.as_bytes()).await
+        let durable = fs.fsync(mailbox.ino).await;
+        fs.close(mailbox.ino).await?;
+        written.and(durable)?;
+        fs.unlink(self.spool.mail, lock.as_bytes()).await?;
+        self.write_log(1).await?;
+        fs.close(self.spool.deliveries).await
     }
 
     /// Reads a mailbox and empties it, under its lock file. Returns its bytes.
-    async fn read(&self, user: usize) -> FsResult<u64> {
+    async fn read(&self, user: usize, number: u64) -> FsResult<u64> {
         let mailbox = &self.spool.mailboxes[user];
         let held = mailbox.length.lock().await;
-        let lock = self.lock(user).await?;
+        let lock = self.lock(user, number).await?;
         let name = format!("user{user}");
         let mail = self.spool.mail;
         let bytes = files::read(self.fs, mail, name.as_bytes(), UNIT, &mut |_, _| {}).await?;
@@ -276,16 +314,22 @@ impl<F: FileSystem> Server<'_, F> {
         Ok(bytes)
     }
 
-    async fn lock(&self, user: usize) -> FsResult<String> {
-        let name = format!("user{user}.lock");
-        create(self.fs, self.spool.mail, name.as_bytes(), &[], UNIT).await?;
+    /// Makes a lock file: under a name of its own, which is linked to the lock's name, so that only one program succeeds.
+    async fn lock(&self, user: usize, number: u64) -> FsResult<String> {
+        let (fs, mail) = (self.fs, self.spool.mail);
+        let (own, name) = (format!("_{number:08}.{user}"), format!("user{user}.lock"));
+        let made = create(fs, mail, own.as_bytes(), self.bytes.get(1), UNIT).await?;
+        fs.link(made.ino, mail, name.as_bytes()).await?;
+        fs.unlink(mail, own.as_bytes()).await?;
         Ok(name)
     }
 
-    async fn write_log(&self) -> FsResult<()> {
-        let at = self.logged.get();
-        self.logged.set(at + LOG_LINE);
-        files::write(self.fs, self.spool.log, at, self.bytes.get(LOG_LINE), UNIT).await
+    /// Appends a line to a log: sendmail's, or procmail's.
+    async fn write_log(&self, log: usize) -> FsResult<()> {
+        let at = self.logged[log].get();
+        self.logged[log].set(at + LOG_LINE);
+        let file = [self.spool.log, self.spool.deliveries][log];
+        files::write(self.fs, file, at, self.bytes.get(LOG_LINE), UNIT).await
     }
 }
 
@@ -294,7 +338,8 @@ impl fmt::Display for MailServer {
         if *self == MailServer::DAY {
             return write!(f, "mail-server");
         }
-        let MailServer { minutes, messages, users } = self;
-        write!(f, "mail-server:minutes={minutes},messages={messages},users={users}")
+        let MailServer { minutes, messages, users, read, sync_directories } = self;
+        write!(f, "mail-server:minutes={minutes},messages={messages},users={users},read={read}")?;
+        f.write_str(if *sync_directories { ",sync-directories=yes" } else { "" })
     }
 }

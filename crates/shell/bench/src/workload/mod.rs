@@ -3,6 +3,8 @@
 //! A [`Workload`] is parsed from a short text (`postmark:small`, `tree:/usr/include`), runs on any
 //! [`WorkloadStage`], and gives its [`Phase`]s. The same seed gives the same operations.
 
+mod andrew_like;
+mod calls;
 mod create_delete;
 mod filebench;
 mod files;
@@ -13,6 +15,7 @@ mod micro;
 mod netnews;
 mod overwrite;
 mod parse;
+mod pool;
 mod postmark;
 mod processor;
 mod sdet_like;
@@ -29,6 +32,8 @@ use std::fmt;
 use ordo_runtime::{Runtime, Time};
 use ordo_vfs::{FileSystem, FsError, FsResult};
 
+pub use andrew_like::AndrewLike;
+pub use calls::Calls;
 pub use create_delete::CreateDelete;
 pub use filebench::{Filebench, PERSONALITIES, WmlError, WmlPlace, WmlProblem};
 pub use generated::Generated;
@@ -204,6 +209,10 @@ pub enum Workload {
     TpccLike(TpccLike),
     /// A kernel built from its sources.
     KernelBuild(KernelBuild),
+    /// A small source tree copied, scanned, read and built.
+    AndrewLike(AndrewLike),
+    /// Recorded system calls.
+    Calls(Calls),
 }
 
 impl Workload {
@@ -225,6 +234,8 @@ impl Workload {
             Workload::SpecwebLike(w) => w.describe(),
             Workload::TpccLike(w) => w.describe(),
             Workload::KernelBuild(w) => w.describe(),
+            Workload::AndrewLike(w) => w.describe(),
+            Workload::Calls(w) => w.describe(),
         }
     }
 
@@ -246,6 +257,8 @@ impl Workload {
             Workload::SpecwebLike(w) => w.footprint(),
             Workload::TpccLike(w) => w.footprint(),
             Workload::KernelBuild(w) => w.footprint(),
+            Workload::AndrewLike(w) => w.footprint(),
+            Workload::Calls(w) => w.footprint(),
         }
     }
 
@@ -262,6 +275,8 @@ impl Workload {
             Workload::Tree(_) => "copy in".into(),
             Workload::Sources(w) => w.only.map_or("write-data-meta", |only| only.name).into(),
             Workload::SshBuild(_) => "unpack".into(),
+            Workload::AndrewLike(_) => "copy".into(),
+            Workload::Calls(_) => "calls".into(),
             Workload::Netnews(_) => "unbatch".into(),
             Workload::Overwrite(_) => "overwrite".into(),
             Workload::Filebench(_) => "run".into(),
@@ -271,7 +286,7 @@ impl Workload {
     }
 
     /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build,
-    /// servers, overwrites, transactions, scripts and personalities of filebench leave their files.
+    /// servers, overwrites, transactions, scripts, recorded calls and personalities of filebench leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
@@ -299,6 +314,8 @@ impl Workload {
             Workload::SpecwebLike(w) => w.run(&mut run, seed).await?,
             Workload::TpccLike(w) => w.run(&mut run, seed).await?,
             Workload::KernelBuild(w) => w.run(&mut run, seed).await?,
+            Workload::AndrewLike(w) => w.run(&mut run, seed).await?,
+            Workload::Calls(w) => w.run(&mut run, seed).await?,
         }
         Ok(run.log.phases)
     }
@@ -322,6 +339,8 @@ impl fmt::Display for Workload {
             Workload::SpecwebLike(w) => write!(f, "{w}"),
             Workload::TpccLike(w) => write!(f, "{w}"),
             Workload::KernelBuild(w) => write!(f, "{w}"),
+            Workload::AndrewLike(w) => write!(f, "{w}"),
+            Workload::Calls(w) => write!(f, "{w}"),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use super::sources::Benchmark;
 use super::{
-    CreateDelete, Filebench, Generated, KernelBuild, MailServer, Micro, Netnews, Overwrite,
-    PostMark, SdetLike, SourceTree, Sources, SpecwebLike, SshBuild, Tpcb, TpccLike, WmlError,
-    Workload,
+    AndrewLike, Calls, CreateDelete, Filebench, Generated, KernelBuild, MailServer, Micro, Netnews,
+    Overwrite, PostMark, SdetLike, SourceTree, Sources, SpecwebLike, SshBuild, Tpcb, TpccLike,
+    WmlError, Workload,
 };
 
 /// The syntax of [`Workload::from_str`], for help texts.
@@ -25,29 +25,36 @@ tree:seed=N[,files=N]
 sources[:processes=N][,copies=N][,files=N][,only=BENCHMARK]
     copies of a source tree unpacked, looked through, read, copied and removed, with cold caches (default
     one process, 4 copies of 12000 files); only=read-meta: that benchmark, on trees made by one process
-ssh-build[:compute=yes|no]
+ssh-build[:compute=yes|no][,includes=N]
     the sources of a program unpacked, configured and built
 netnews[:files=N][,directories=N][,unbatch=N][,expire=N]
     a news server: articles that are there, come in and go (default 520000 in 7000 directories)
 overwrite[:full=PERCENT][,size=BYTES][,block=BYTES][,warm=N][,writes=N][,hot=PERCENT][,burst=N]
         [,pause=MILLISECONDS]
     random overwrites on a file system kept this full; hot=90: nine of ten in a tenth of the files
-tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N]
-    transactions like TPC-B's: random pages, a history, a log with fsync
+tpcb[:accounts=BYTES][,warm=N][,transactions=N][,commit=N][,pool=BYTES]
+    transactions like TPC-B's: random pages, a history, a log with fsync; pool=4m: the database's own cache
 sdet-like[:users=N][,compute=yes|no]
     users at once, each with a script of commands that edit, compile, copy and search; SDET-like (default
     one user)
-mail-server[:minutes=N][,messages=N][,users=N]
+mail-server[:minutes=N][,messages=N][,users=N][,read=PERCENT][,sync-directories=yes|no]
     a mail server: messages a minute that are queued durably, delivered and read (default 120 for a day)
-kernel-build[:processes=N][,files=N][,compute=yes|no]
+kernel-build[:processes=N][,files=N][,compiled=PERCENT][,includes=N][,commands=yes|no][,compute=yes|no]
     a kernel built from its sources: dependencies, compiling, linking (default 12000 files, one process)
-specweb-like[:directories=N][,requests=N][,clients=N]
-    a web server: clients read files by SPECweb's classes and popularity, logs grow (default 630 directories
-    with 3 GB, 100 clients)
-tpcc-like[:warehouses=N][,transactions=N][,clients=N]
-    transactions like TPC-C's: random pages of nine tables, a log with fsync (default 4 warehouses, 40 clients)
+andrew-like[:files=N][,includes=N][,compute=yes|no]
+    the phases of the Andrew benchmark: directories made, sources copied, looked at, read and built (default 70
+    files)
+specweb-like[:directories=N][,requests=N][,clients=N][,dynamic=yes|no]
+    a web server: clients read files and dynamic pages by SPECweb's classes and popularity, logs grow (default
+    630 directories with 3 GB, 100 clients)
+tpcc-like[:warehouses=N][,transactions=N][,clients=N][,pool=BYTES]
+    transactions like TPC-C's: random pages of nine tables, a log with fsync (default 4 warehouses, 40 clients);
+    pool=8m: the database's own cache
 filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS][,VARIABLE=VALUE]
     many clients at once, by a personality of filebench: one of Ordo's, or a file in filebench's language
+calls:FILE[,dir=DIR][,think=yes|no]
+    recorded system calls: what strace -f -y -ttt -T wrote, or a trace of `ordo trace run --calls`; dir: the
+    directory whose files count
 Sizes take k, m or g: 64k, 4m.";
 
 /// The reason why a text is not a workload.
@@ -56,7 +63,8 @@ pub enum ParseError {
     /// No workload has this name.
     #[error(
         "no workload is called '{0}'; there are create-delete, micro, postmark, tree:PATH, tree:seed=N, \
-         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server, kernel-build, specweb-like, tpcc-like and \
+         sources, ssh-build, netnews, overwrite, tpcb, sdet-like, mail-server, kernel-build, andrew-like, specweb-like, \
+         tpcc-like, calls:FILE and \
          filebench:PERSONALITY"
     )]
     Unknown(String),
@@ -97,6 +105,14 @@ pub enum ParseError {
         /// The operating system's error.
         error: String,
     },
+    /// Recorded calls cannot be read, or there are none.
+    #[error("{file}: {reason}")]
+    Calls {
+        /// The file or the trace.
+        file: String,
+        /// The reason, with what to do.
+        reason: String,
+    },
     /// A personality is not in the part of WML that is read.
     #[error(transparent)]
     Wml(#[from] WmlError),
@@ -126,8 +142,10 @@ impl FromStr for Workload {
             "sdet-like" => sdet_like(rest).map(Workload::SdetLike),
             "mail-server" => mail_server(rest).map(Workload::MailServer),
             "kernel-build" => kernel_build(rest).map(Workload::KernelBuild),
+            "andrew-like" => andrew_like(rest).map(Workload::AndrewLike),
             "specweb-like" => specweb_like(rest).map(Workload::SpecwebLike),
             "tpcc-like" => tpcc_like(rest).map(Workload::TpccLike),
+            "calls" => Calls::parse(rest).map(Workload::Calls),
             "filebench" => Filebench::parse(rest).map(Workload::Filebench),
             _ => Err(ParseError::Unknown(name.to_string())),
         }
@@ -166,8 +184,12 @@ fn ssh_build(rest: &str) -> Result<SshBuild, ParseError> {
             ("compute", Some("yes")) => out.compute = true,
             ("compute", Some("no")) => out.compute = false,
             ("compute", _) => return Err(bad(key, value, "yes or no")),
-            _ => return Err(unknown("ssh-build", key, "compute")),
+            ("includes", _) => out.includes = number(key, value, 0)?,
+            _ => return Err(unknown("ssh-build", key, "compute, includes")),
         }
+    }
+    if out.includes > 10_000 {
+        return Err(bad("includes", Some(&out.includes.to_string()), "10,000 at most"));
     }
     Ok(out)
 }
@@ -239,7 +261,8 @@ fn tpcb(rest: &str) -> Result<Tpcb, ParseError> {
             "warm" => out.warm = number(key, value, 0)?,
             "transactions" => out.transactions = number(key, value, 0)?,
             "commit" => out.commit = number(key, value, 1)?,
-            _ => return Err(unknown("tpcb", key, "accounts, warm, transactions, commit")),
+            "pool" => out.pool = number(key, value, 0)?,
+            _ => return Err(unknown("tpcb", key, "accounts, warm, transactions, commit, pool")),
         }
     }
     Ok(out)
@@ -265,13 +288,25 @@ fn sdet_like(rest: &str) -> Result<SdetLike, ParseError> {
 fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
     let mut out = MailServer::DAY;
     for (key, value) in parameters(rest) {
-        let to = match key {
-            "minutes" => &mut out.minutes,
-            "messages" => &mut out.messages,
-            "users" => &mut out.users,
-            _ => return Err(unknown("mail-server", key, "minutes, messages, users")),
+        let (to, least) = match (key, value) {
+            ("minutes", _) => (&mut out.minutes, 1),
+            ("messages", _) => (&mut out.messages, 1),
+            ("users", _) => (&mut out.users, 1),
+            ("read", _) => (&mut out.read, 0),
+            ("sync-directories", Some("yes" | "no")) => {
+                out.sync_directories = value == Some("yes");
+                continue;
+            }
+            ("sync-directories", _) => return Err(bad(key, value, "yes or no")),
+            _ => {
+                let known = "minutes, messages, users, read, sync-directories";
+                return Err(unknown("mail-server", key, known));
+            }
         };
-        *to = number(key, value, 1)?;
+        *to = number(key, value, least)?;
+    }
+    if out.read > 100 {
+        return Err(bad("read", Some(&out.read.to_string()), "100 percent at most"));
     }
     if out.minutes > 1_000_000 || out.messages > 100_000 || out.users > 100_000 {
         let most = "1,000,000 minutes, 100,000 messages a minute and 100,000 users at most";
@@ -286,15 +321,47 @@ fn kernel_build(rest: &str) -> Result<KernelBuild, ParseError> {
         match (key, value) {
             ("processes", _) => out.processes = number(key, value, 1)?,
             ("files", _) => out.files = number(key, value, 1)?,
+            ("compiled", _) => out.compiled = number(key, value, 1)?,
+            ("includes", _) => out.includes = number(key, value, 0)?,
+            ("commands", Some("yes")) => out.commands = true,
+            ("commands", Some("no")) => out.commands = false,
+            ("compute", Some("yes")) => out.compute = true,
+            ("compute", Some("no")) => out.compute = false,
+            ("commands" | "compute", _) => return Err(bad(key, value, "yes or no")),
+            _ => {
+                let known = "processes, files, compiled, includes, commands, compute";
+                return Err(unknown("kernel-build", key, known));
+            }
+        }
+    }
+    if out.processes > 1000 || out.files > 1_000_000 || out.includes > 10_000 {
+        let most = "1,000 processes, 1,000,000 files and 10,000 includes at most";
+        return Err(bad("processes, files or includes", Some(rest), most));
+    }
+    if out.compiled > 100 {
+        return Err(bad("compiled", Some(&out.compiled.to_string()), "100 percent at most"));
+    }
+    Ok(out)
+}
+
+fn andrew_like(rest: &str) -> Result<AndrewLike, ParseError> {
+    let mut out = AndrewLike::USUAL;
+    for (key, value) in parameters(rest) {
+        match (key, value) {
+            ("files", _) => out.files = number(key, value, 1)?,
+            ("includes", _) => out.includes = number(key, value, 0)?,
             ("compute", Some("yes")) => out.compute = true,
             ("compute", Some("no")) => out.compute = false,
             ("compute", _) => return Err(bad(key, value, "yes or no")),
-            _ => return Err(unknown("kernel-build", key, "processes, files, compute")),
+            _ => return Err(unknown("andrew-like", key, "files, includes, compute")),
         }
     }
-    if out.processes > 1000 || out.files > 1_000_000 {
-        let most = "1,000 processes and 1,000,000 files at most";
-        return Err(bad("processes or files", Some(rest), most));
+    if out.files > 100_000 || out.includes > 10_000 {
+        return Err(bad(
+            "files or includes",
+            Some(rest),
+            "100,000 files and 10,000 includes at most",
+        ));
     }
     Ok(out)
 }
@@ -302,11 +369,22 @@ fn kernel_build(rest: &str) -> Result<KernelBuild, ParseError> {
 fn specweb_like(rest: &str) -> Result<SpecwebLike, ParseError> {
     let mut out = SpecwebLike::USUAL;
     for (key, value) in parameters(rest) {
-        let (to, least) = match key {
-            "directories" => (&mut out.directories, 1),
-            "requests" => (&mut out.requests, 0),
-            "clients" => (&mut out.clients, 1),
-            _ => return Err(unknown("specweb-like", key, "directories, requests, clients")),
+        let (to, least) = match (key, value) {
+            ("directories", _) => (&mut out.directories, 1),
+            ("requests", _) => (&mut out.requests, 0),
+            ("clients", _) => (&mut out.clients, 1),
+            ("dynamic", Some("yes" | "no")) => {
+                out.dynamic = value == Some("yes");
+                continue;
+            }
+            ("dynamic", _) => return Err(bad(key, value, "yes or no")),
+            _ => {
+                return Err(unknown(
+                    "specweb-like",
+                    key,
+                    "directories, requests, clients, dynamic",
+                ));
+            }
         };
         *to = number(key, value, least)?;
     }
@@ -324,7 +402,8 @@ fn tpcc_like(rest: &str) -> Result<TpccLike, ParseError> {
             "warehouses" => (&mut out.warehouses, 1),
             "transactions" => (&mut out.transactions, 0),
             "clients" => (&mut out.clients, 1),
-            _ => return Err(unknown("tpcc-like", key, "warehouses, transactions, clients")),
+            "pool" => (&mut out.pool, 0),
+            _ => return Err(unknown("tpcc-like", key, "warehouses, transactions, clients, pool")),
         };
         *to = number(key, value, least)?;
     }
@@ -494,23 +573,29 @@ mod tests {
             "sources:only=read-meta",
             "sources:processes=4,copies=4,files=12000,only=delete",
             "ssh-build",
-            "ssh-build:compute=no",
+            "ssh-build:compute=no,includes=20",
             "netnews",
             "netnews:files=9,directories=2,unbatch=3,expire=4",
             "overwrite",
             "overwrite:full=7,size=8192,block=512,warm=0,writes=3,hot=90,burst=2,pause=5",
             "tpcb",
             "tpcb:accounts=8192,warm=0,transactions=3,commit=2",
+            "tpcb:accounts=65536,warm=0,transactions=3,commit=2,pool=16384",
             "sdet-like",
             "sdet-like:users=20,compute=no",
             "mail-server",
-            "mail-server:minutes=5,messages=60,users=7",
+            "mail-server:minutes=5,messages=60,users=7,read=20",
+            "mail-server:minutes=5,messages=60,users=7,read=0,sync-directories=yes",
             "kernel-build",
-            "kernel-build:processes=4,files=40,compute=no",
+            "kernel-build:processes=4,files=40,compiled=7,includes=30,commands=yes,compute=no",
+            "andrew-like",
+            "andrew-like:files=9,includes=2,compute=no",
             "specweb-like",
             "specweb-like:directories=2,requests=30,clients=4",
+            "specweb-like:directories=2,requests=30,clients=4,dynamic=no",
             "tpcc-like",
             "tpcc-like:warehouses=1,transactions=9,clients=3",
+            "tpcc-like:warehouses=1,transactions=9,clients=3,pool=8192",
             "filebench:oltp,nshadows=3,run=2",
             "tree:/",
         ] {
@@ -545,6 +630,8 @@ mod tests {
         assert!(refused("ssh-build:compute=maybe").contains("yes or no"));
         assert!(refused("sdet-like:users=1001").contains("1000 at most"));
         assert!(refused("mail-server:mail=1").contains("no parameter 'mail'; it has minutes,"));
+        assert!(refused("mail-server:read=101").contains("100 percent at most"));
+        assert!(refused("andrew-like:files=0").contains("not a value for files"));
         assert!(refused("specweb-like:clients=0").contains("not a value for clients"));
         assert!(refused("tpcc-like:warehouses=1001").contains("1,000 warehouses"));
         assert!(refused("tree").contains("tree needs a directory"));

@@ -1,9 +1,12 @@
-//! A web server with static files: clients read them by the classes and popularities of SPECweb, and the server appends to its logs.
+//! A web server: clients read its files by the classes and popularities of SPECweb, as they are or in dynamic pages, and the server
+//! appends to its logs.
 //!
 //! Sources: the page of SPECweb96's workload on spec.org for the sizes, the classes' shares and the accesses within a class (a
 //! Poisson distribution); Ruan and Pai, "Making the 'Box' Transparent" (2004), section 2.3, for the directories of SPECweb99 (Zipf's
-//! distribution with an exponent of 1) and 3 GB. SPECweb99's dynamic pages are left out, except that their posts append to a log. The
-//! results are no SPEC results.
+//! distribution with an exponent of 1) and 3 GB; the white paper of SPECweb99 on spec.org, section 6, for the shares of dynamic
+//! requests, and its run rules, section 2.3, for their work: each reads its file; a page with a rotating advertisement reads the user's
+//! record and that of an advertisement before; a post appends a record to a log, and counts it at the head. The programs of CGI
+//! requests are left out. The results are no SPEC results.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -34,8 +37,15 @@ const DIRECTORY: u64 = 45 * (102 + 1024 + 10_240 + 102_400);
 /// The bytes that a request appends to the access log, and a post to the log of posts.
 const LOG_LINE: u64 = 100;
 const POST: u64 = 140;
-/// The posts among a thousand requests.
-const POSTS: u32 = 48;
+/// The bytes of the count at the head of the log of posts.
+const POST_COUNT: u64 = 10;
+/// The shares of requests in hundredths of a percent: dynamic pages (also by CGI), pages with an advertisement, posts.
+const PAGES: u32 = 1245 + 15;
+const ADVERTISEMENTS: u32 = 1260;
+const POSTS: u32 = 480;
+/// The records of users and of advertisements: how many, and the bytes of each.
+const USERS: (u64, u64) = (10_000, 15);
+const CUSTOM: (u64, u64) = (360, 38);
 
 /// The parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,18 +56,28 @@ pub struct SpecwebLike {
     pub requests: u64,
     /// The number of clients that are served at once.
     pub clients: u64,
+    /// Whether there are dynamic pages. Without them there are only files and posts, which are not answered with a file.
+    pub dynamic: bool,
 }
 
-/// The names of the classes, and of posts.
-const KINDS: [&str; CLASSES + 1] = ["under 1 KB", "1 to 9 KB", "10 to 90 KB", "100 KB up", "post"];
+/// The names of the classes, and of dynamic requests.
+const KINDS: [&str; CLASSES + 3] = [
+    "under 1 KB",
+    "1 to 9 KB",
+    "10 to 90 KB",
+    "100 KB up",
+    "dynamic page",
+    "advertisement",
+    "post",
+];
 
 impl SpecwebLike {
     /// 3 GB of files, 100 clients.
     pub const USUAL: SpecwebLike =
-        SpecwebLike { directories: 630, requests: 100_000, clients: 100 };
+        SpecwebLike { directories: 630, requests: 100_000, clients: 100, dynamic: true };
 
     pub(super) fn describe(&self) -> String {
-        let SpecwebLike { directories, requests, clients } = self;
+        let SpecwebLike { directories, requests, clients, .. } = self;
         let bytes = size(directories * DIRECTORY);
         format!(
             "a web server: {requests} requests of {clients} clients for {bytes} of files; SPECweb-like"
@@ -82,14 +102,15 @@ impl SpecwebLike {
             fs,
             runtime,
             site: &site,
-            ends: Default::default(),
+            dynamic: self.dynamic,
+            ends: [Cell::new(0), Cell::new(if self.dynamic { POST_COUNT } else { 0 })],
             counts: RefCell::default(),
         };
         let popular = Popular::new(self.directories);
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let log = RefCell::new(&mut run.log);
         let requests = (0..self.requests).map(|number| {
-            let wanted = popular.request(&mut random);
+            let wanted = popular.request(&mut random, self.dynamic);
             let (server, log) = (&server, &log);
             async move {
                 let done = server.serve(&wanted).await;
@@ -119,6 +140,16 @@ impl SpecwebLike {
         let logs = [log(b"access.log").await, log(b"post.log").await];
         let [access, posts] = logs.map(|made| made.doing(|| "making the logs".into()));
         let logs = [access?.ino, posts?.ino];
+        let mut records = Vec::new();
+        if self.dynamic {
+            for (name, (count, len)) in [("User.Personality", USERS), ("Custom.Ads", CUSTOM)] {
+                let name = name.as_bytes();
+                let made = create(run.fs(), root, name, bytes.get(count * len), UNIT).await;
+                records.push(made.doing(|| "making the records".into())?.ino);
+            }
+            let counted = files::write(run.fs(), logs[1], 0, bytes.get(POST_COUNT), UNIT).await;
+            counted.doing(|| "making the logs".into())?;
+        }
         let mut directories = Vec::new();
         for number in 0..self.directories {
             let made = directory(run.fs(), number, &bytes).await;
@@ -126,9 +157,9 @@ impl SpecwebLike {
             run.step(DIRECTORY);
         }
         run.fs().sync().await.doing(|| "making the files durable".into())?;
-        run.log.made(self.directories * 37 + 2);
+        run.log.made(self.directories * 37 + 2 + records.len() as u64);
         run.end();
-        Ok(Site { directories, logs, bytes })
+        Ok(Site { directories, logs, records, bytes })
     }
 }
 
@@ -154,7 +185,18 @@ struct Site {
     directories: Vec<Ino>,
     /// The log of accesses, and that of posts.
     logs: [Ino; 2],
+    /// The records of users and of advertisements, if there are dynamic pages.
+    records: Vec<Ino>,
     bytes: Bytes,
+}
+
+/// A request for more than a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dynamic {
+    Page,
+    /// The records of the user and of the advertisement.
+    Advertisement([u64; 2]),
+    Post,
 }
 
 /// A request of a client.
@@ -162,7 +204,7 @@ struct Wanted {
     directory: usize,
     class: usize,
     file: usize,
-    is_post: bool,
+    dynamic: Option<Dynamic>,
 }
 
 /// The popularity of directories and of files within a class, as sums of the shares up to each.
@@ -200,11 +242,20 @@ impl Popular {
         Popular { directories: sums(zipf), files: sums(poisson) }
     }
 
-    fn request(&self, random: &mut Pcg64Mcg) -> Wanted {
+    fn request(&self, random: &mut Pcg64Mcg, has_dynamic: bool) -> Wanted {
         let class = random_kind(random, &SHARES);
         let directory = choose(&self.directories, random);
         let file = choose(&self.files, random);
-        Wanted { directory, class, file, is_post: random.random_range(0..1000) < POSTS }
+        let dynamic = match random.random_range(0..10_000) {
+            share if share < POSTS => Some(Dynamic::Post),
+            _ if !has_dynamic => None,
+            share if share < POSTS + PAGES => Some(Dynamic::Page),
+            share if share < POSTS + PAGES + ADVERTISEMENTS => Some(Dynamic::Advertisement(
+                [USERS, CUSTOM].map(|(count, _)| random.random_range(0..count)),
+            )),
+            _ => None,
+        };
+        Wanted { directory, class, file, dynamic }
     }
 }
 
@@ -213,6 +264,7 @@ struct Server<'r, F> {
     fs: &'r F,
     runtime: &'r Runtime,
     site: &'r Site,
+    dynamic: bool,
     /// The bytes of each log.
     ends: [Cell<u64>; 2],
     counts: RefCell<[Tally; KINDS.len()]>,
@@ -221,18 +273,43 @@ struct Server<'r, F> {
 impl<F: FileSystem> Server<'_, F> {
     async fn serve(&self, wanted: &Wanted) -> FsResult<()> {
         let begun = self.runtime.now();
-        let (kind, bytes) = if wanted.is_post {
-            self.append(1, POST).await?;
-            (CLASSES, POST)
-        } else {
+        let (kind, mut bytes) = match wanted.dynamic {
+            None => (wanted.class, 0),
+            Some(Dynamic::Page) => (CLASSES, 0),
+            Some(Dynamic::Advertisement(records)) => (CLASSES + 1, self.records(records).await?),
+            Some(Dynamic::Post) => (CLASSES + 2, self.post().await?),
+        };
+        if self.dynamic || wanted.dynamic != Some(Dynamic::Post) {
             let name = file_name(wanted.class, wanted.file);
             let dir = self.site.directories[wanted.directory];
-            (wanted.class, files::read(self.fs, dir, &name, UNIT, &mut |_, _| {}).await?)
-        };
+            bytes += files::read(self.fs, dir, &name, UNIT, &mut |_, _| {}).await?;
+        }
         self.append(0, LOG_LINE).await?;
         let nanos = self.runtime.now().as_nanos() - begun.as_nanos();
         self.counts.borrow_mut()[kind].add(bytes, nanos);
         Ok(())
+    }
+
+    /// Reads the records of a user and of an advertisement. Returns their bytes.
+    async fn records(&self, numbers: [u64; 2]) -> FsResult<u64> {
+        let mut bytes = 0;
+        for ((file, number), (_, len)) in self.site.records.iter().zip(numbers).zip([USERS, CUSTOM])
+        {
+            let mut record = vec![0; len as usize];
+            bytes += self.fs.read(*file, number * len, &mut record).await? as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Appends a record to the log of posts, and counts it. Returns the bytes.
+    async fn post(&self) -> FsResult<u64> {
+        self.append(1, POST).await?;
+        if !self.dynamic {
+            return Ok(POST);
+        }
+        let count = self.site.bytes.get(POST_COUNT);
+        files::write(self.fs, self.site.logs[1], 0, count, UNIT).await?;
+        Ok(POST + POST_COUNT)
     }
 
     async fn append(&self, log: usize, bytes: u64) -> FsResult<()> {
@@ -247,7 +324,8 @@ impl fmt::Display for SpecwebLike {
         if *self == SpecwebLike::USUAL {
             return write!(f, "specweb-like");
         }
-        let SpecwebLike { directories, requests, clients } = self;
-        write!(f, "specweb-like:directories={directories},requests={requests},clients={clients}")
+        let SpecwebLike { directories, requests, clients, dynamic } = self;
+        write!(f, "specweb-like:directories={directories},requests={requests},clients={clients}")?;
+        f.write_str(if *dynamic { "" } else { ",dynamic=no" })
     }
 }

@@ -1,15 +1,15 @@
 //! Unpacking, configuring and building a program: journaling-versus-soft-updates-2000, section 7.3.1 and Table 4.
 //!
 //! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file system: files are
-//! created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker. The computing itself
-//! is modelled as think time. The sizes of the sources are generated from the seed. The amount of computing is
+//! created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker, as a recording of a build of OpenSSH shows
+//! them ([`acceptance`](crate::acceptance)). The computing itself is modelled as think time. The sizes of the sources are generated from the seed. The amount of computing is
 //! chosen so that FFS without order takes about as long as the paper's (1.02, 10.38 and 42.60 seconds), so only
 //! ratios between systems have a meaning.
 
 use std::fmt;
 
 use ordo_runtime::Duration;
-use ordo_vfs::{FileSystem, Ino, NewNode};
+use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, RenameMode};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -21,6 +21,8 @@ use super::{Doing, Run, WorkloadError, WorkloadStage};
 pub struct SshBuild {
     /// Whether think time passes between operations.
     pub compute: bool,
+    /// The headers of the program that each of its sources includes, with those that they include.
+    pub includes: u64,
 }
 
 /// The directories of the sources, each with its number of files: the program, a library of large integers with
@@ -47,6 +49,8 @@ const TESTS: u64 = 120;
 const MADE_BY_CONFIGURE: u64 = 14;
 /// The number of sources that are compiled.
 const COMPILED: u64 = 260;
+/// The number of the other files that are included.
+const HEADERS: usize = 60;
 /// The libraries and programs that are linked at the end, with their sizes.
 const LINKED: [(&str, u64); 8] = [
     ("libgmp.a", 420 << 10),
@@ -76,7 +80,7 @@ struct SourceFile {
 
 impl SshBuild {
     /// The paper's parameters.
-    pub const PAPER: SshBuild = SshBuild { compute: true };
+    pub const PAPER: SshBuild = SshBuild { compute: true, includes: 20 };
 
     pub(super) fn describe(&self) -> String {
         let files: u64 = DIRECTORIES.iter().map(|(_, files)| files).sum();
@@ -98,7 +102,7 @@ impl SshBuild {
         let bytes = Bytes::new(seed, 1400 << 10);
         let sources = self.unpack(run, &mut random, &bytes).await?;
         self.configure(run, &mut random, &bytes, sources[0].dir).await?;
-        self.build(run, &bytes, &sources).await
+        self.build(run, &mut random, &bytes, &sources).await
     }
 
     /// Lets the processor compute for `micros` microseconds.
@@ -146,21 +150,23 @@ impl SshBuild {
     ) -> Result<(), WorkloadError> {
         run.begin("config", TESTS);
         let doing = || "configuring".to_owned();
-        let new = |name: &'static [u8], len| create_in(dir, name, bytes.get(len));
-        let log = new(b"config.log", 200).run(run).await?;
-        let mut logged = 200;
-        for _ in 0..TESTS {
-            new(b"conftest.c", random.random_range(80..600)).run(run).await?;
+        let new =
+            async |name: &[u8], len| create(run.stage.fs(), dir, name, bytes.get(len), UNIT).await;
+        let log = new(b"config.log", 200).await.doing(doing)?.ino;
+        new(b"confdefs.h", 100).await.doing(doing)?;
+        let mut configure =
+            Configure { fs: run.stage.fs(), dir, bytes, log, logged: 200, defines: 100 };
+        run.log.made(2);
+        for number in 1..=TESTS {
+            let test = Test::random(random);
+            configure.write_test(&test).await.doing(doing)?;
             self.compute(run, CONFIG_MS * 1000 / TESTS / 2).await;
-            new(b"conftest.o", random.random_range(600..1500)).run(run).await?;
+            configure.compile(&test).await.doing(doing)?;
             self.compute(run, CONFIG_MS * 1000 / TESTS / 2).await;
-            new(b"conftest", 18 << 10).run(run).await?;
-            for name in [&b"conftest.c"[..], b"conftest.o", b"conftest"] {
-                run.fs().unlink(dir, name).await.doing(doing)?;
-            }
-            run.fs().write(log, logged, bytes.get(120)).await.doing(doing)?;
-            logged += 120;
-            run.step(0);
+            configure.finish(&test).await.doing(doing)?;
+            let others = [test.is_linked, test.is_object, test.is_filtered];
+            run.log.made(2 + others.iter().filter(|made| **made).count() as u64);
+            run.log.reached(number, 0);
         }
         for n in 0..MADE_BY_CONFIGURE {
             let name = format!("made{n}");
@@ -168,6 +174,7 @@ impl SshBuild {
             create(run.fs(), dir, name.as_bytes(), text, UNIT).await.doing(doing)?;
             run.log.made(1);
         }
+        run.fs().unlink(dir, b"confdefs.h").await.doing(doing)?;
         run.end();
         Ok(())
     }
@@ -176,16 +183,23 @@ impl SshBuild {
     async fn build<S: WorkloadStage>(
         &self,
         run: &mut Run<'_, S>,
+        random: &mut Pcg64Mcg,
         bytes: &Bytes,
         sources: &[SourceFile],
     ) -> Result<(), WorkloadError> {
         run.begin("build", COMPILED + LINKED.len() as u64);
-        let compiled: Vec<&SourceFile> = sources.iter().take(COMPILED as usize).collect();
-        for source in &compiled {
+        let (compiled, others) = sources.split_at(COMPILED as usize);
+        let headers = &others[..HEADERS];
+        for source in compiled {
             let doing = || format!("compiling {}", source.name);
             let name = source.name.as_bytes();
             read(run.fs(), source.dir, name, UNIT, &mut |_, _| {}).await.doing(doing)?;
             self.compute(run, BUILD_MS * 900 / COMPILED).await;
+            for _ in 0..self.includes {
+                let header = &headers[random.random_range(0..headers.len())];
+                let name = header.name.as_bytes();
+                read(run.fs(), header.dir, name, UNIT, &mut |_, _| {}).await.doing(doing)?;
+            }
             let object = source.name.replace(".c", ".o");
             let code = bytes.get(1200 + source.size * 3 / 4);
             create(run.fs(), source.dir, object.as_bytes(), code, UNIT).await.doing(doing)?;
@@ -211,28 +225,129 @@ impl SshBuild {
     }
 }
 
-/// A file that a phase creates.
-struct NewFile<'a> {
+/// A test of `configure`. The shares are those of the recording, of 533 tests.
+struct Test {
+    /// The bytes of the program's text, and of its object.
+    text: u64,
+    object: u64,
+    /// Whether a program is linked, or an object made; some tests only run the preprocessor.
+    is_linked: bool,
+    is_object: bool,
+    /// Whether the compiler's messages are read, and whether they are filtered through another file.
+    has_messages: bool,
+    is_filtered: bool,
+    /// Whether the result is a definition.
+    is_defined: bool,
+}
+
+impl Test {
+    fn random(random: &mut Pcg64Mcg) -> Test {
+        let mut percent = |of: u32| random.random_range(0..100) < of;
+        let is_linked = percent(56);
+        Test {
+            is_linked,
+            is_object: !is_linked || percent(10),
+            has_messages: percent(50),
+            is_filtered: percent(40),
+            is_defined: percent(75),
+            text: random.random_range(80..600),
+            object: random.random_range(600..1500),
+        }
+    }
+}
+
+/// The bytes of a linked test.
+const LINKED_TEST: u64 = 18 << 10;
+/// The bytes of a test's lines in the log, and of a definition.
+const LOGGED: u64 = 120;
+const DEFINITION: u64 = 26;
+
+/// A `configure` at work.
+struct Configure<'c, F> {
+    fs: &'c F,
     dir: Ino,
-    name: &'static [u8],
-    text: &'a [u8],
+    bytes: &'c Bytes,
+    log: Ino,
+    /// The bytes of the log, and of the definitions.
+    logged: u64,
+    defines: u64,
 }
 
-fn create_in<'a>(dir: Ino, name: &'static [u8], text: &'a [u8]) -> NewFile<'a> {
-    NewFile { dir, name, text }
-}
+impl<F: FileSystem> Configure<'_, F> {
+    async fn create(&self, name: &str, len: u64) -> FsResult<()> {
+        create(self.fs, self.dir, name.as_bytes(), self.bytes.get(len), UNIT).await.map(drop)
+    }
 
-impl NewFile<'_> {
-    async fn run<S: WorkloadStage>(&self, run: &mut Run<'_, S>) -> Result<Ino, WorkloadError> {
-        let made = create(run.fs(), self.dir, self.name, self.text, UNIT).await;
-        run.log.made(1);
-        let made = made.doing(|| format!("making {}", String::from_utf8_lossy(self.name)))?;
-        Ok(made.ino)
+    async fn read(&self, name: &str) -> FsResult<u64> {
+        read(self.fs, self.dir, name.as_bytes(), UNIT, &mut |_, _| {}).await
+    }
+
+    async fn remove(&self, name: &str) -> FsResult<()> {
+        self.fs.unlink(self.dir, name.as_bytes()).await
+    }
+
+    /// The definitions so far, and the test's own text.
+    async fn write_test(&self, test: &Test) -> FsResult<()> {
+        let defines = self.read("confdefs.h").await?;
+        self.create("conftest.c", defines + test.text).await
+    }
+
+    /// The compiler with its messages, and the linker.
+    async fn compile(&mut self, test: &Test) -> FsResult<()> {
+        self.create("conftest.err", if test.has_messages { 90 } else { 0 }).await?;
+        self.read("conftest.c").await?;
+        if test.is_object {
+            self.create("conftest.o", test.object).await?;
+        }
+        if test.is_linked {
+            self.create("conftest", LINKED_TEST).await?;
+        }
+        if test.is_filtered {
+            self.create("conftest.er1", 80).await?;
+            self.read("conftest.er1").await?;
+            let (dir, mode) = (self.dir, RenameMode::Replace);
+            self.fs.rename(dir, b"conftest.er1", dir, b"conftest.err", mode).await?;
+        }
+        if test.has_messages {
+            self.read("conftest.err").await?;
+        }
+        Ok(())
+    }
+
+    /// The result, in the log and among the definitions; the test's files go.
+    async fn finish(&mut self, test: &Test) -> FsResult<()> {
+        if test.has_messages {
+            // The text of a test that fails goes into the log.
+            self.read("conftest.c").await?;
+        }
+        self.fs.write(self.log, self.logged, self.bytes.get(LOGGED)).await?;
+        self.logged += LOGGED;
+        if test.is_defined {
+            let found = self.fs.lookup(self.dir, b"confdefs.h").await?;
+            self.fs.open(found.ino).await?;
+            let line = self.bytes.get(DEFINITION);
+            let written = self.fs.write(found.ino, self.defines, line).await;
+            self.fs.close(found.ino).await?;
+            self.defines += written? as u64;
+        }
+        self.remove("conftest.c").await?;
+        self.remove("conftest.err").await?;
+        if test.is_object {
+            self.remove("conftest.o").await?;
+        }
+        if test.is_linked {
+            self.remove("conftest").await?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for SshBuild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.compute { "ssh-build" } else { "ssh-build:compute=no" })
+        if *self == SshBuild::PAPER {
+            return f.write_str("ssh-build");
+        }
+        let compute = if self.compute { "yes" } else { "no" };
+        write!(f, "ssh-build:compute={compute},includes={}", self.includes)
     }
 }

@@ -1,6 +1,7 @@
 //! The workloads, the comparison and the oracle, on the systems of the registry. One program, so that the
 //! file systems are compiled into it once.
 
+mod acceptance;
 mod age;
 mod ageing;
 mod behaviour;

@@ -226,9 +226,10 @@ fn a_mail_server_delivers_every_message_once() {
     assert!((0.17..0.23).contains(&read), "{read}");
     let mean = of("accept").bytes as f64 / accepted as f64 - 700.0;
     assert!((3900.0..4500.0).contains(&mean), "messages of {mean} bytes");
-    // Two directories, the log and twenty mailboxes are left; two lines of the log for each message.
-    assert_eq!(left.entries, 2 + 1 + 20);
-    let in_boxes = left.bytes - 2 * 180 * accepted;
+    // Two directories, two logs and twenty mailboxes are left; two lines for each message in sendmail's log, and one for
+    // each delivery in procmail's.
+    assert_eq!(left.entries, 2 + 2 + 20);
+    let in_boxes = left.bytes - 2 * 180 * accepted - 180 * of("deliver").operations;
     assert_eq!(in_boxes, of("deliver").bytes - of("read").bytes);
     assert!((1799.0..1802.0).contains(&mail.seconds()), "{}", mail.seconds());
     assert_eq!(run_and_keep(text, 1).0, phases);
@@ -265,11 +266,12 @@ fn a_kernel_is_built_from_all_its_objects() {
 /// over.
 #[test]
 fn a_web_server_reads_its_classes_in_their_shares() {
-    let text = "specweb-like:directories=20,requests=20000,clients=16";
+    let text = "specweb-like:directories=20,requests=20000,clients=16,dynamic=no";
     let (phases, dropped, left) = run_and_keep(text, 1);
     let requests = named(&phases, "requests");
-    assert_eq!((requests.operations, requests.mix.len(), dropped), (20_000, 5, 1));
-    let post = requests.mix[4].operations;
+    assert_eq!((requests.operations, requests.mix.len(), dropped), (20_000, 7, 1));
+    assert_eq!((requests.mix[4].operations, requests.mix[5].operations), (0, 0));
+    let post = requests.mix[6].operations;
     assert!((860..1060).contains(&post), "{post} posts in 20,000 requests");
     let reads = (20_000 - post) as f64;
     let share = |class: usize| requests.mix[class].operations as f64 / reads * 100.0;
@@ -285,6 +287,27 @@ fn a_web_server_reads_its_classes_in_their_shares() {
     let site = 20 * 45 * (102 + 1024 + 10_240 + 102_400);
     assert_eq!(left.bytes - site, 20_000 * 100 + post * 140);
     assert_eq!(run_and_keep(text, 1).0, phases);
+}
+
+/// Dynamic requests come in SPECweb99's shares, each reads a file besides the records of an advertisement, and a post is logged and
+/// counted. Would catch dynamic pages that read nothing, and posts that write over the count or each other.
+#[test]
+fn dynamic_pages_read_their_files_and_records() {
+    let text = "specweb-like:directories=20,requests=20000,clients=16";
+    let (phases, _, left) = run_and_keep(text, 1);
+    let mix = &named(&phases, "requests").mix;
+    let share = |kind: usize| mix[kind].operations as f64 / 200.0;
+    let files: f64 = (0..4).map(share).sum();
+    assert!((69.0..71.0).contains(&files), "{files}");
+    for (kind, percent) in [(4, 12.6), (5, 12.6), (6, 4.8)] {
+        assert!((share(kind) - percent).abs() < 0.7, "{}: {}", mix[kind].name, share(kind));
+        // The files of all classes have 15 KB on average.
+        let mean = mix[kind].bytes / mix[kind].operations;
+        assert!((11_000..19_000).contains(&mean), "{}: {mean}", mix[kind].name);
+    }
+    let site = 20 * 45 * (102 + 1024 + 10_240 + 102_400) + 10_000 * 15 + 360 * 38;
+    assert_eq!(left.entries, 20 * 37 + 4);
+    assert_eq!(left.bytes - site, 20_000 * 100 + 10 + mix[6].operations * 140);
 }
 
 /// The transactions come in their shares, and the tables grow by the rows that they add: an order, its lines, a payment's
@@ -344,4 +367,73 @@ fn a_tree_that_changes_under_the_run_is_noticed() {
     let result = executor.block_on(workload.run(&mut stage, 1, &mut Meddle(file))).unwrap();
     let Err(WorkloadError::Differs { first, .. }) = result else { panic!("{result:?}") };
     assert!(first.starts_with("/f: "), "{first}");
+}
+
+/// Calls of a shell and the programs that it ran: a directory, a file, one that a subshell writes after `cat`, a copy, a rename, a link,
+/// what `cat` joins, a removal of all but that. Each is done again, in the order in which one waited for another, whichever
+/// system carries them out, and the same files are left. Would catch calls that mean another file than they did, and processes that
+/// begin too early.
+#[test]
+fn recorded_calls_are_carried_out_again() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/shell.strace");
+    for think in ["", ",think=yes"] {
+        let (phases, dropped, left) = run_and_keep(&format!("calls:{file},dir=/m{think}"), 1);
+        assert_eq!((phases.len(), dropped, left.entries), (2, 1, 1));
+        let kinds: Vec<(&str, u64, u64)> = named(&phases, "calls")
+            .mix
+            .iter()
+            .map(|kind| (kind.name.as_str(), kind.operations, kind.bytes))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("not there", 1, 0),
+                ("open", 12, 0),
+                ("close", 12, 0),
+                ("read", 1, 16),
+                ("write", 2, 8),
+                ("copy", 4, 56),
+                ("fsync", 1, 0),
+                ("remove", 5, 0),
+                ("mkdir", 1, 0),
+                ("rename", 1, 0),
+                ("link", 1, 0)
+            ]
+        );
+        // The recording took 0.11 seconds.
+        assert_eq!(named(&phases, "calls").seconds() > 0.05, !think.is_empty());
+    }
+}
+
+/// Files that hold no calls are refused with what to do.
+#[test]
+fn recordings_without_calls_are_refused() {
+    let refused = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/shell.strace");
+    assert!(refused("calls:").contains("calls needs a file"));
+    assert!(refused("calls:/no/such").contains("No such file"));
+    assert!(refused(&format!("calls:{file},think=1")).contains("yes or no for think"));
+    assert!(refused(&format!("calls:{file},dirs=/n")).contains("it has dir, think"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    assert!(refused(&format!("calls:{path}")).contains("has no system calls"));
+    // Lines of noise, cut at every place, neither panic nor hang.
+    let text = fs::read_to_string(file).unwrap();
+    let cut = folder.path().join("cut");
+    for at in (0..text.len()).step_by(97) {
+        fs::write(&cut, &text[..at]).unwrap();
+        if let Ok(workload) = format!("calls:{}", cut.display()).parse::<Workload>() {
+            let executor = Executor::simulated(1);
+            let mut stage = OnModel::new(&executor.runtime());
+            executor.block_on(workload.run(&mut stage, 1, &mut ())).unwrap().unwrap();
+        }
+    }
+    // Calls about files elsewhere are none.
+    fs::write(&cut, "7 1.0 openat(AT_FDCWD</m>, \"a\", O_RDONLY) = 3</m/a> <0.0>\n").unwrap();
+    let elsewhere = format!("calls:{},dir=/n", cut.display());
+    assert!(refused(&elsewhere).contains("no calls about files below /n; record"));
+    // A file that would be far too large is refused before anything is written.
+    fs::write(&cut, "7 1.0 pread64(3</m/a>, \"\"..., 100, 4611686018427387904) = 100 <0.0>\n")
+        .unwrap();
+    assert!(refused(&format!("calls:{}", cut.display())).contains("at the start"));
 }

@@ -6,10 +6,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ordo_annotate::calls::{StoredCall, Waited, find_inodes, find_waits};
 use ordo_annotate::rows::BlockRow;
-use ordo_program::calls::{READS, TRACED, parse};
 use ordo_pseudo::Recording;
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
+use ordo_trace::strace::{READS, TRACED, parse};
 
 /// A recording of system calls under way.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //! section that is not there stays as the page has it; a page is written as soon as all its sections have been
 //! measured, now or earlier.
 
+mod acceptance;
 mod aged;
 mod crash;
 mod directories;
@@ -118,7 +119,7 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
@@ -126,10 +127,11 @@ const PAGES: [(&str, &str); 7] = [
     ("dualfs.md", "Figures of DualFS"),
     ("aged.md", "File systems that have aged"),
     ("dualfs-kernel.md", "DualFS and the kernel's file systems"),
+    ("workloads.md", "Workloads and the programs that they stand for"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 27] = [
+const SECTIONS: [(&str, &str, &str, Measure); 28] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -156,6 +158,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 27] = [
     (DUALFS, "dualfs-pairs", "Metadata on another device", dualfs::pairs),
     (DUALFS, "dualfs-servers", "The paper's servers", servers::measure),
     (AGED, "aged", "Aged beside fresh", aged::measure),
+    (WORKLOADS, "acceptance", "The mix of operations", acceptance::measure),
     (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
 ];
 
@@ -166,6 +169,7 @@ const LFS: &str = PAGES[3].0;
 const DUALFS: &str = PAGES[4].0;
 const AGED: &str = PAGES[5].0;
 const KERNEL: &str = PAGES[6].0;
+const WORKLOADS: &str = PAGES[7].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -27,7 +27,7 @@ pub struct Syscall {
     pub name: String,
     /// The file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
-    /// A second path: the new name.
+    /// A second path: the new name, or the file that is copied from.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
@@ -45,10 +45,16 @@ pub struct Syscall {
 }
 
 impl Syscall {
+    /// Whether the call copies from its second file to its first one.
+    pub fn is_copy(&self) -> bool {
+        matches!(&*self.name, "copy_file_range" | "sendfile")
+    }
+
     /// The call as a person would write it.
     pub fn text(&self) -> String {
         let file = self.file.as_deref().map(|f| if f.is_empty() { "." } else { f });
         let what = match (file, &self.other) {
+            (Some(file), Some(from)) if self.is_copy() => format!("{from} -> {file}"),
             (Some(file), Some(other)) => format!("{file} -> {other}"),
             (Some(file), None) => file.to_owned(),
             (None, _) => String::new(),
@@ -144,15 +150,17 @@ impl Reader<'_> {
     fn understand(&mut self, call: &mut Syscall, args: &[String], result: &str) {
         let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
         let (fd, path) = descriptor(arg(0));
+        // A child begins in its parent's directory, which its first calls show.
+        if let Some(path) = path.as_ref().filter(|_| arg(0).starts_with("AT_FDCWD")) {
+            self.cwd.insert(call.pid, path.clone());
+        }
         let number = |text: &str| text.parse::<u64>().ok();
         let returned = result.split(['<', ' ']).next().and_then(number).unwrap_or(0);
         let pid = call.pid;
         match &*call.name {
-            "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "copy_file_range"
-            | "sendfile" => {
-                let to = if call.name == "copy_file_range" { arg(2) } else { arg(0) };
-                (call.fd, call.file) =
-                    (descriptor(to).0, descriptor(to).1.and_then(|p| self.below(&p)));
+            "copy_file_range" | "sendfile" => self.copy(call, args, returned),
+            "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
                 call.len = returned;
                 if call.name.starts_with('p') {
                     call.offset = number(arg(3));
@@ -180,13 +188,7 @@ impl Reader<'_> {
                 call.file = self.named(pid, "", arg(0));
                 call.offset = number(arg(1));
             }
-            "open" | "creat" | "openat" => {
-                let (opened, path) = descriptor(result);
-                (call.fd, call.file) = (opened, path.and_then(|p| self.below(&p)));
-                let at = if call.name == "openat" { 2 } else { 1 };
-                call.flags =
-                    if call.name == "creat" { "O_CREAT|O_TRUNC".into() } else { arg(at).into() };
-            }
+            "open" | "creat" | "openat" => self.open(call, args, result),
             "rename" | "link" => {
                 (call.file, call.other) =
                     (self.named(pid, "", arg(0)), self.named(pid, "", arg(1)));
@@ -198,7 +200,11 @@ impl Reader<'_> {
             "symlink" => call.file = self.named(pid, "", arg(1)),
             "symlinkat" => call.file = self.named(pid, arg(1), arg(2)),
             "unlink" | "mkdir" | "rmdir" => call.file = self.named(pid, "", arg(0)),
-            "unlinkat" | "mkdirat" => call.file = self.named(pid, arg(0), arg(1)),
+            "mkdirat" => call.file = self.named(pid, arg(0), arg(1)),
+            "unlinkat" => {
+                call.file = self.named(pid, arg(0), arg(1));
+                call.flags = arg(2).trim_matches('0').to_owned();
+            }
             "chdir" if call.error.is_none() => {
                 let to = self.absolute(pid, "", arg(0));
                 self.cwd.insert(pid, to);
@@ -207,6 +213,41 @@ impl Reader<'_> {
                 path.map(|path| self.cwd.insert(pid, path));
             }
             _ => {}
+        }
+    }
+
+    /// A file that is opened. One that is not there has the name by which it was wanted.
+    fn open(&self, call: &mut Syscall, args: &[String], result: &str) {
+        let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
+        let (dir, name) = if call.name == "openat" { (arg(0), 1) } else { ("", 0) };
+        let (opened, path) = descriptor(result);
+        (call.fd, call.file) = (opened, path.and_then(|p| self.below(&p)));
+        call.flags = match &*call.name {
+            "creat" => "O_CREAT|O_TRUNC".into(),
+            _ => arg(name + 1).into(),
+        };
+        if call.error.is_some() {
+            call.file = self.named(call.pid, dir, arg(name));
+        }
+    }
+
+    /// A copy from one file to another. One to a file elsewhere, or to a connection, is a read.
+    fn copy(&self, call: &mut Syscall, args: &[String], copied: u64) {
+        let file = |n: usize| {
+            let (fd, path) = descriptor(args.get(n).map(String::as_str).unwrap_or_default());
+            (fd, path.and_then(|path| self.below(&path)))
+        };
+        let (from, to) = if call.name == "sendfile" { (1, 0) } else { (0, 2) };
+        call.len = copied;
+        (call.fd, call.file) = file(to);
+        let (fd, source) = file(from);
+        if call.file.is_some() {
+            call.other = source;
+        } else {
+            let place = args.get(2).and_then(|at| at.strip_prefix('[')?.split(']').next());
+            call.offset = place.and_then(|at| at.parse().ok());
+            call.name = "read".to_owned();
+            (call.fd, call.file) = (fd, source);
         }
     }
 
@@ -284,6 +325,10 @@ impl Sizes {
                 self.places.insert(key, at + call.len);
             }
             "read" | "readv" => {
+                // A sendfile with a place of its own leaves that of the descriptor.
+                if call.offset.is_some() {
+                    return;
+                }
                 let at = self.places.get(&key).copied();
                 call.offset = at;
                 if let Some(at) = at {
@@ -418,6 +463,24 @@ mod tests {
         let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
         let round = ["openat(new)", "write(new, bytes 0 to 1)", "rename(new -> db)"];
         assert_eq!(texts, [round, round].concat());
+    }
+
+    /// A copy names both files, and is a read where the copy goes to a connection.
+    #[test]
+    fn copies_have_two_files() {
+        let text = "7 1.1 copy_file_range(3</m/a>, NULL, 4</m/b>, NULL, 9223372035781033984, 0) = 70 <0.1>\n\
+            7 1.2 sendfile(5<socket:[9]>, 3</m/a>, [0] => [70], 70) = 70 <0.1>\n";
+        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
+        assert_eq!(texts, ["copy_file_range(a -> b, bytes 0 to 69)", "read(a, bytes 0 to 69)"]);
+    }
+
+    /// A child's relative names are below the directory that `AT_FDCWD` shows.
+    #[test]
+    fn a_childs_directory_is_learnt_from_its_calls() {
+        let text = "9 1.1 openat(AT_FDCWD</m/sub>, \"/lib/c.so\", O_RDONLY) = 3</lib/c.so> <0.1>\n\
+            9 1.2 unlink(\"./old\") = 0 <0.1>\n";
+        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
+        assert_eq!(texts, ["unlink(sub/old)"]);
     }
 
     /// Lines that are no calls, or are cut off, are skipped.
