@@ -243,6 +243,34 @@ fn trace(folder: &Path) -> PathBuf {
     trace
 }
 
+/// The calls of a trace are a workload: another file system gets the same files, with the same number of fsyncs and names. Catches
+/// tables that lose what a call needs to be done again, and paths that do not begin at the root.
+#[test]
+fn calls_of_a_trace_are_a_workload() {
+    if !records() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path());
+    let workload = format!("calls:{}", trace.display());
+    let (code, out, errors) =
+        ordo(&["bench", &workload, "--fs", "ffs-soft-updates", "--json", "-q"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let phases = rows.pointer("/phases").or_else(|| rows.pointer("/rows/0/phases")).unwrap();
+    let calls = phases.as_array().unwrap().iter().find(|phase| phase["name"] == "calls").unwrap();
+    let of = |kind: &str| {
+        let kinds = calls["mix"].as_array().unwrap();
+        kinds
+            .iter()
+            .find(|of| of["name"] == kind)
+            .map_or(0, |of| of["operations"].as_u64().unwrap())
+    };
+    // Three files of 30,000 bytes are made durable, one is removed, one renamed; dd makes its file durable twice.
+    assert_eq!((of("fsync"), of("remove"), of("rename"), of("mkdir")), (5, 1, 1, 1), "{calls}");
+    assert!(of("write") > 10 && of("sync") == 1, "{calls}");
+}
+
 /// Requests, blocks, transactions, shares, files, calls and waits are joined by the number of the request, and each row
 /// fits the row that it finds: a block is inside its request, a transaction's moments are requests with its blocks, and
 /// `ordo trace show` and the Perfetto export say the same numbers. Catches a table that numbers requests in its own way:
