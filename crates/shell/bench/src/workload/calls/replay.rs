@@ -41,6 +41,7 @@ pub(super) async fn run<S: WorkloadStage>(
         ended: RefCell::new(vec![false; plan.processes.len()]),
         all_ended: Cell::new(0),
         gate: Notify::new("the end of recorded processes", 0),
+        made: Cell::new(0),
         counts: RefCell::new([Tally::default(); KINDS.len()]),
     };
     let log = RefCell::new(&mut run.log);
@@ -61,7 +62,8 @@ pub(super) async fn run<S: WorkloadStage>(
     });
     buffer_unordered(plan.width(), processes, |_, result| result).await?;
     replay.close_all().await.doing(|| "closing files".into())?;
-    let counts = replay.counts.into_inner();
+    let (counts, made) = (replay.counts.into_inner(), replay.made.get());
+    run.log.made(made);
     let mixed = KINDS.iter().zip(counts).filter(|(_, tally)| tally.operations > 0);
     run.log.mix(mixed.map(|(name, tally)| tally.entry(*name)).collect());
     run.end();
@@ -127,6 +129,8 @@ struct Replay<'r, F> {
     ended: RefCell<Vec<bool>>,
     all_ended: Cell<usize>,
     gate: Notify,
+    /// The number of files, links and directories that were made.
+    made: Cell<u64>,
     counts: RefCell<[Tally; KINDS.len()]>,
 }
 
@@ -168,6 +172,10 @@ impl<F: FileSystem> Replay<'_, F> {
         if all > self.all_ended.replace(all) {
             self.gate.notify_all();
         }
+    }
+
+    fn count_made(&self) {
+        self.made.set(self.made.get() + 1);
     }
 
     fn ino(&self, object: usize) -> FsResult<Ino> {
@@ -216,6 +224,7 @@ impl<F: FileSystem> Replay<'_, F> {
             Step::MakeDirectory { path, object } => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
                 let made = fs.create(dir, name, &NewNode::directory(0o755)).await?;
+                self.count_made();
                 self.objects.borrow_mut()[*object] = Some(made.ino);
                 Ok(())
             }
@@ -226,11 +235,15 @@ impl<F: FileSystem> Replay<'_, F> {
             }
             Step::Link { object, path } => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
-                fs.link(self.ino(*object)?, dir, name).await.map(drop)
+                fs.link(self.ino(*object)?, dir, name).await?;
+                self.count_made();
+                Ok(())
             }
             Step::Symlink { path } => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
-                fs.create(dir, name, &NewNode::symlink(b"target")).await.map(drop)
+                fs.create(dir, name, &NewNode::symlink(b"target")).await?;
+                self.count_made();
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -247,6 +260,7 @@ impl<F: FileSystem> Replay<'_, F> {
         let found = match path::lookup(fs, path.as_bytes()).await {
             Err(error) if creates && error.errno == Errno::NotFound => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
+                self.count_made();
                 fs.create(dir, name, &NewNode::file(0o644)).await?
             }
             found => found?,
