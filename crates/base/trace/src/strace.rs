@@ -27,7 +27,7 @@ pub struct Syscall {
     pub name: String,
     /// The file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
-    /// A second path: the new name, or the file that is copied from.
+    /// A second path: the new name, the file that is copied from, or the file that a symbolic link leads to.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
@@ -197,8 +197,8 @@ impl Reader<'_> {
                 call.file = self.named(pid, arg(0), arg(1));
                 call.other = self.named(pid, arg(2), arg(3));
             }
-            "symlink" => call.file = self.named(pid, "", arg(1)),
-            "symlinkat" => call.file = self.named(pid, arg(1), arg(2)),
+            "symlink" => self.symlink(call, self.named(pid, "", arg(1)), arg(0)),
+            "symlinkat" => self.symlink(call, self.named(pid, arg(1), arg(2)), arg(0)),
             "unlink" | "mkdir" | "rmdir" => call.file = self.named(pid, "", arg(0)),
             "mkdirat" => call.file = self.named(pid, arg(0), arg(1)),
             "unlinkat" => {
@@ -249,6 +249,15 @@ impl Reader<'_> {
             call.name = "read".to_owned();
             (call.fd, call.file) = (fd, source);
         }
+    }
+
+    /// A symbolic link, with the file that it leads to if that is below the directory.
+    fn symlink(&self, call: &mut Syscall, file: Option<String>, target: &str) {
+        let above =
+            file.as_deref().and_then(|file| file.rsplit_once('/')).map_or("", |(dir, _)| dir);
+        let from = format!("AT_FDCWD<{}/{above}>", self.dir);
+        call.other = self.named(call.pid, &from, target);
+        call.file = file;
     }
 
     /// The path below the directory; empty for the directory itself.
@@ -472,6 +481,16 @@ mod tests {
             7 1.2 sendfile(5<socket:[9]>, 3</m/a>, [0] => [70], 70) = 70 <0.1>\n";
         let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
         assert_eq!(texts, ["copy_file_range(a -> b, bytes 0 to 69)", "read(a, bytes 0 to 69)"]);
+    }
+
+    /// A symbolic link leads to a file by its own directory, whatever the process's.
+    #[test]
+    fn symbolic_links_have_their_targets() {
+        let text = "7 1.1 symlink(\"../b/c\", \"/m/a/l\") = 0 <0.1>\n\
+            7 1.2 symlinkat(\"/m/b\", AT_FDCWD</m/a>, \"k\") = 0 <0.1>\n\
+            7 1.3 symlink(\"/etc/passwd\", \"/m/a/e\") = 0 <0.1>\n";
+        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
+        assert_eq!(texts, ["symlink(a/l -> b/c)", "symlinkat(a/k -> b)", "symlink(a/e)"]);
     }
 
     /// A child's relative names are below the directory that `AT_FDCWD` shows.

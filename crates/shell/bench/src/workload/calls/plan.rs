@@ -7,6 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::order::Order;
 
+/// The most symbolic links of a path.
+const LINKS_MOST: usize = 40;
+
 /// A file or directory that calls use. Its number is its index.
 pub(super) type Object = usize;
 
@@ -68,8 +71,10 @@ pub(super) enum Step {
         object: Object,
         path: String,
     },
+    /// A symbolic link; its target is a path from the root, if it is known.
     Symlink {
         path: String,
+        target: Option<String>,
     },
 }
 
@@ -232,6 +237,8 @@ struct State {
 struct Planner {
     plan: Plan,
     states: Vec<State>,
+    /// The targets of symbolic links.
+    links: BTreeMap<String, String>,
     /// The objects by the names that they have now, and by names that were removed.
     names: BTreeMap<String, Object>,
     gone: FxHashMap<String, Object>,
@@ -241,7 +248,7 @@ struct Planner {
 
 impl Planner {
     fn step(&mut self, call: &Syscall) -> Option<Step> {
-        let path = call.file.clone();
+        let path = call.file.as_deref().map(|path| self.real(path));
         if call.error.is_some() {
             let is_lookup =
                 matches!(&*call.name, "open" | "openat") && call.error.as_deref() == Some("ENOENT");
@@ -276,12 +283,17 @@ impl Planner {
                 let is_directory = call.name == "rmdir" || call.flags.contains("AT_REMOVEDIR");
                 let object = self.object(&path, is_directory);
                 self.names.remove(&path);
+                self.links.remove(&path);
                 self.gone.insert(path.clone(), object);
                 Some(Step::Remove { path, is_directory })
             }
-            "rename" | "renameat" | "renameat2" => self.rename(path, call.other.clone()?),
+            "rename" | "renameat" | "renameat2" => {
+                let other = call.other.as_deref().map(|other| self.real(other))?;
+                self.rename(path, other)
+            }
             "link" | "linkat" => {
-                let (object, path) = (self.object(&path, false), call.other.clone()?);
+                let other = call.other.as_deref().map(|other| self.real(other))?;
+                let (object, path) = (self.object(&path, false), other);
                 self.parent(&path);
                 self.names.insert(path.clone(), object);
                 Some(Step::Link { object, path })
@@ -289,10 +301,28 @@ impl Planner {
             "symlink" | "symlinkat" => {
                 self.parent(&path);
                 self.add(&path, State::default());
-                Some(Step::Symlink { path })
+                let target = call.other.clone();
+                if let Some(target) = &target {
+                    self.links.insert(path.clone(), target.clone());
+                }
+                Some(Step::Symlink { path, target })
             }
             _ => self.bytes(call, &path),
         }
+    }
+
+    /// A path without symbolic links on the way to its last name.
+    fn real(&self, path: &str) -> String {
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MOST {
+            let slashes = path.match_indices('/').map(|(at, _)| at);
+            let found = slashes.into_iter().find_map(|at| Some((at, self.links.get(&path[..at])?)));
+            match found {
+                Some((at, target)) => path = format!("{target}{}", &path[at..]),
+                None => break,
+            }
+        }
+        path.trim_start_matches('/').to_owned()
     }
 
     /// A call that reads, writes or copies bytes.

@@ -239,9 +239,10 @@ impl<F: FileSystem> Replay<'_, F> {
                 self.count_made();
                 Ok(())
             }
-            Step::Symlink { path } => {
+            Step::Symlink { path, target } => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
-                fs.create(dir, name, &NewNode::symlink(b"target")).await?;
+                let target = target.as_ref().map_or("target".into(), |to| format!("/{to}"));
+                fs.create(dir, name, &NewNode::symlink(target.as_bytes())).await?;
                 self.count_made();
                 Ok(())
             }

@@ -78,6 +78,24 @@ fn calls_mean_the_object_that_has_the_name_then() {
     assert_eq!(initial(&plan), []);
 }
 
+/// A name below a symbolic link is that of the file that it leads to.
+#[test]
+fn names_below_symbolic_links_mean_the_targets() {
+    let plan = plan(
+        r#"
+7 1.0 mkdir("/m/d", 0755) = 0 <0.0>
+7 1.1 symlink("d", "/m/l") = 0 <0.0>
+7 1.2 openat(AT_FDCWD</m>, "d/a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3</m/d/a> <0.0>
+7 1.3 rename("/m/l/a", "/m/l/b") = 0 <0.0>
+7 1.4 unlink("/m/d/b") = 0 <0.0>
+7 1.5 unlink("/m/l") = 0 <0.0>
+"#,
+    );
+    assert_eq!(initial(&plan), []);
+    assert_eq!(plan.calls[3].step, Step::Rename { from: "d/a".into(), to: "d/b".into() });
+    assert_eq!(plan.calls[5].step, Step::Remove { path: "l".into(), is_directory: false });
+}
+
 /// A process waits for those that had ended before it, for a child that began and ended between two of its calls, and for another one's
 /// file that it opens, and for nothing else: two that ran at once need not wait for each other.
 #[test]
