@@ -4,6 +4,7 @@
 //! Layers, lowest first:
 //! - [`request`]: one request.
 //! - [`trace`]: all requests, with their contents in one piece of memory.
+//! - [`cut()`]: a trace of a part of a device.
 //! - [`replay`]: shows a trace to a tap's sink.
 //! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
 //!   times but no contents.
@@ -33,11 +34,13 @@
 
 mod blktext;
 pub mod blktrace;
+mod cut;
 pub mod dm_log_writes;
 mod replay;
 pub mod request;
 pub mod trace;
 
+pub use cut::cut;
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 pub use trace::Trace;

@@ -70,17 +70,37 @@ struct Beside<'a> {
     shared: &'a Shared,
 }
 
-/// The device's contents before the first recorded request.
+/// The contents of a device, or of a part of it, before the first recorded request.
 pub struct Before<'a> {
-    /// The device's size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
+    /// The first byte on the device.
+    origin: u64,
     core: &'a Core,
     beside: Option<Beside<'a>>,
 }
 
 impl<'a> Before<'a> {
     fn of(core: &'a Core, beside: Option<Beside<'a>>) -> Before<'a> {
-        Before { bytes: core.tap.geometry().bytes, core, beside }
+        Before { bytes: core.tap.geometry().bytes, origin: 0, core, beside }
+    }
+
+    /// The contents of `bytes` bytes of the device from byte `origin` on, as those of a device of their own.
+    #[must_use]
+    pub fn within(&self, origin: u64, bytes: u64) -> Before<'a> {
+        let (core, beside) = (self.core, self.beside);
+        Before { bytes, origin: self.origin + origin, core, beside }
+    }
+
+    /// The contents at any later time.
+    pub fn later(&self) -> DeviceContents {
+        let (origin, bytes) = (self.origin, self.bytes);
+        DeviceContents { held: self.core.tap.inner().storage().held(), origin, bytes }
+    }
+
+    /// The first byte on the device.
+    pub fn origin(&self) -> u64 {
+        self.origin
     }
 
     /// Fills `buf` from byte `offset`.
@@ -88,7 +108,7 @@ impl<'a> Before<'a> {
     /// # Errors
     /// The range lies outside the device, or the read failed.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.core.tap.inner().storage().load(offset, buf)
+        self.core.tap.inner().storage().held().load((self.origin, self.bytes), offset, buf)
     }
 
     /// The number of the device in its session, from 0.
@@ -152,6 +172,9 @@ pub struct DeviceSetup {
     pub disk: Option<&'static Model>,
     /// Whether the device reports a volatile cache, so that its user sends flushes.
     pub volatile: bool,
+    /// Partitions that the kernel is told of: number, first byte and size in bytes of each. Their devices have the number behind
+    /// the device's name and a `p`.
+    pub partitions: Vec<(u32, u64, u64)>,
 }
 
 impl DeviceSetup {
@@ -173,6 +196,7 @@ impl DeviceSetup {
             io_uring: true,
             disk: None,
             volatile: false,
+            partitions: Vec::new(),
         }
     }
 }
@@ -200,21 +224,57 @@ impl Recording {
 
 enum Storage {
     Memory(Rc<RamDisk>),
-    /// A file, with a second handle to read the contents before any request.
-    Path(FileDisk, File),
+    /// A file, with a second handle to read the contents without a request.
+    Path(FileDisk, Rc<File>),
+}
+
+/// A handle to read contents without a request.
+#[derive(Clone)]
+enum Held {
+    Memory(Rc<RamDisk>),
+    Path(Rc<File>),
+}
+
+impl Held {
+    /// Reads from a part of the device: its first byte and its size.
+    fn load(&self, (origin, bytes): (u64, u64), offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        end.filter(|end| *end <= bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+        match self {
+            Held::Memory(ram) => {
+                ram.load(origin + offset, buf);
+                Ok(())
+            }
+            Held::Path(file) => file.read_exact_at(buf, origin + offset),
+        }
+    }
+}
+
+/// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in
+/// them.
+#[derive(Clone)]
+pub struct DeviceContents {
+    /// The size in bytes.
+    pub bytes: u64,
+    origin: u64,
+    held: Held,
+}
+
+impl DeviceContents {
+    /// Fills `buf` from byte `offset`.
+    ///
+    /// # Errors
+    /// The range lies outside the device or its part, or the read failed.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.held.load((self.origin, self.bytes), offset, buf)
+    }
 }
 
 impl Storage {
-    /// Reads contents without a request.
-    fn load(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        end.filter(|end| *end <= self.geometry().bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+    fn held(&self) -> Held {
         match self {
-            Storage::Memory(ram) => {
-                ram.load(offset, buf);
-                Ok(())
-            }
-            Storage::Path(_, file) => file.read_exact_at(buf, offset),
+            Storage::Memory(ram) => Held::Memory(ram.clone()),
+            Storage::Path(_, file) => Held::Path(file.clone()),
         }
     }
 }
@@ -350,7 +410,7 @@ impl Core {
             Transport::Path(path) => {
                 let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
                 let disk = FileDisk::open(runtime, path, FileAccess::ReadWrite);
-                Storage::Path(disk.map_err(|e| e.to_string())?, file)
+                Storage::Path(disk.map_err(|e| e.to_string())?, Rc::new(file))
             }
         };
         let verdict = Rc::new(Cell::default());
@@ -389,7 +449,7 @@ impl Core {
         let mut whole = Vec::new();
         if self.keep_start {
             whole.resize(self.tap.geometry().bytes as usize, 0);
-            let _ = self.tap.inner().storage().load(0, &mut whole);
+            let _ = Before::of(self, None).read_at(0, &mut whole);
         }
         *self.start.borrow_mut() = Some(whole);
     }

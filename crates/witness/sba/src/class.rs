@@ -8,8 +8,10 @@ use std::fmt;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Space before the first superblock: boot code, partition tables.
+    /// Space before the first superblock or partition: boot code.
     BootArea,
+    /// A partition table: an MBR, a sector in the chain of logical partitions, a GPT or its copy, a BSD label.
+    PartitionTable,
     /// The superblock in use.
     Superblock,
     /// A copy of the superblock.
@@ -51,6 +53,8 @@ pub enum Class {
     Checksums,
     /// Contents of a regular file.
     FileData,
+    /// A page of a swap area.
+    Swap,
     /// The target of a symbolic link that is too long for its inode.
     Symlink,
     /// Extended attributes.
@@ -89,8 +93,9 @@ pub enum Class {
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 38] = [
+    pub const ALL: [Class; 40] = [
         Class::BootArea,
+        Class::PartitionTable,
         Class::Superblock,
         Class::SuperblockCopy,
         Class::Summary,
@@ -111,6 +116,7 @@ impl Class {
         Class::ChunkTree,
         Class::Checksums,
         Class::FileData,
+        Class::Swap,
         Class::Symlink,
         Class::ExtendedAttributes,
         Class::Quota,
@@ -134,6 +140,7 @@ impl Class {
     pub const fn key(self) -> &'static str {
         match self {
             Class::BootArea => "boot_area",
+            Class::PartitionTable => "partition_table",
             Class::Superblock => "superblock",
             Class::SuperblockCopy => "superblock_copy",
             Class::Summary => "summary",
@@ -154,6 +161,7 @@ impl Class {
             Class::ChunkTree => "chunk_tree",
             Class::Checksums => "checksums",
             Class::FileData => "file_data",
+            Class::Swap => "swap",
             Class::Symlink => "symlink",
             Class::ExtendedAttributes => "extended_attributes",
             Class::Quota => "quota",
@@ -183,6 +191,7 @@ impl Class {
     pub const fn words(self) -> &'static str {
         match self {
             Class::BootArea => "boot area",
+            Class::PartitionTable => "partition table",
             Class::Superblock => "superblock",
             Class::SuperblockCopy => "copy of the superblock",
             Class::Summary => "summary area",
@@ -203,6 +212,7 @@ impl Class {
             Class::ChunkTree => "chunk tree",
             Class::Checksums => "checksums",
             Class::FileData => "file data",
+            Class::Swap => "swap",
             Class::Symlink => "symbolic link",
             Class::ExtendedAttributes => "extended attributes",
             Class::Quota => "quota",
@@ -225,7 +235,7 @@ impl Class {
 
     /// Whether the kind is metadata: about files, and not their contents.
     pub const fn is_metadata(self) -> bool {
-        !matches!(self, Class::FileData | Class::Cleaner | Class::Unknown)
+        !matches!(self, Class::FileData | Class::Swap | Class::Cleaner | Class::Unknown)
     }
 
     /// Whether the kind is part of a journal; every other kind has a fixed location.

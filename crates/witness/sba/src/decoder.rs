@@ -24,6 +24,9 @@ pub trait DiskImage {
     /// # Errors
     /// The range lies outside the device, or the read failed.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Brings an image that [`Watch::follow`](crate::Watch::follow) uses to the moment before the request with this number.
+    /// A device in use is there by itself.
+    fn advance(&self, _request: u64) {}
 }
 
 impl DiskImage for &[u8] {

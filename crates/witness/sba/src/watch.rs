@@ -9,6 +9,7 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
+use crate::births::Births;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
 use crate::journal::Transaction;
 use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
@@ -44,6 +45,8 @@ pub struct ClassifiedEvent<'a> {
     /// Whether a pointer may reach the device long after the block that it leads to; see
     /// [`Decoder::pointers_come_late`].
     pub pointers_come_late: bool,
+    /// Whether another file system was found on the device since the last request: earlier blocks were not its own.
+    pub has_other_system: bool,
     names: &'a Names,
     /// The names by which paths are made: of this device, or of the one with the metadata.
     paths: &'a Names,
@@ -89,6 +92,9 @@ struct State {
     checkpoints: Vec<(u64, u64)>,
     /// The state at the end of the last part of the recording.
     part: PartSoFar,
+    /// Looks for file systems that are made; `None` if the device's contents cannot be seen.
+    births: Option<Births>,
+    has_other_system: bool,
 }
 
 /// Names every request to a device and counts traffic by kind.
@@ -116,6 +122,7 @@ const PROBES: &[Probe] = &[
     crate::lfs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
+    crate::disk::probe,
     // Log devices come last: little in a log identifies it, so its probe might match by chance.
     crate::jfs::outside::probe,
     crate::xfs::outside::probe,
@@ -124,6 +131,10 @@ const PROBES: &[Probe] = &[
 /// Decoders that know a file system by its superblock, when that is read or written at this offset.
 type Sight = fn(u64, &[u8], &mut DecoderState) -> Option<Box<dyn Decoder>>;
 const SIGHTS: &[Sight] = &[crate::ufs::sight];
+
+fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
+    PROBES.iter().find_map(|probe| probe(image, state))
+}
 
 impl Watch {
     /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known file system.
@@ -138,7 +149,7 @@ impl Watch {
     /// blocks are known by their places.
     pub fn over_any(image: &dyn DiskImage) -> Rc<Watch> {
         let mut decoder_state = DecoderState::default();
-        let decoder = PROBES.iter().find_map(|probe| probe(image, &mut decoder_state));
+        let decoder = probe(image, &mut decoder_state);
         let watch = Watch::new(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
         decoder_state.names.forget_news();
@@ -204,6 +215,8 @@ impl Watch {
             shares: Vec::new(),
             checkpoints: Vec::new(),
             part: PartSoFar::default(),
+            births: None,
+            has_other_system: false,
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
         let (state, metadata, data) = (RefCell::new(state), RefCell::default(), RefCell::default());
@@ -219,6 +232,12 @@ impl Watch {
     /// Leaves out everything but kinds from now on: names of files and details of changes. Counting is faster so.
     pub fn count_only(&self) {
         self.state.borrow_mut().decoder_state.only_kinds = true;
+    }
+
+    /// Recognises file systems that are made from now on. `image` shows the device's present contents at any time; when a
+    /// request is shown, all earlier ones that have completed must be in it.
+    pub fn follow(&self, image: Rc<dyn DiskImage>) {
+        self.state.borrow_mut().births = Some(Births::new(image));
     }
 
     /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled any more.
@@ -355,6 +374,7 @@ impl Watch {
                     .decoder
                     .as_deref()
                     .is_some_and(Decoder::pointers_come_late),
+                has_other_system: state.has_other_system,
                 names,
                 paths,
             });
@@ -380,6 +400,22 @@ impl State {
         self.decoder_state.begin();
     }
 
+    /// Asks the decoders again, if a file system may have been made. `read` is the offset of a read.
+    fn look_for_births(&mut self, read: Option<u64>) {
+        self.has_other_system = false;
+        let Some(births) = &mut self.births else { return };
+        if !births.is_due(self.named.id, read, self.decoder_state.journal.begun()) {
+            return;
+        }
+        let mut found = DecoderState::default();
+        self.decoder = probe(&*births.image, &mut found);
+        let before = std::mem::replace(&mut self.decoder_state.names, found.names);
+        self.decoder_state.names.take_over(&before);
+        self.decoder_state.pending.give_up();
+        self.decoder_state.journal.end_system();
+        self.has_other_system = true;
+    }
+
     /// Finds the file system where none is known yet and the present request shows it.
     fn look_for_superblock(&mut self, data: Option<&[u8]>) {
         let (None, Some(data)) = (&self.decoder, data) else { return };
@@ -398,6 +434,8 @@ impl State {
 
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+        self.look_for_births(None);
+        self.births.iter_mut().for_each(|births| births.written(r.offset));
         self.decoder_state.journal.at(r.id, r.at, r.epoch);
         self.decoder_state.flags = r.flags;
         self.look_for_superblock(Some(data));
@@ -444,6 +482,8 @@ impl State {
     fn write_without_contents(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         self.stats.without_contents += 1;
+        self.look_for_births(None);
+        self.births.iter_mut().for_each(|births| births.written(r.offset));
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(None) };
         decoder.write_without_contents(
             r.offset,
@@ -468,6 +508,7 @@ impl State {
     fn read(&mut self, r: &Completed<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
         let data = r.data.filter(|data| data.len() as u64 == r.len);
+        self.look_for_births(Some(r.offset));
         self.look_for_superblock(data);
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(data) };
         decoder.read(r.offset, r.len, data, &mut self.named.parts, &mut self.decoder_state);
@@ -513,8 +554,16 @@ impl TapSink for Watch {
     fn issued(&self, r: &Issued<'_>) {
         let r = &Issued { id: self.number(r.id), ..*r };
         match (r.op, r.data) {
-            (Operation::Flush, _) => self.state.borrow_mut().stats.flushes += 1,
-            (Operation::Discard, _) => self.state.borrow_mut().stats.discards += 1,
+            (Operation::Flush, _) => {
+                let mut state = self.state.borrow_mut();
+                state.stats.flushes += 1;
+                state.births.iter_mut().for_each(Births::flushed);
+            }
+            (Operation::Discard, _) => {
+                let mut state = self.state.borrow_mut();
+                state.stats.discards += 1;
+                state.births.iter_mut().for_each(|births| births.written(r.offset));
+            }
             (Operation::Write, Some(data)) if !data.is_empty() && data.len() as u64 == r.len => {
                 self.state.borrow_mut().write(r, data);
                 self.tell();

@@ -62,7 +62,7 @@ impl Lab {
             ..DeviceSetup::in_memory(system.bytes / 4096 * 4096)
         };
         let lax = Arc::<AtomicBool>::default();
-        let wanted = Wanted { rows: true, rules, lax: lax.clone() };
+        let wanted = Wanted { rows: true, rules, lax: lax.clone(), tables: None };
         Ok(Lab { mounted: KernelMount::new(system, wanted, setup)?, lax })
     }
 
