@@ -5,43 +5,19 @@
 //! requests that are lost at the edges, and a disk that is recorded while something else writes to it. Skipped with a
 //! message where there is no pseudo-device.
 
+mod judging;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ordo_annotate::store;
 use ordo_trace::{Trace, TraceRequest, dm_log_writes};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use serde_json::Value;
 
-const ORDO: &str = env!("CARGO_BIN_EXE_ordo");
-const MB: u64 = 1 << 20;
-
-/// Runs the command, and returns its exit code, output and errors.
-fn ordo(args: &[&str]) -> (Option<i32>, String, String) {
-    let out = Command::new(ORDO).args(args).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (out.status.code(), text(&out.stdout), text(&out.stderr))
-}
-
-/// Runs a tool, which must succeed.
-fn tool(program: &str, args: &[&str]) -> String {
-    let out =
-        Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{program}: {e}"));
-    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
-}
-
-/// Whether recordings work here. Prints the reason if not.
-fn records() -> bool {
-    let (code, _, errors) = ordo(&["trace", "run", "--fs", "ext4", "--size", "16m", "--", "true"]);
-    if code != Some(0) {
-        ordo_testkit::skip(&format!("no recording here: {errors}"));
-    }
-    code == Some(0)
-}
+use judging::{MB, ORDO, data, json, ordo, owners, records, tool};
 
 /// An entry of an MBR or of a sector in the chain of logical partitions, with places in megabytes.
 fn entry(disk: &File, sector_mb: u64, slot: u64, kind: u8, first_mb: u64, len_mb: u64) {
@@ -74,20 +50,6 @@ fn disk(folder: &Path) -> PathBuf {
     path
 }
 
-/// The bytes of file data written, by path.
-fn data(json: &Value) -> BTreeMap<String, u64> {
-    let files = json["files"].as_array().unwrap().iter();
-    let each = files.map(|file| {
-        let path = file["path"].as_str().unwrap_or("?").to_owned();
-        (path, file["data"]["bytes"].as_u64().unwrap())
-    });
-    each.filter(|(_, bytes)| *bytes > 0).collect()
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
-
 /// Writes files to p1, uses the swap area if the machine lets it, and makes a file system on p6 and writes to it.
 fn script(folder: &Path, mkfs: &str) -> String {
     let dir = folder.join("mnt");
@@ -99,32 +61,6 @@ fn script(folder: &Path, mkfs: &str) -> String {
          dd if=${{D}}p5 of=/dev/null bs=64k count=2 2>/dev/null; {mkfs} ${{D}}p6; mount ${{D}}p6 {m}; mkdir {m}/six; \
          for i in 1 2 3; do $B > {m}/six/g$i; done; umount {m}; echo mark done > $ORDO_MARK"
     )
-}
-
-/// The paths of files on an image of a partition, by block number: as debugfs knows them.
-fn owners(image: &Path, blocks: &[u64]) -> BTreeMap<u64, String> {
-    let image = image.to_str().unwrap();
-    let all = |command: String| tool("debugfs", &["-R", &command, image]);
-    let list: Vec<String> = blocks.iter().map(u64::to_string).collect();
-    let inodes: BTreeMap<u64, u64> = all(format!("icheck {}", list.join(" ")))
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let (block, ino) = line.split_once('\t')?;
-            Some((block.parse().ok()?, ino.parse().ok()?))
-        })
-        .collect();
-    let list: Vec<String> = inodes.values().map(u64::to_string).collect();
-    let names: BTreeMap<u64, String> = all(format!("ncheck {}", list.join(" ")))
-        .lines()
-        .skip(1)
-        .filter_map(|line| {
-            let (ino, path) = line.split_once('\t')?;
-            Some((ino.parse().ok()?, path.to_owned()))
-        })
-        .collect();
-    let named = inodes.iter().filter_map(|(block, ino)| Some((*block, names.get(ino)?.clone())));
-    named.collect()
 }
 
 /// A recording of a disk with an extended partition. Each partition has its own names, also the one whose file system the command

@@ -247,8 +247,11 @@ fn opened(read: Read, image: &dyn DiskImage, volume: Option<&DiskVolume>) -> Ope
 /// A watcher of a device; `None` if no known file system is on it, and none is made in the trace.
 fn watch_over(image: &Learning<'_>, trace: &Rc<Trace>) -> Option<Rc<Watch>> {
     let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
+    // Writes beyond its end show that the image is not that of the device.
+    let is_the_device =
+        trace.requests().iter().all(|r| r.offset.saturating_add(r.len) <= image.bytes());
     let writes = writes.filter_map(|r| Some((r.offset, trace.data(r)?)));
-    if !disk::is_made(image, writes) {
+    if !is_the_device || !disk::is_made(image, writes) {
         return Watch::over(image);
     }
     let watch = Watch::over_any(image);

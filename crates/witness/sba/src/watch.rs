@@ -103,10 +103,12 @@ pub struct Watch {
     listener: RefCell<Option<Listener>>,
     /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
-    /// The watcher of the device with the metadata, if this one is of the contents of files alone.
+    /// The watcher of the device with the metadata, if this one is of the contents of files or of the log alone.
     metadata: RefCell<Option<Rc<Watch>>>,
-    /// The watcher of the device with the contents of files, if this one is of their metadata alone.
+    /// The watcher of the device with the contents of files or with the log, if this one is of the metadata.
     data: RefCell<Weak<Watch>>,
+    /// Whether this is the device with the log of the one with the metadata.
+    is_log: Cell<bool>,
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
@@ -173,12 +175,14 @@ impl Watch {
     /// Joins the watchers of two devices, each with its device's contents before the first request. If one of them has the metadata
     /// of a file system and the other one its data, the files of the data's blocks are learned from the metadata. When a request
     /// to the metadata shows owners of such blocks, or changes names, the listener of the data is told of an event without parts.
+    /// If the other one has its log, writes to the log teach the file system what one of its own would, and the listener of the
+    /// metadata is told.
     pub fn join(one: (&Rc<Watch>, &dyn DiskImage), other: (&Rc<Watch>, &dyn DiskImage)) {
         let member = |watch: &Watch| watch.state.borrow().decoder.as_ref().and_then(|d| d.pair());
         let (Some(a), Some(b)) = (member(one.0), member(other.0)) else { return };
-        let ((metadata, image), data) = match a.has_metadata {
-            true => (one, other.0),
-            false => (other, one.0),
+        let ((metadata, image), (data, data_image)) = match a.has_metadata {
+            true => (one, other),
+            false => (other, one),
         };
         if a.uuid != b.uuid || a.has_metadata == b.has_metadata {
             return;
@@ -189,11 +193,16 @@ impl Watch {
             decoder_state.names.forget_news();
             given
         };
-        if let (Some(blocks), Some(decoder)) = (given, &mut data.state.borrow_mut().decoder) {
-            decoder.take_blocks(blocks);
-            *data.metadata.borrow_mut() = Some(metadata.clone());
-            *metadata.data.borrow_mut() = Rc::downgrade(data);
+        let adopt = |decoder: &mut Box<dyn Decoder>| decoder.adopt_log(data_image);
+        match (given, &mut data.state.borrow_mut().decoder) {
+            (Some(blocks), Some(decoder)) => decoder.take_blocks(blocks),
+            _ if metadata.state.borrow_mut().decoder.as_mut().is_some_and(adopt) => {
+                data.is_log.set(true);
+            }
+            _ => return,
         }
+        *data.metadata.borrow_mut() = Some(metadata.clone());
+        *metadata.data.borrow_mut() = Rc::downgrade(data);
     }
 
     /// A watcher with the caller's own decoder.
@@ -220,7 +229,7 @@ impl Watch {
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
         let (state, metadata, data) = (RefCell::new(state), RefCell::default(), RefCell::default());
-        Rc::new(Watch { state, listener, number, metadata, data })
+        Rc::new(Watch { state, listener, number, metadata, data, is_log: Cell::new(false) })
     }
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
@@ -336,7 +345,11 @@ impl Watch {
     fn tell_of_metadata(&self, metadata: &Watch) {
         let has_names = !metadata.state.borrow().decoder_state.names.name_events().is_empty();
         let mut state = self.state.borrow_mut();
-        let claims = state.decoder.as_mut().map_or_else(Vec::new, |decoder| decoder.late_claims());
+        let mut claims =
+            state.decoder.as_mut().map_or_else(Vec::new, |decoder| decoder.late_claims());
+        if self.is_log.get() {
+            claims = state.claims_of(&metadata.state.borrow());
+        }
         if claims.is_empty() && !has_names {
             return;
         }
@@ -345,6 +358,31 @@ impl Watch {
         state.decoder_state.claims = claims;
         state.settle();
         drop(state);
+        self.tell_as(true);
+    }
+
+    /// Takes in a write to the log of the file system on the device of another watcher, and tells both listeners.
+    fn write_log(&self, metadata: &Watch, r: &Issued<'_>, data: &[u8]) {
+        {
+            let mut state = self.state.borrow_mut();
+            let main = &mut *metadata.state.borrow_mut();
+            state.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+            state.decoder_state.journal.at(r.id, r.at, r.epoch);
+            main.begin(metadata.number(0), Operation::Flush, (0, 0), WriteFlags::empty(), r.at);
+            let (Some(decoder), Some(own)) = (&mut main.decoder, &state.decoder) else { return };
+            let shift = own.block_shift();
+            // The transactions are those of the log's device.
+            std::mem::swap(&mut main.decoder_state.journal, &mut state.decoder_state.journal);
+            let parts = &mut state.named.parts;
+            decoder.log_write(r.offset, data, parts, &mut main.decoder_state);
+            std::mem::swap(&mut main.decoder_state.journal, &mut state.decoder_state.journal);
+            state.decoder_state.shares = std::mem::take(&mut main.decoder_state.shares);
+            state.decoder_state.inodes.clone_from(&main.decoder_state.inodes);
+            state.decoder_state.claims = state.claims_of(main);
+            state.count(shift);
+            main.settle();
+        }
+        metadata.tell_as(false);
         self.tell_as(true);
     }
 
@@ -385,6 +423,15 @@ impl Watch {
 }
 
 impl State {
+    /// The claims of the present request to the device with the metadata, if this one's blocks have the same size.
+    fn claims_of(&self, metadata: &State) -> Vec<Claim> {
+        let shift = |state: &State| state.decoder.as_ref().map(|d| d.claim_shift());
+        match shift(self) == shift(metadata) {
+            true => metadata.decoder_state.claims.clone(),
+            false => Vec::new(),
+        }
+    }
+
     fn begin(
         &mut self,
         id: u64,
@@ -565,6 +612,10 @@ impl TapSink for Watch {
                 state.births.iter_mut().for_each(|births| births.written(r.offset));
             }
             (Operation::Write, Some(data)) if !data.is_empty() && data.len() as u64 == r.len => {
+                let metadata = self.metadata.borrow().clone().filter(|_| self.is_log.get());
+                if let Some(metadata) = metadata {
+                    return self.write_log(&metadata, r, data);
+                }
                 self.state.borrow_mut().write(r, data);
                 self.tell();
             }

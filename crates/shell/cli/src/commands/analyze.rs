@@ -93,9 +93,11 @@ impl Input {
         let ([dir], None) = (&self.trace[..], &self.start) else { return Vec::new() };
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let named = entries.map(|e| (e.file_name().to_string_lossy().into_owned(), e.path()));
-        let mut all: Vec<_> = named.filter(|(_, path)| !is_trace(dir) && is_trace(path)).collect();
-        // Parts of a recording have names of their own.
-        all.retain(|(name, _)| !name.contains('='));
+        let mut all: Vec<_> = named.collect();
+        // Parts of a recording have names of their own, and nothing else is among the traces of a disk.
+        if all.iter().any(|(name, path)| name.contains('=') || !is_trace(path)) {
+            return Vec::new();
+        }
         all.sort();
         all
     }
