@@ -46,6 +46,8 @@ pub struct WatchedTraffic {
     pub shares: Vec<FileShare>,
     /// The pieces of the device that the decoder read before.
     pub start: Pieces,
+    /// The size of the journal or log on the device in bytes, if it is known.
+    pub log_bytes: Option<u64>,
     /// The number of writes that were delayed.
     pub delayed: u64,
     /// The number of writes that were dropped.
@@ -165,6 +167,7 @@ impl Observer for Watching {
             rows,
             shares,
             start: self.start,
+            log_bytes: self.sink.watch.log_bytes(),
             delayed: rules.delayed,
             dropped: rules.dropped,
         };

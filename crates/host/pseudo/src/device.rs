@@ -333,11 +333,23 @@ pub(crate) struct Ruled {
     runtime: Runtime,
     verdict: Rc<Cell<RequestDecision>>,
     volatile: bool,
+    recorder: Rc<Recorder>,
+    /// The number in the recording of each write that was dropped; none if only the last requests are kept.
+    dropped: RefCell<Vec<usize>>,
+    keeps_all: bool,
 }
 
 impl Ruled {
     fn storage(&self) -> &Storage {
         self.disk.inner()
+    }
+
+    /// Notes that the newest request of the recording was dropped.
+    fn note_dropped(&self) {
+        let newest = self.recorder.with(|records| records.len().checked_sub(1));
+        if let Some(newest) = newest.filter(|_| self.keeps_all) {
+            self.dropped.borrow_mut().push(newest);
+        }
     }
 }
 
@@ -359,7 +371,10 @@ impl BlockDevice for Ruled {
         match self.verdict.take() {
             RequestDecision::Pass => {}
             RequestDecision::Delay(time) => self.runtime.sleep(time).await,
-            RequestDecision::Drop => return Ok(()),
+            RequestDecision::Drop => {
+                self.note_dropped();
+                return Ok(());
+            }
             RequestDecision::Fail => {
                 let fault = Fault::Io(EIO);
                 return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
@@ -413,6 +428,11 @@ impl Core {
                 Storage::Path(disk.map_err(|e| e.to_string())?, Rc::new(file))
             }
         };
+        let recorder = match setup.keep {
+            KeepRequests::Contents => Recorder::new(true),
+            KeepRequests::Requests => Recorder::new(false),
+            KeepRequests::Last(most) => Recorder::last(most),
+        };
         let verdict = Rc::new(Cell::default());
         let ruled = Ruled {
             disk: Modeled::new(runtime, setup.disk.unwrap_or(&catalog::RAM), storage),
@@ -420,11 +440,9 @@ impl Core {
             runtime: runtime.clone(),
             verdict: verdict.clone(),
             volatile: setup.volatile,
-        };
-        let recorder = match setup.keep {
-            KeepRequests::Contents => Recorder::new(true),
-            KeepRequests::Requests => Recorder::new(false),
-            KeepRequests::Last(most) => Recorder::last(most),
+            recorder: recorder.clone(),
+            dropped: RefCell::default(),
+            keeps_all: !matches!(setup.keep, KeepRequests::Last(_)),
         };
         Ok(Core {
             tap: Tap::new(runtime, ruled),
@@ -445,6 +463,7 @@ impl Core {
     fn clear(&self) {
         self.tap.detach_all();
         let _ = self.recorder.take();
+        self.tap.inner().dropped.take();
         self.marks.take();
         let mut whole = Vec::new();
         if self.keep_start {
@@ -512,7 +531,8 @@ impl Core {
         let start = self.start.take()?;
         let now = self.runtime.now();
         let clock = (self.runtime.instant(now).unwrap_or_else(Instant::now), now);
-        let trace = Trace::from_records(&self.recorder.take(), SECTOR);
+        let mut trace = Trace::from_records(&self.recorder.take(), SECTOR);
+        self.tap.inner().dropped.take().into_iter().for_each(|number| trace.set_dropped(number));
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();
         let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };

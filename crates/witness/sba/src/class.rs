@@ -87,13 +87,17 @@ pub enum Class {
     JournalCommit,
     /// Journal records of changes smaller than a block.
     JournalRecords,
+    /// Zeros or empty records with which a log's space is cleared ahead of its records, and no records (XFS).
+    LogClearing,
+    /// Space that was read and that no file had at that time.
+    FreeSpace,
     /// None of these kinds, or the kind is not known.
     Unknown,
 }
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 40] = [
+    pub const ALL: [Class; 42] = [
         Class::BootArea,
         Class::PartitionTable,
         Class::Superblock,
@@ -133,6 +137,8 @@ impl Class {
         Class::JournalRevoke,
         Class::JournalCommit,
         Class::JournalRecords,
+        Class::LogClearing,
+        Class::FreeSpace,
         Class::Unknown,
     ];
 
@@ -178,6 +184,8 @@ impl Class {
             Class::JournalRevoke => "journal_revoke",
             Class::JournalCommit => "journal_commit",
             Class::JournalRecords => "journal_records",
+            Class::LogClearing => "log_clearing",
+            Class::FreeSpace => "free_space",
             Class::Unknown => "unknown",
         }
     }
@@ -229,13 +237,23 @@ impl Class {
             Class::JournalRevoke => "journal revoke",
             Class::JournalCommit => "journal commit",
             Class::JournalRecords => "journal records",
+            Class::LogClearing => "clearing of the log",
+            Class::FreeSpace => "free space",
             Class::Unknown => "unknown",
         }
     }
 
     /// Whether the kind is metadata: about files, and not their contents.
     pub const fn is_metadata(self) -> bool {
-        !matches!(self, Class::FileData | Class::Swap | Class::Cleaner | Class::Unknown)
+        !matches!(
+            self,
+            Class::FileData | Class::Swap | Class::Cleaner | Class::FreeSpace | Class::Unknown
+        )
+    }
+
+    /// Whether the kind is traffic of a journal: part of one, and not the clearing of its space.
+    pub const fn is_journal_traffic(self) -> bool {
+        self.is_journal() && !matches!(self, Class::LogClearing)
     }
 
     /// Whether the kind is part of a journal; every other kind has a fixed location.
@@ -249,6 +267,7 @@ impl Class {
                 | Class::JournalRevoke
                 | Class::JournalCommit
                 | Class::JournalRecords
+                | Class::LogClearing
         )
     }
 }

@@ -241,6 +241,11 @@ pub trait Decoder {
         false
     }
 
+    /// The size of the journal or log on this device in bytes; `None` if there is none, or it is not known.
+    fn log_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The pair of devices of which this is one; `None` if the file system has one device.
     fn pair(&self) -> Option<PairMember> {
         None

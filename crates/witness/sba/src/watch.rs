@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use crate::births::Births;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
 use crate::journal::Transaction;
-use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, ClassifiedRequest, Looks, Reason};
 use crate::names::{NameEvent, Names};
 use crate::own_log;
 use crate::parts::{Ends, PartFindings, PartSoFar};
@@ -269,6 +269,11 @@ impl Watch {
     /// The file system's name.
     pub fn system(&self) -> &'static str {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
+    }
+
+    /// The size of the journal or log on the device in bytes; `None` if there is none, or it is not known.
+    pub fn log_bytes(&self) -> Option<u64> {
+        self.state.borrow().decoder.as_ref().and_then(|d| d.log_bytes())
     }
 
     /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
@@ -560,6 +565,11 @@ impl State {
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(data) };
         decoder.read(r.offset, r.len, data, &mut self.named.parts, &mut self.decoder_state);
         let shift = decoder.block_shift();
+        // A write of a block without an owner may be a file's data, whose inode comes later. A read is of free space.
+        let is_free = |part: &&mut ClassifiedRange| {
+            (part.class, &part.what) == (Class::FileData, &BlockMeaning::Unclaimed)
+        };
+        self.named.parts.iter_mut().filter(is_free).for_each(|part| part.class = Class::FreeSpace);
         self.count(shift);
         self.settle();
     }

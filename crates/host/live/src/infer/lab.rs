@@ -49,7 +49,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn is_journal(b: &BlockRow) -> bool {
-    b.kind.is_journal() && b.kind != Class::JournalSuperblock
+    b.kind.is_journal_traffic() && b.kind != Class::JournalSuperblock
 }
 
 impl Lab {

@@ -574,6 +574,10 @@ impl Decoder for Ext {
         !is_inside && !self.has_outside
     }
 
+    fn log_bytes(&self) -> Option<u64> {
+        self.log.bytes().filter(|_| !self.has_outside)
+    }
+
     fn pair(&self) -> Option<PairMember> {
         let uuid = self.geometry.journal_uuid;
         (uuid != [0; 16] && self.geometry.journal_inode == 0)

@@ -565,6 +565,10 @@ impl Decoder for Jfs {
         });
     }
 
+    fn log_bytes(&self) -> Option<u64> {
+        Some(self.g.log.1 << SHIFT).filter(|bytes| *bytes > 0)
+    }
+
     fn contents(&self, ino: u64) -> Vec<Contents> {
         self.graph.runs.contents(ino, SHIFT)
     }

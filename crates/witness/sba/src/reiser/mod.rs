@@ -431,6 +431,10 @@ impl Decoder for Reiser {
         });
     }
 
+    fn log_bytes(&self) -> Option<u64> {
+        self.g.journal.map(|_| self.g.journal_size << self.g.block_shift)
+    }
+
     fn contents(&self, ino: u64) -> Vec<Contents> {
         self.tree.runs.contents(ino, self.g.block_shift)
     }

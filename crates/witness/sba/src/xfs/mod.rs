@@ -424,8 +424,9 @@ fn named_piece(piece: &XfsPiece, understood: bool) -> (Class, BlockMeaning) {
         XfsPiece::Zeros => BlockMeaning::Only("zeros in the log"),
         XfsPiece::NotUnderstood => BlockMeaning::Unknown(Reason::NotUnderstood),
     };
-    let class = match what {
-        BlockMeaning::Unknown(_) => Class::Unknown,
+    let class = match (&what, piece) {
+        (BlockMeaning::Unknown(_), _) => Class::Unknown,
+        (_, XfsPiece::Empty | XfsPiece::Zeros) => Class::LogClearing,
         _ => Class::JournalRecords,
     };
     (class, what)
@@ -562,6 +563,10 @@ impl Decoder for Xfs {
             };
             ClassifiedRange { class, offset: at, len: to - at, what }
         });
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        self.g.log.map(|_| self.g.log_blocks << self.g.block_shift)
     }
 
     fn pair(&self) -> Option<PairMember> {
