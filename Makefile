@@ -11,7 +11,7 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis infer-table crash-programs
+.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis infer-table named-data crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -33,6 +33,7 @@ help:
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
 	@echo 'make infer-table  policies of the kernel'"'"'s file systems, inferred and true (as root), written to docs/results/infer.md'
+	@echo 'make named-data [PGBENCH_SECONDS=20]  how many bytes of pgbench, git and tar get the path of their file (as root), written to docs/results/named.md'
 	@echo 'make bench-fleet [SECTIONS=proof,long]  workers, Spark, and recording in parts, written to docs/results/fleet.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
@@ -311,6 +312,20 @@ infer-table:
 	  echo 'experiment shows; [how it is found](../analysis.md#policies). A data timer counts to the first write of file data at its place.'; \
 	  echo; cat target/analysis/infer.md; \
 	} > docs/results/infer.md
+
+PGBENCH_SECONDS ?= 20
+named-data:
+	$(CARGO) build --release --quiet --package ordo-live --example named_data
+	mkdir -p target/analysis
+	target/release/examples/named_data $(PGBENCH_SECONDS) > target/analysis/named.md
+	{ echo '# File data with the path of its file'; echo; \
+	  echo "Written by \`make named-data\` on $$(nproc) cores of" \
+	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r), with" \
+	    "$$(pgbench --version) for $(PGBENCH_SECONDS) seconds, $$(git --version)."; \
+	  echo 'A byte counts as certain where no other file may have owned its block at the time of the write. On btrfs the data'; \
+  echo 'of a file that is removed before its transaction is committed have no file: no block that leads to them is ever written.'; \
+	  echo; cat target/analysis/named.md; \
+	} > docs/results/named.md
 
 # As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.
 SHARED ?= ../shared

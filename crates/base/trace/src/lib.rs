@@ -8,6 +8,7 @@
 //! - [`replay`]: shows a trace to a tap's sink.
 //! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
 //!   times but no contents.
+//! - [`iolog`]: import from fio's I/O logs, which have no contents.
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
 //! Invariants:
@@ -36,6 +37,7 @@ mod blktext;
 pub mod blktrace;
 mod cut;
 pub mod dm_log_writes;
+pub mod iolog;
 mod replay;
 pub mod request;
 pub mod trace;

@@ -95,7 +95,10 @@ fn true_times_lie_in_their_intervals() {
         let timer = answer(&all, "commit timer");
         let [low, high] = timer.interval.unwrap();
         assert!((low..=high).contains(&seconds), "{name} {seconds}: {timer:?}");
-        assert!(low > 0.1 * seconds && high < 3.0 * seconds, "{name} {seconds}: {timer:?}");
+        // With a single wait that others did not disturb, no upper end is known.
+        let is_known = high < f64::MAX;
+        assert!(low > 0.1 * seconds, "{name} {seconds}: {timer:?}");
+        assert!(!is_known || high < 3.0 * seconds + 1.0, "{name} {seconds}: {timer:?}");
     }
 }
 

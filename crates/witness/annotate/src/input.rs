@@ -9,6 +9,7 @@ use ordo_sba::decoder::DiskImage;
 use ordo_sba::{Watch, disk};
 use ordo_trace::blktrace::{self, BlktraceError};
 use ordo_trace::dm_log_writes::{self, ImportError};
+use ordo_trace::iolog::{self, IologError};
 use ordo_trace::{RequestOp, Trace};
 
 use crate::calls::{self, StoredCall};
@@ -96,6 +97,14 @@ pub enum InputError {
         path: PathBuf,
         /// The names of all volumes.
         known: String,
+    },
+    /// An I/O log of fio is damaged.
+    #[error("{}: {error}", path.display())]
+    Iolog {
+        /// The file.
+        path: PathBuf,
+        /// The damage.
+        error: IologError,
     },
     /// Several files were given, and they are not a blktrace.
     #[error("{}: only a blktrace has several files, one for each processor", path.display())]
@@ -263,7 +272,7 @@ fn read(path: &Path) -> Result<Vec<u8>, InputError> {
     fs::read(path).map_err(|error| InputError::Io { path: path.into(), error })
 }
 
-/// Reads a log of dm-log-writes, or files of blktrace.
+/// Reads a log of dm-log-writes, files of blktrace, or an I/O log of fio.
 fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputError> {
     let first = read(&paths[0])?;
     let path = paths[0].clone();
@@ -285,6 +294,15 @@ fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputEr
         }
         if done.passthrough > 0 {
             notes.push(format!("{} driver-specific commands are left out", done.passthrough));
+        }
+        return Ok(done.trace);
+    }
+    if iolog::is_iolog(&first) && paths.len() == 1 {
+        let done = iolog::import(&first);
+        let done = done.map_err(|error| InputError::Iolog { path: path.clone(), error })?;
+        notes.push("fio's I/O log has no completions: each request counts as done at once".into());
+        if done.cut {
+            notes.push(format!("{}: the last line is cut short, and left out", path.display()));
         }
         return Ok(done.trace);
     }

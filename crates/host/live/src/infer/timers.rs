@@ -26,6 +26,8 @@ const CUT: f64 = 1.0;
 const WHEEL: f64 = 0.125;
 /// The time that passes between a timer's end and the write, at most, in seconds.
 const LATE: f64 = 0.25;
+/// Another process's request to write all file systems reaches them within this time.
+const ALL_SYNCED: Duration = Duration::from_millis(500);
 /// How far the time between changes departs from its mean, in seconds, in turn: a period of which one is a multiple is not one
 /// of the others.
 const UNEVEN: [f64; 4] = [0.0, 3.9, -2.8, 1.6];
@@ -54,7 +56,8 @@ fn waits(changes: &[Instant], writes: impl Iterator<Item = Instant>, others: &[I
         let goes_on = last.is_some_and(|last| at.duration_since(last) < ONE_WRITE);
         let is_left = |change: &&Instant| **change < at && last.is_none_or(|last| **change > last);
         if let Some(oldest) = changes.iter().find(is_left).filter(|_| !goes_on) {
-            let apart = |other: &Instant| at.max(*other).duration_since(at.min(*other)) < ONE_WRITE;
+            let apart =
+                |other: &Instant| at.max(*other).duration_since(at.min(*other)) < ALL_SYNCED;
             if others.iter().any(apart) {
                 all.disturbed += 1;
             } else {

@@ -28,7 +28,7 @@ use crate::text::put;
 /// A trace, and the state of the device at its start.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Input {
-    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, or files of blktrace. For ordo
+    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace, or an I/O log of fio. For ordo
     /// analyze also a folder with the parts of one recording.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
