@@ -11,7 +11,7 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis crash-programs
+.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis infer-table named-data crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -32,6 +32,8 @@ help:
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
+	@echo 'make infer-table  policies of the kernel'"'"'s file systems, inferred and true (as root), written to docs/results/infer.md'
+	@echo 'make named-data [PGBENCH_SECONDS=20]  how many bytes of pgbench, git and tar get the path of their file (as root), written to docs/results/named.md'
 	@echo 'make bench-fleet [SECTIONS=proof,long]  workers, Spark, and recording in parts, written to docs/results/fleet.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
@@ -296,6 +298,34 @@ bench-fleet: judges
 fuzz:
 	cd fuzz && for t in mount check lfs dualfs; do mkdir -p corpus/$$t regressions/$$t && \
 	  $(CARGO) +nightly fuzz run $$t corpus/$$t regressions/$$t -- -max_total_time=60 || exit 1; done
+
+# Policies of this machine's file systems, found by experiments of about 40 seconds for each change that waits.
+infer-table:
+	$(CARGO) build --release --quiet --package ordo-live --example infer_table
+	mkdir -p target/analysis
+	target/release/examples/infer_table > target/analysis/infer.md
+	{ echo '# Inferred and true policies'; echo; \
+	  echo "Written by \`make infer-table\` on $$(nproc) cores of" \
+	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r); load after: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
+	  echo 'The true values are those of mount and mkfs options, of `/proc/sys`, and of the kernel'"'"'s sources (1/3 of the'; \
+	  echo 'journal for a transaction of JBD2; for XFS an eighth of the log or 4 MB). An interval is that in which the value lies as far as the'; \
+	  echo 'experiment shows; [how it is found](../analysis.md#policies). A data timer counts to the first write of file data at its place.'; \
+	  echo; cat target/analysis/infer.md; \
+	} > docs/results/infer.md
+
+PGBENCH_SECONDS ?= 20
+named-data:
+	$(CARGO) build --release --quiet --package ordo-live --example named_data
+	mkdir -p target/analysis
+	target/release/examples/named_data $(PGBENCH_SECONDS) > target/analysis/named.md
+	{ echo '# File data with the path of its file'; echo; \
+	  echo "Written by \`make named-data\` on $$(nproc) cores of" \
+	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r), with" \
+	    "$$(pgbench --version) for $(PGBENCH_SECONDS) seconds, $$(git --version)."; \
+	  echo 'A byte counts as certain where no other file may have owned its block at the time of the write. On btrfs the data'; \
+  echo 'of a file that is removed before its transaction is committed have no file: no block that leads to them is ever written.'; \
+	  echo; cat target/analysis/named.md; \
+	} > docs/results/named.md
 
 # As root, on a quiet machine. SHARED is the folder with traces that kernels made and the images that they start from.
 SHARED ?= ../shared

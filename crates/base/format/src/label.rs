@@ -1,7 +1,7 @@
 //! Partitions: the master boot record (MBR), the GUID partition table (GPT), and BSD's disklabel, read only.
 //!
 //! Sources: UEFI specification, chapter 5 (MBR and GPT); FreeBSD's `sys/disklabel.h` for the label's layout.
-//! All are little-endian, and count sectors of 512 bytes.
+//! All are little-endian, and count sectors of 512 bytes; a GPT of a disk with larger sectors counts these.
 //!
 //! | MBR, sector 0 | GPT header, sector 1 | BSD label, sector 1 of a slice |
 //! |---|---|---|
@@ -9,6 +9,10 @@
 //! | entry 4: type | 12: its size, 16: its CRC-32 | 138: number of partitions (u16) |
 //! | entry 8: first sector, 12: sectors | 72: first sector of the entries | 148: entries of 16 |
 //! | 510: 0x55, 0xAA | 80: how many, 84: size of one, 88: their CRC-32 | entry 0: sectors, 4: first, 12: type |
+
+mod table;
+
+pub use table::{PartitionTable, PartitionTableReader, TablePartition, TableProblem};
 
 use crate::Endian;
 
@@ -37,6 +41,10 @@ pub struct Range {
 pub enum Kind {
     /// A UFS file system.
     Ufs,
+    /// A file system of Linux.
+    Linux,
+    /// Linux's swap space.
+    Swap,
     /// A BSD slice, which has a label of its own.
     BsdSlice,
     /// A container of further partitions (MBR).
@@ -51,6 +59,8 @@ impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Kind::Ufs => f.write_str("UFS"),
+            Kind::Linux => f.write_str("Linux"),
+            Kind::Swap => f.write_str("swap"),
             Kind::BsdSlice => f.write_str("BSD slice"),
             Kind::Extended => f.write_str("extended"),
             Kind::Protective => f.write_str("protective"),
@@ -73,6 +83,8 @@ pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
             0 => continue,
             // A boot sector without a partition table has other values here.
             _ if !matches!(entry[0], 0 | 0x80) => return None,
+            0x82 => Kind::Swap,
+            0x83 => Kind::Linux,
             0xa5 => Kind::BsdSlice,
             0x05 | 0x0f | 0x85 => Kind::Extended,
             0xee => Kind::Protective,
@@ -82,6 +94,9 @@ pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
     }
     Some(out)
 }
+
+/// The sizes of sectors in which a GPT may count, in bytes.
+pub const SECTORS: [u64; 2] = [SECTOR, 4096];
 
 fn range(first: u64, sectors: u64, kind: Kind) -> Range {
     Range { start: first * SECTOR, len: sectors * SECTOR, kind, name: String::new() }
@@ -94,13 +109,20 @@ pub struct GptHeader {
     pub entries_at: u64,
     /// The length of the entries, in bytes.
     pub entries_len: usize,
+    /// The unit of the entries, in bytes.
+    unit: u64,
     size: usize,
     crc: u32,
 }
 
-/// Reads a GPT's header; `None` if the sector is none, or it is damaged.
-pub fn gpt_header(sector: &[u8]) -> Option<GptHeader> {
-    if sector.len() < 512 || !sector.starts_with(b"EFI PART") {
+/// Whether a sector has the magic of a GPT's header, sound or not.
+pub fn is_gpt(sector: &[u8]) -> bool {
+    sector.len() >= 512 && sector.starts_with(b"EFI PART")
+}
+
+/// Reads a GPT's header, which counts sectors of `unit` bytes; `None` if the sector is none, or it is damaged.
+pub fn gpt_header(sector: &[u8], unit: u64) -> Option<GptHeader> {
+    if !is_gpt(sector) {
         return None;
     }
     let len = LE.get_u32(sector, 12) as usize;
@@ -111,10 +133,10 @@ pub fn gpt_header(sector: &[u8]) -> Option<GptHeader> {
         && (128..=4096).contains(&size)
         && size.is_power_of_two()
         && count <= GPT_MAX;
-    let entries_at = LE.get_u64(sector, 72).checked_mul(SECTOR)?;
+    let entries_at = LE.get_u64(sector, 72).checked_mul(unit)?;
     let entries_len = count as usize * size as usize;
     let crc = LE.get_u32(sector, 88);
-    sound.then_some(GptHeader { entries_at, entries_len, size: size as usize, crc })
+    sound.then_some(GptHeader { entries_at, entries_len, unit, size: size as usize, crc })
 }
 
 /// `516E7CB6-6ECF-11D6-8FF8-00022D09712B`, as it is on disk.
@@ -124,6 +146,15 @@ const FREEBSD_UFS: [u8; 16] = [
 /// `516E7CB4-6ECF-11D6-8FF8-00022D09712B`: a BSD label inside a GPT's partition.
 const FREEBSD: [u8; 16] = [
     0xb4, 0x7c, 0x6e, 0x51, 0xcf, 0x6e, 0xd6, 0x11, 0x8f, 0xf8, 0x00, 0x02, 0x2d, 0x09, 0x71, 0x2b,
+];
+
+/// `0FC63DAF-8483-4772-8E79-3D69D8477DE4`.
+const LINUX: [u8; 16] = [
+    0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4,
+];
+/// `0657FD6D-A4AB-43C4-84E5-0933C84B4F4F`.
+const LINUX_SWAP: [u8; 16] = [
+    0x6d, 0xfd, 0x57, 0x06, 0xab, 0xa4, 0xc4, 0x43, 0x84, 0xe5, 0x09, 0x33, 0xc8, 0x4b, 0x4f, 0x4f,
 ];
 
 /// The entries of a GPT that are in use, each with its place, counted from 1. `None` if they are damaged.
@@ -136,8 +167,8 @@ pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>
     for (i, entry) in bytes.chunks_exact(header.size).enumerate() {
         let (first, last) = (LE.get_u64(entry, 32), LE.get_u64(entry, 40));
         let (Some(start), Some(len)) = (
-            first.checked_mul(SECTOR),
-            last.checked_sub(first).and_then(|n| n.checked_add(1)?.checked_mul(SECTOR)),
+            first.checked_mul(header.unit),
+            last.checked_sub(first).and_then(|n| n.checked_add(1)?.checked_mul(header.unit)),
         ) else {
             continue;
         };
@@ -147,6 +178,8 @@ pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>
         let kind = match &entry[..16] {
             guid if guid == FREEBSD_UFS => Kind::Ufs,
             guid if guid == FREEBSD => Kind::BsdSlice,
+            guid if guid == LINUX => Kind::Linux,
+            guid if guid == LINUX_SWAP => Kind::Swap,
             guid => Kind::Other(LE.get_u32(guid, 0)),
         };
         let units: Vec<u16> = (0..36)
@@ -193,12 +226,7 @@ pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
 
 /// The CRC-32 of Ethernet and GPT.
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            crc >> 1 ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1))
-        })
-    };
-    !bytes.iter().fold(u32::MAX, step)
+    crc32fast::hash(bytes)
 }
 
 #[cfg(test)]

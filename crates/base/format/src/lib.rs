@@ -19,6 +19,7 @@
 //! - [`btrfs`]: btrfs, read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
+//! - [`label`]: partition tables, read only.
 //! - [`calendar`]: dates, as people read the times in these structures.
 //!
 //! Invariants:

@@ -238,6 +238,35 @@ pub struct Exported {
     pub reads: u64,
     /// The number of requests left out because they were interrupted or failed.
     pub unfinished: u64,
+    /// The number of writes left out because they were dropped: the device never had them.
+    pub dropped: u64,
+}
+
+/// The place in the order of completion at which each entry of a log stands, with the request's number. A mark stands behind
+/// everything that had completed when it was set.
+fn ordered(trace: &Trace, done: &mut Exported) -> Vec<usize> {
+    let requests = trace.requests();
+    let before = |mark: usize| {
+        let r = &requests[mark];
+        let ends = requests.iter().enumerate().filter_map(|(i, r)| Some((i, r.end?)));
+        let earlier = ends.filter(|(i, end)| match trace.timed() {
+            true => end.at <= r.issued,
+            false => *i < mark,
+        });
+        earlier.map(|(_, end)| end.order).max()
+    };
+    let mut order = Vec::new();
+    for (number, r) in requests.iter().enumerate() {
+        match r.end {
+            _ if r.op == RequestOp::Read => done.reads += 1,
+            _ if r.flags.contains(Flags::DROPPED) => done.dropped += 1,
+            Some(end) if end.ok => order.push((Some(end.order), false, number)),
+            None if r.op == RequestOp::Mark => order.push((before(number), true, number)),
+            _ => done.unfinished += 1,
+        }
+    }
+    order.sort_unstable();
+    order.into_iter().map(|(.., number)| number).collect()
 }
 
 /// Writes a trace as a log, in order of completion.
@@ -247,15 +276,7 @@ pub struct Exported {
 pub fn export(trace: &Trace, out: &mut impl Write) -> Result<Exported, ExportError> {
     let sector = trace.sector() as usize;
     let mut done = Exported::default();
-    let mut order = Vec::new();
-    for (number, r) in trace.requests().iter().enumerate() {
-        match r.end {
-            _ if r.op == RequestOp::Read => done.reads += 1,
-            Some(end) if end.ok => order.push((end.order, number)),
-            _ => done.unfinished += 1,
-        }
-    }
-    order.sort_unstable();
+    let order = ordered(trace, &mut done);
     done.entries = order.len() as u64;
     let mut block = vec![0; sector];
     let head = LogWritesSuper {
@@ -266,7 +287,7 @@ pub fn export(trace: &Trace, out: &mut impl Write) -> Result<Exported, ExportErr
     };
     head.encode(&mut block, Endian::Little);
     out.write_all(&block)?;
-    for (_, number) in order {
+    for number in order {
         one(trace, number, &mut block, out)?;
     }
     Ok(done)

@@ -4,9 +4,11 @@
 //! Layers, lowest first:
 //! - [`request`]: one request.
 //! - [`trace`]: all requests, with their contents in one piece of memory.
+//! - [`cut()`]: a trace of a part of a device.
 //! - [`replay`]: shows a trace to a tap's sink.
 //! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
 //!   times but no contents.
+//! - [`iolog`]: import from fio's I/O logs, which have no contents.
 //! - [`strace`]: system calls about files, in the output of strace(1).
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
 //!
@@ -34,12 +36,15 @@
 
 mod blktext;
 pub mod blktrace;
+mod cut;
 pub mod dm_log_writes;
+pub mod iolog;
 mod replay;
 pub mod request;
 pub mod strace;
 pub mod trace;
 
+pub use cut::cut;
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 pub use trace::Trace;

@@ -57,6 +57,8 @@ bitflags::bitflags! {
         const SYNC = 4;
         /// The request carried metadata. A hint for people.
         const META = 8;
+        /// The write was answered and never carried out: a rule of the recorder dropped it.
+        const DROPPED = 16;
     }
 }
 

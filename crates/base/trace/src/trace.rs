@@ -80,6 +80,11 @@ impl Trace {
         request.data = request.data.or(data);
     }
 
+    /// Marks the write with this number as one that was never carried out. Panics if there is no such request.
+    pub fn set_dropped(&mut self, number: usize) {
+        self.requests[number].flags |= crate::request::Flags::DROPPED;
+    }
+
     /// The requests from number `from` to number `to`, with their contents, as a trace of their own. Panics if there
     /// are not so many.
     pub fn part(&self, from: usize, to: usize) -> Trace {

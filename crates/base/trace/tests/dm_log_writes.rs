@@ -70,7 +70,7 @@ fn every_kind_of_request_comes_back() {
     add(RequestOp::Flush, none, 0, None, Some(6));
     add(RequestOp::Write, none, 1024, Some(data), None);
     let (log, done) = written(&trace);
-    assert_eq!(done, Exported { entries: 6, reads: 1, unfinished: 1 });
+    assert_eq!(done, Exported { entries: 6, reads: 1, unfinished: 1, dropped: 0 });
     let back = import(log).unwrap().trace;
     let seen: Vec<_> = back.requests().iter().map(|r| (r.op, r.flags, r.len, r.epoch)).collect();
     assert_eq!(
@@ -162,6 +162,46 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
     assert_eq!(seen[1].data.as_deref(), Some(&[3; 512][..]));
     assert_eq!(seen[4].data.as_deref(), Some(&[3; 512][..]));
     assert!(seen[3].data.as_deref().unwrap().iter().all(|b| *b == 0));
+}
+
+/// Marks of a recorder, which have no completion, stand behind what had completed when they were set; dropped writes, which the
+/// device never had, are left out. Would catch a mark that says that an fsync returned before its data were written.
+#[test]
+fn marks_keep_their_place_and_dropped_writes_are_left_out() {
+    let mut trace = Trace::new(512, true);
+    let mut add = |op, len: u64, issued, end: Option<(u64, u64)>, text: &[u8]| {
+        let data = (len > 0 || op == RequestOp::Mark).then(|| trace.keep(text));
+        let end = end.map(|(order, at)| RequestEnd {
+            order,
+            at: Time::from_nanos(at),
+            epoch: 0,
+            ok: true,
+        });
+        let (issued, flags) = (Time::from_nanos(issued), Flags::empty());
+        trace.push(TraceRequest { op, flags, offset: 0, len, issued, epoch: 0, end, data });
+    };
+    add(RequestOp::Mark, 0, 0, None, b"begin");
+    // Issued before the mark, completed behind it.
+    add(RequestOp::Write, 512, 10, Some((2, 90)), &[1; 512]);
+    add(RequestOp::Write, 512, 20, Some((0, 30)), &[2; 512]);
+    add(RequestOp::Write, 512, 35, Some((1, 36)), &[3; 512]);
+    add(RequestOp::Mark, 0, 40, None, b"fsync 12 0 512");
+    add(RequestOp::Mark, 0, 41, None, b"after");
+    trace.set_dropped(3);
+    let (log, done) = written(&trace);
+    assert_eq!(done, Exported { entries: 5, reads: 0, unfinished: 0, dropped: 1 });
+    let back = import(log).unwrap().trace;
+    let first = |r: &TraceRequest| back.data(r).map(|data| data[0]);
+    let seen: Vec<_> = back.requests().iter().map(|r| (r.op, first(r))).collect();
+    let (mark, write) = (RequestOp::Mark, RequestOp::Write);
+    let wanted = [
+        (mark, Some(b'b')),
+        (write, Some(2)),
+        (mark, Some(b'f')),
+        (mark, Some(b'a')),
+        (write, Some(1)),
+    ];
+    assert_eq!(seen, wanted);
 }
 
 /// A write whose contents were not kept cannot be exported as if it had been zeros.

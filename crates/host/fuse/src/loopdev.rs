@@ -10,6 +10,8 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 /// `LO_FLAGS_AUTOCLEAR`: the loop device is removed when its last user closes it.
 const AUTOCLEAR: u32 = 4;
+/// `LO_FLAGS_PARTSCAN`: the loop device has partitions.
+const PARTSCAN: u32 = 8;
 /// `LO_FLAGS_DIRECT_IO`: the loop device caches nothing of the file.
 const DIRECT_IO: u32 = 16;
 
@@ -48,12 +50,75 @@ pub fn over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
     with_flags(backing, name, AUTOCLEAR)
 }
 
-/// The same, for a device whose requests all reach the file.
+/// The same, for a device whose requests all reach the file, and which may have partitions.
 ///
 /// # Errors
 /// The operating system's error; no loop device is free, or the caller is not root.
-pub fn direct_over(backing: &File, name: &Path) -> io::Result<(PathBuf, File)> {
-    with_flags(backing, name, AUTOCLEAR | DIRECT_IO)
+pub fn direct_over(
+    backing: &File,
+    name: &Path,
+    has_partitions: bool,
+) -> io::Result<(PathBuf, File)> {
+    let partitions = if has_partitions { PARTSCAN } else { 0 };
+    with_flags(backing, name, AUTOCLEAR | DIRECT_IO | partitions)
+}
+
+const BLKPG: libc::Ioctl = 0x1269;
+const BLKPG_ADD_PARTITION: i32 = 1;
+const BLKPG_DEL_PARTITION: i32 = 2;
+
+/// Linux's `struct blkpg_partition`.
+#[repr(C)]
+struct PartitionRange {
+    start: i64,
+    len: i64,
+    number: i32,
+    names: [u8; 128],
+}
+
+/// Linux's `struct blkpg_ioctl_arg`.
+#[repr(C)]
+struct PartitionChange<'a> {
+    op: i32,
+    flags: i32,
+    len: i32,
+    range: &'a PartitionRange,
+}
+
+/// Tells the kernel of a partition of a device: its number, its first byte and its size in bytes, both whole sectors. A
+/// partition that the kernel has found itself is kept.
+///
+/// # Errors
+/// The operating system's error; the range lies outside of the device, or over another partition.
+pub fn add_partition(device: &File, number: u32, start: u64, len: u64) -> io::Result<()> {
+    match change_partition(device, BLKPG_ADD_PARTITION, number, start, len) {
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+        done => done,
+    }
+}
+
+/// Tells the kernel that a partition is gone.
+///
+/// # Errors
+/// The operating system's error; the partition is in use.
+pub fn remove_partition(device: &File, number: u32) -> io::Result<()> {
+    change_partition(device, BLKPG_DEL_PARTITION, number, 0, 0)
+}
+
+#[allow(unsafe_code)]
+fn change_partition(device: &File, op: i32, number: u32, start: u64, len: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let range = PartitionRange {
+        start: start.try_into().map_err(too_large)?,
+        len: len.try_into().map_err(too_large)?,
+        number: number.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+        names: [0; 128],
+    };
+    let len = size_of::<PartitionRange>() as i32;
+    let change = PartitionChange { op, flags: 0, len, range: &range };
+    // SAFETY: the request reads a `struct blkpg_ioctl_arg` and what it points to; both outlive it.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const change) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn with_flags(backing: &File, name: &Path, flags: u32) -> io::Result<(PathBuf, File)> {
@@ -108,7 +173,7 @@ fn configure(device: &File, backing: &File, file: &Path, flags: u32) -> io::Resu
 
 #[cfg(test)]
 mod tests {
-    use super::Config;
+    use super::{Config, PartitionChange, PartitionRange};
 
     /// The structure that the kernel reads has 304 bytes, its flags at byte 60 and the name at 64.
     #[test]
@@ -116,5 +181,6 @@ mod tests {
         assert_eq!(size_of::<Config>(), 304);
         assert_eq!(std::mem::offset_of!(Config, flags), 60);
         assert_eq!(std::mem::offset_of!(Config, name), 64);
+        assert_eq!((size_of::<PartitionRange>(), size_of::<PartitionChange<'_>>()), (152, 24));
     }
 }

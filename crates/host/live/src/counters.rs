@@ -16,7 +16,7 @@ use ordo_sba::analysis::{Analysis, Transactions};
 use ordo_sba::stats::ByClass;
 use ordo_sba::{Stats, TrafficCounts, Watch};
 
-use crate::watching::Device;
+use crate::watching::{Device, DeviceNow};
 
 /// The time between two writes of the file.
 const EVERY: Duration = Duration::from_secs(5);
@@ -141,6 +141,7 @@ pub fn counting(wanted: CountersWanted, into: CountersInto) -> MakeObserver {
     Box::new(move |before: &Before<'_>, _| {
         let watch = Watch::over_any(&Device(before));
         watch.count_only();
+        watch.follow(Rc::new(DeviceNow(before.later())));
         let counting = Counting {
             watch,
             wanted,

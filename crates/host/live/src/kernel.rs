@@ -171,6 +171,28 @@ impl KernelMount {
         })
     }
 
+    /// Mounts what is in the place that `setup` names: the whole device, or the partition of that number. The kernel finds out which
+    /// file system that is. Recording begins before the mount, with the observer of `setup`.
+    ///
+    /// # Errors
+    /// There is no device, or it cannot be mounted.
+    pub fn of_device(
+        options: &str,
+        setup: DeviceSetup,
+        partition: Option<u32>,
+    ) -> Result<KernelMount, LiveError> {
+        let session = Session::with(setup)?;
+        let mut device = session.device().to_string_lossy().into_owned();
+        if let Some(number) = partition {
+            device += &format!("p{number}");
+        }
+        session.start()?;
+        let folder = folder()?;
+        let dir = folder.path().to_string_lossy().into_owned();
+        run("mount", &["-o", options, &device, &dir])?;
+        Ok(KernelMount { session: Some(session), folder, seen: Into::default() })
+    }
+
     /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a program with arguments
     /// that repairs the device first.
     ///

@@ -5,6 +5,7 @@
 //! - [`watching`]: a watcher on a pseudo-device, with rules, and its results.
 //! - [`counters`]: counters of a device, for Prometheus, and no trace.
 //! - [`parts`]: a recording in parts on a pseudo-device.
+//! - [`volumes`]: observers of the partitions of one device.
 //! - [`kernel`]: a file system that is made, mounted on a pseudo-device, and unmounted.
 //! - [`infer`]: experiments that tell a file system's policies from its writes.
 //!
@@ -27,6 +28,7 @@ pub mod infer;
 pub mod kernel;
 pub mod parts;
 pub mod rules;
+pub mod volumes;
 pub mod watching;
 
 pub use kernel::{KernelMount, LiveError};

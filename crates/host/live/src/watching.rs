@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ordo_annotate::owners::Collector;
 use ordo_annotate::rows::{BlockRow, FileShare};
+use ordo_annotate::volumes::{self, DiskVolume};
 use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_pseudo::{Before, MakeObserver, Observer, Recording, RequestDecision};
+use ordo_pseudo::{Before, DeviceContents, MakeObserver, Observer, Recording, RequestDecision};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_sba::decoder::DiskImage;
@@ -28,6 +29,8 @@ pub struct Wanted {
     pub rules: Vec<WriteRule>,
     /// A switch that suspends the rules while it is set.
     pub lax: Arc<AtomicBool>,
+    /// The volume, if it is the space outside of partitions, which has no file system.
+    pub tables: Option<DiskVolume>,
 }
 
 /// The results of a watcher.
@@ -43,6 +46,8 @@ pub struct WatchedTraffic {
     pub shares: Vec<FileShare>,
     /// The pieces of the device that the decoder read before.
     pub start: Pieces,
+    /// The size of the journal or log on the device in bytes, if it is known.
+    pub log_bytes: Option<u64>,
     /// The number of writes that were delayed.
     pub delayed: u64,
     /// The number of writes that were dropped.
@@ -82,19 +87,32 @@ impl DiskImage for Device<'_> {
     }
 }
 
-/// The watchers of a session's devices, by the devices' numbers.
+/// A device's contents at any time.
+pub(crate) struct DeviceNow(pub(crate) DeviceContents);
+
+impl DiskImage for DeviceNow {
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+}
+
+/// The watchers of a session's devices, by the devices' numbers, and the first byte and the size of each one's part.
 #[derive(Default)]
-struct Watches(RefCell<BTreeMap<usize, Rc<Watch>>>);
+struct Watches(RefCell<BTreeMap<(usize, u64, u64), Rc<Watch>>>);
 
 /// Joins the watcher of a device with those of the session's earlier devices, for a file system on two of them.
 fn join(before: &Before<'_>, image: &dyn DiskImage, watch: &Rc<Watch>) {
     let watches = before.shared::<Watches>();
-    for (number, earlier) in &*watches.0.borrow() {
+    for ((number, origin, bytes), earlier) in &*watches.0.borrow() {
         if let Some(other) = before.device(*number) {
-            Watch::join((earlier, &Device(&other)), (watch, image));
+            Watch::join((earlier, &Device(&other.within(*origin, *bytes))), (watch, image));
         }
     }
-    watches.0.borrow_mut().insert(before.number(), watch.clone());
+    let key = (before.number(), before.origin(), before.bytes);
+    watches.0.borrow_mut().insert(key, watch.clone());
 }
 
 /// A sink that numbers requests as a recorder does that starts together with it.
@@ -137,6 +155,9 @@ impl Observer for Watching {
     }
 
     fn finish(self: Box<Self>) {
+        if self.sink.watch.system() == NO_SYSTEM {
+            return;
+        }
         let (rows, shares) = self.rows.take().finish(&self.sink.watch);
         let rules = self.rules.borrow();
         let found = WatchFindings::of(&self.sink.watch);
@@ -146,6 +167,7 @@ impl Observer for Watching {
             rows,
             shares,
             start: self.start,
+            log_bytes: self.sink.watch.log_bytes(),
             delayed: rules.delayed,
             dropped: rules.dropped,
         };
@@ -153,12 +175,26 @@ impl Observer for Watching {
     }
 }
 
-/// A function that makes the watcher of a pseudo-device.
+/// The name of no file system.
+const NO_SYSTEM: &str = "none";
+
+/// A function that makes the watcher of a pseudo-device. A file system that is made while it watches is recognised.
 pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
     Box::new(move |before, verdict| {
         let device = Device(before);
         let learning = Learning::new(&device);
-        let watch = Watch::over(&learning)?;
+        let watch = match &wanted.tables {
+            Some(volume) => {
+                // The tables are learned, so that the requests can be named again.
+                let _ = volumes::table(&learning);
+                volume.watch_of_tables()?
+            }
+            None => {
+                let watch = Watch::over_any(&learning);
+                watch.follow(Rc::new(DeviceNow(before.later())));
+                watch
+            }
+        };
         join(before, &learning, &watch);
         let start = learning.learned();
         let rows = Rc::new(RefCell::new(Collector::default()));

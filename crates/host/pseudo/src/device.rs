@@ -70,17 +70,37 @@ struct Beside<'a> {
     shared: &'a Shared,
 }
 
-/// The device's contents before the first recorded request.
+/// The contents of a device, or of a part of it, before the first recorded request.
 pub struct Before<'a> {
-    /// The device's size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
+    /// The first byte on the device.
+    origin: u64,
     core: &'a Core,
     beside: Option<Beside<'a>>,
 }
 
 impl<'a> Before<'a> {
     fn of(core: &'a Core, beside: Option<Beside<'a>>) -> Before<'a> {
-        Before { bytes: core.tap.geometry().bytes, core, beside }
+        Before { bytes: core.tap.geometry().bytes, origin: 0, core, beside }
+    }
+
+    /// The contents of `bytes` bytes of the device from byte `origin` on, as those of a device of their own.
+    #[must_use]
+    pub fn within(&self, origin: u64, bytes: u64) -> Before<'a> {
+        let (core, beside) = (self.core, self.beside);
+        Before { bytes, origin: self.origin + origin, core, beside }
+    }
+
+    /// The contents at any later time.
+    pub fn later(&self) -> DeviceContents {
+        let (origin, bytes) = (self.origin, self.bytes);
+        DeviceContents { held: self.core.tap.inner().storage().held(), origin, bytes }
+    }
+
+    /// The first byte on the device.
+    pub fn origin(&self) -> u64 {
+        self.origin
     }
 
     /// Fills `buf` from byte `offset`.
@@ -88,7 +108,7 @@ impl<'a> Before<'a> {
     /// # Errors
     /// The range lies outside the device, or the read failed.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.core.tap.inner().storage().load(offset, buf)
+        self.core.tap.inner().storage().held().load((self.origin, self.bytes), offset, buf)
     }
 
     /// The number of the device in its session, from 0.
@@ -152,6 +172,9 @@ pub struct DeviceSetup {
     pub disk: Option<&'static Model>,
     /// Whether the device reports a volatile cache, so that its user sends flushes.
     pub volatile: bool,
+    /// Partitions that the kernel is told of: number, first byte and size in bytes of each. Their devices have the number behind
+    /// the device's name and a `p`.
+    pub partitions: Vec<(u32, u64, u64)>,
 }
 
 impl DeviceSetup {
@@ -173,6 +196,7 @@ impl DeviceSetup {
             io_uring: true,
             disk: None,
             volatile: false,
+            partitions: Vec::new(),
         }
     }
 }
@@ -200,21 +224,57 @@ impl Recording {
 
 enum Storage {
     Memory(Rc<RamDisk>),
-    /// A file, with a second handle to read the contents before any request.
-    Path(FileDisk, File),
+    /// A file, with a second handle to read the contents without a request.
+    Path(FileDisk, Rc<File>),
+}
+
+/// A handle to read contents without a request.
+#[derive(Clone)]
+enum Held {
+    Memory(Rc<RamDisk>),
+    Path(Rc<File>),
+}
+
+impl Held {
+    /// Reads from a part of the device: its first byte and its size.
+    fn load(&self, (origin, bytes): (u64, u64), offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64);
+        end.filter(|end| *end <= bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+        match self {
+            Held::Memory(ram) => {
+                ram.load(origin + offset, buf);
+                Ok(())
+            }
+            Held::Path(file) => file.read_exact_at(buf, origin + offset),
+        }
+    }
+}
+
+/// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in
+/// them.
+#[derive(Clone)]
+pub struct DeviceContents {
+    /// The size in bytes.
+    pub bytes: u64,
+    origin: u64,
+    held: Held,
+}
+
+impl DeviceContents {
+    /// Fills `buf` from byte `offset`.
+    ///
+    /// # Errors
+    /// The range lies outside the device or its part, or the read failed.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.held.load((self.origin, self.bytes), offset, buf)
+    }
 }
 
 impl Storage {
-    /// Reads contents without a request.
-    fn load(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        end.filter(|end| *end <= self.geometry().bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+    fn held(&self) -> Held {
         match self {
-            Storage::Memory(ram) => {
-                ram.load(offset, buf);
-                Ok(())
-            }
-            Storage::Path(_, file) => file.read_exact_at(buf, offset),
+            Storage::Memory(ram) => Held::Memory(ram.clone()),
+            Storage::Path(_, file) => Held::Path(file.clone()),
         }
     }
 }
@@ -273,11 +333,23 @@ pub(crate) struct Ruled {
     runtime: Runtime,
     verdict: Rc<Cell<RequestDecision>>,
     volatile: bool,
+    recorder: Rc<Recorder>,
+    /// The number in the recording of each write that was dropped; none if only the last requests are kept.
+    dropped: RefCell<Vec<usize>>,
+    keeps_all: bool,
 }
 
 impl Ruled {
     fn storage(&self) -> &Storage {
         self.disk.inner()
+    }
+
+    /// Notes that the newest request of the recording was dropped.
+    fn note_dropped(&self) {
+        let newest = self.recorder.with(|records| records.len().checked_sub(1));
+        if let Some(newest) = newest.filter(|_| self.keeps_all) {
+            self.dropped.borrow_mut().push(newest);
+        }
     }
 }
 
@@ -299,7 +371,10 @@ impl BlockDevice for Ruled {
         match self.verdict.take() {
             RequestDecision::Pass => {}
             RequestDecision::Delay(time) => self.runtime.sleep(time).await,
-            RequestDecision::Drop => return Ok(()),
+            RequestDecision::Drop => {
+                self.note_dropped();
+                return Ok(());
+            }
             RequestDecision::Fail => {
                 let fault = Fault::Io(EIO);
                 return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
@@ -350,8 +425,13 @@ impl Core {
             Transport::Path(path) => {
                 let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
                 let disk = FileDisk::open(runtime, path, FileAccess::ReadWrite);
-                Storage::Path(disk.map_err(|e| e.to_string())?, file)
+                Storage::Path(disk.map_err(|e| e.to_string())?, Rc::new(file))
             }
+        };
+        let recorder = match setup.keep {
+            KeepRequests::Contents => Recorder::new(true),
+            KeepRequests::Requests => Recorder::new(false),
+            KeepRequests::Last(most) => Recorder::last(most),
         };
         let verdict = Rc::new(Cell::default());
         let ruled = Ruled {
@@ -360,11 +440,9 @@ impl Core {
             runtime: runtime.clone(),
             verdict: verdict.clone(),
             volatile: setup.volatile,
-        };
-        let recorder = match setup.keep {
-            KeepRequests::Contents => Recorder::new(true),
-            KeepRequests::Requests => Recorder::new(false),
-            KeepRequests::Last(most) => Recorder::last(most),
+            recorder: recorder.clone(),
+            dropped: RefCell::default(),
+            keeps_all: !matches!(setup.keep, KeepRequests::Last(_)),
         };
         Ok(Core {
             tap: Tap::new(runtime, ruled),
@@ -385,11 +463,12 @@ impl Core {
     fn clear(&self) {
         self.tap.detach_all();
         let _ = self.recorder.take();
+        self.tap.inner().dropped.take();
         self.marks.take();
         let mut whole = Vec::new();
         if self.keep_start {
             whole.resize(self.tap.geometry().bytes as usize, 0);
-            let _ = self.tap.inner().storage().load(0, &mut whole);
+            let _ = Before::of(self, None).read_at(0, &mut whole);
         }
         *self.start.borrow_mut() = Some(whole);
     }
@@ -452,7 +531,8 @@ impl Core {
         let start = self.start.take()?;
         let now = self.runtime.now();
         let clock = (self.runtime.instant(now).unwrap_or_else(Instant::now), now);
-        let trace = Trace::from_records(&self.recorder.take(), SECTOR);
+        let mut trace = Trace::from_records(&self.recorder.take(), SECTOR);
+        self.tap.inner().dropped.take().into_iter().for_each(|number| trace.set_dropped(number));
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();
         let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };

@@ -38,8 +38,8 @@ mod turns;
 mod watchdog;
 
 pub use device::{
-    Before, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
-    RequestDecision, Transport,
+    Before, DeviceContents, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk,
+    Recording, RequestDecision, Transport,
 };
 pub use folders::{Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers};
 pub use marks::LinePipe;

@@ -54,6 +54,8 @@ pub struct Session {
     devices: Vec<PathBuf>,
     /// The loop devices, which exist as long as these are open.
     open: Vec<File>,
+    /// The numbers of each device's partitions.
+    partitions: Vec<Vec<u32>>,
     detach: Detach,
     server: Option<JoinHandle<Served>>,
     watchdog: Option<Watchdog>,
@@ -86,7 +88,7 @@ impl Session {
     /// # Errors
     /// As for [`with`](Self::with).
     pub fn of_each(setups: Vec<DeviceSetup>) -> Result<Session, PseudoError> {
-        let count = setups.len();
+        let partitions: Vec<_> = setups.iter().map(|setup| setup.partitions.clone()).collect();
         let folder =
             Folder::new("ordo-pseudo-").map_err(failed("making a directory to mount on"))?;
         let how = Attach {
@@ -110,19 +112,42 @@ impl Session {
         let server = server.map_err(failed("starting the device's server"))?;
         let thread = told.recv().ok().and_then(Result::ok);
         let watchdog = thread.and_then(|thread| Watchdog::new(&thread, folder.path()).ok());
-        let (devices, open) = (Vec::new(), Vec::new());
-        let mut session = Session { folder, devices, open, detach, server: Some(server), watchdog };
+        let mut session = Session {
+            folder,
+            devices: Vec::new(),
+            open: Vec::new(),
+            partitions: Vec::new(),
+            detach,
+            server: Some(server),
+            watchdog,
+        };
         // If an error returns early, dropping the session takes down everything made so far.
-        for number in 0..count {
-            match loop_over(&session.folder.path().join(name_of(number))) {
+        for (number, partitions) in partitions.into_iter().enumerate() {
+            let file = session.folder.path().join(name_of(number));
+            match loop_over(&file, !partitions.is_empty()) {
                 Ok((device, open)) => {
                     session.devices.push(device);
                     session.open.push(open);
+                    session.partitions.push(Vec::new());
                 }
                 Err(error) => return Err(session.failed_with(error)),
             }
+            session.add_partitions(&partitions)?;
         }
         Ok(session)
+    }
+
+    /// Tells the kernel of the partitions of the last device.
+    fn add_partitions(&mut self, partitions: &[(u32, u64, u64)]) -> Result<(), PseudoError> {
+        let (Some(open), Some(added)) = (self.open.last(), self.partitions.last_mut()) else {
+            return Ok(());
+        };
+        for (number, start, len) in partitions {
+            let done = loopdev::add_partition(open, *number, *start, *len);
+            done.map_err(failed("telling the kernel of a partition"))?;
+            added.push(*number);
+        }
+        Ok(())
     }
 
     /// The reason why a loop device could not be made. A server that could not start reports it.
@@ -191,6 +216,10 @@ impl Session {
     }
 
     fn take_down(&mut self) -> Result<(), PseudoError> {
+        for (open, partitions) in self.open.iter().zip(std::mem::take(&mut self.partitions)) {
+            // One that is in use is removed by the kernel, with its device.
+            partitions.iter().for_each(|number| drop(loopdev::remove_partition(open, *number)));
+        }
         self.open.clear();
         // The kernel releases the loop device's file a moment after its last user has closed it. A FUSE server does so after
         // umount(8) has returned, when it has written everything.
@@ -222,9 +251,9 @@ impl Drop for Session {
 }
 
 /// A loop device over the device's file. It disappears when its last user closes it, so also when this process dies.
-fn loop_over(file: &Path) -> io::Result<(PathBuf, File)> {
+fn loop_over(file: &Path, has_partitions: bool) -> io::Result<(PathBuf, File)> {
     let backing = File::options().read(true).write(true).open(file)?;
-    loopdev::direct_over(&backing, file)
+    loopdev::direct_over(&backing, file, has_partitions)
 }
 
 /// The recordings of a server's thread.

@@ -106,7 +106,7 @@ pub struct Recorded {
 /// the setup failed.
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let lax = Arc::new(AtomicBool::new(true));
-    let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone() };
+    let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone(), tables: None };
     let (setups, seen) = watched(&plan.system.devices(), &wanted);
     let devices = RecordedDevices::new(&plan.system, setups)?;
     let folder =

@@ -271,6 +271,51 @@ fn calls_of_a_trace_are_a_workload() {
     assert!(of("write") > 10 && of("sync") == 1, "{calls}");
 }
 
+/// Writes that a rule dropped are said to be so in the table, the exports and the trace that is read again, and a log of
+/// dm-log-writes does not have them.
+#[test]
+fn dropped_writes_are_told() {
+    if !records() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let trace = path("dropped.trace");
+    let script = "echo mark here > $ORDO_MARK; for i in 1 2 3; do head -c 9000 /dev/urandom > f$i; sync f$i; done";
+    let run = ["trace", "run", "--fs", "ext4", "--size", "32m", "--rule", "drop file_data"];
+    let (code, _, errors) = ordo(&[&run[..], &["-o", &trace, "--", "sh", "-c", script]].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    let said = errors.lines().find_map(|line| line.split("delayed, ").nth(1));
+    let said: usize = said.unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(said > 0, "{errors}");
+    let dropped: BTreeSet<i64> = table(Path::new(&trace), "requests")
+        .iter()
+        .filter(|row| row["dropped"] == Field::Bool(true))
+        .map(|row| int(row, "request").unwrap())
+        .collect();
+    assert_eq!(dropped.len(), said);
+    for block in table(Path::new(&trace), "blocks") {
+        if dropped.contains(&int(&block, "request").unwrap()) {
+            assert_eq!(text(&block, "kind"), Some("file_data"));
+        }
+    }
+    let export = |form: &str| {
+        let file = path(form);
+        let (code, _, errors) = ordo(&["trace", "export", &trace, "--to", form, "-o", &file]);
+        assert_eq!(code, Some(0), "{errors}");
+        (fs::read(file).unwrap(), errors)
+    };
+    let (lines, _) = export("text");
+    assert_eq!(String::from_utf8_lossy(&lines).matches(", dropped]").count(), said);
+    let (events, _) = export("perfetto");
+    assert_eq!(String::from_utf8_lossy(&events).matches("\"dropped\":true").count(), said);
+    let (log, errors) = export("dm-log-writes");
+    assert!(errors.contains(&format!("{said} writes are left out")), "{errors}");
+    let back = ordo_trace::dm_log_writes::import(log).unwrap().trace;
+    let marks = back.requests().iter().filter(|r| r.op == ordo_trace::RequestOp::Mark);
+    assert_eq!(marks.count(), 1);
+}
+
 /// Requests, blocks, transactions, shares, files, calls and waits are joined by the number of the request, and each row
 /// fits the row that it finds: a block is inside its request, a transaction's moments are requests with its blocks, and
 /// `ordo trace show` and the Perfetto export say the same numbers. Catches a table that numbers requests in its own way:

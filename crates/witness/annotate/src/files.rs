@@ -75,7 +75,7 @@ impl FileTraffic {
 fn part_of(op: RequestOp, kind: Class) -> usize {
     match kind {
         _ if op == RequestOp::Read => 3,
-        _ if kind.is_journal() => 2,
+        _ if kind.is_journal_traffic() => 2,
         Class::FileData => 0,
         _ => 1,
     }

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::rc::Rc;
 
 use ordo_sba::decoder::DiskImage;
+use ordo_trace::{RequestOp, Trace};
 
 /// The size of a piece, in bytes. Pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;
@@ -43,6 +45,23 @@ impl Pieces {
     }
 }
 
+impl Pieces {
+    /// Writes zeros, as far as they are within the device.
+    pub fn clear(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.bytes);
+        let first = offset / PIECE * PIECE;
+        let inside: Vec<u64> = self.known.range(first..end).map(|(at, _)| *at).collect();
+        for at in inside {
+            if let Some(piece) = self.known.get_mut(&at) {
+                let (from, to) = (at.max(offset), end.min(at + piece.len() as u64));
+                if from < to {
+                    piece[(from - at) as usize..(to - at) as usize].fill(0);
+                }
+            }
+        }
+    }
+}
+
 impl DiskImage for Pieces {
     fn bytes(&self) -> u64 {
         self.bytes
@@ -76,6 +95,11 @@ impl<'a> Learning<'a> {
         Learning { image, pieces: RefCell::new(pieces) }
     }
 
+    /// The pieces that were read so far.
+    pub fn known(&self) -> Pieces {
+        self.pieces.borrow().clone()
+    }
+
     /// The pieces that were read.
     pub fn learned(self) -> Pieces {
         let mut pieces = self.pieces.into_inner();
@@ -103,6 +127,44 @@ impl DiskImage for Learning<'_> {
             at += PIECE;
         }
         Ok(())
+    }
+}
+
+/// A device as the requests of a trace change it.
+pub struct TracedImage {
+    trace: Rc<Trace>,
+    /// The contents after some of the requests, and their number.
+    now: RefCell<(Pieces, usize)>,
+}
+
+impl TracedImage {
+    /// The device before the first request.
+    pub fn new(start: Pieces, trace: Rc<Trace>) -> TracedImage {
+        TracedImage { trace, now: RefCell::new((start, 0)) }
+    }
+}
+
+impl DiskImage for TracedImage {
+    fn bytes(&self) -> u64 {
+        self.now.borrow().0.bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.now.borrow().0.read_at(offset, buf)
+    }
+
+    fn advance(&self, request: u64) {
+        let (pieces, done) = &mut *self.now.borrow_mut();
+        let end = usize::try_from(request).unwrap_or(usize::MAX).min(self.trace.requests().len());
+        for r in self.trace.requests().get(*done..end).unwrap_or_default() {
+            match r.op {
+                RequestOp::Write => pieces.write(r.offset, self.trace.data(r).unwrap_or_default()),
+                // The loop driver sends writes of zeros as discards.
+                RequestOp::WriteZeroes | RequestOp::Discard => pieces.clear(r.offset, r.len),
+                _ => {}
+            }
+        }
+        *done = (*done).max(end);
     }
 }
 

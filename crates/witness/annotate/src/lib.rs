@@ -2,6 +2,7 @@
 //!
 //! Layers, lowest first:
 //! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
+//! - [`volumes`]: the partitions of a disk, each with a trace of its own.
 //! - [`rows`]: one row for each block of each request, from a watcher's reports.
 //! - [`owners`]: a trace replayed to a watcher, the rows with the owners and names that later requests show; [`files`]:
 //!   the traffic of each file.
@@ -54,6 +55,7 @@ pub mod rows;
 pub mod store;
 mod table;
 pub mod text;
+pub mod volumes;
 
 pub use image::{Learning, Pieces};
 pub use rows::{BlockRow, FileShare};

@@ -95,6 +95,10 @@ impl Collector {
                 }
             }
         }
+        if event.has_other_system {
+            // No pointer of the new file system leads to blocks of the old one.
+            (self.last, self.looks, self.unconfirmed) = Default::default();
+        }
         for ino in event.inodes {
             self.unconfirmed.remove(ino);
         }

@@ -1,9 +1,17 @@
 // Draws what the page holds. A view is what pictures with the same x axis show of it: zooming in one zooms all of them.
-const colours = ["#c2410c", "#1d4ed8"];
-const font = "12px system-ui, sans-serif", ink = "#222", faint = "#e4e4e0";
+// Colours are those of the style sheet, which knows whether the reader wants a dark page.
+let colours, ink, faint, edge, shade, green;
+function takeColours() {
+  const style = getComputedStyle(document.documentElement), of = name => style.getPropertyValue(name).trim();
+  colours = [of("--journal"), of("--fixed")];
+  [ink, faint, edge, shade, green] = ["--ink", "--faint", "--edge", "--shade", "--flush"].map(of);
+}
+takeColours();
+const small = matchMedia("(max-width: 600px)");
+const font = () => (small.matches ? "10px" : "12px") + " system-ui, sans-serif";
 const above = 24, bottom = 40, right = 14;
 // The same for all pictures, so that moments are below one another.
-const left = 160;
+let left = small.matches ? 104 : 160;
 const views = new Map();
 
 function nice(span) {
@@ -46,12 +54,16 @@ function element(kind, text, parent) {
   return one;
 }
 
-function figure(title, axis, height, shown, draw) {
+// A figure. `draw` paints it; `tell` gives the text for a point: the value on the axis, the height in pixels, and how far one may be off.
+function figure(title, axis, height, shown, draw, tell) {
   const box = element("figure", "", document.getElementById("pictures"));
   element("figcaption", title, box);
   const canvas = element("canvas", "", box);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", title);
+  const tip = element("div", "", box);
+  tip.className = "tip";
+  tip.hidden = true;
   let start = null, now = null;
   const width = () => Math.max(canvas.clientWidth, left + right + 10);
   function paint() {
@@ -61,7 +73,7 @@ function figure(title, axis, height, shown, draw) {
     canvas.height = height * scale;
     const g = canvas.getContext("2d"), low = height - bottom;
     g.scale(scale, scale);
-    g.font = font;
+    g.font = font();
     const x = v => left + (v - from) / (to - from || 1) * (width() - left - right);
     g.textAlign = "center";
     for (const [v, name] of ticks(from, to, axis)) {
@@ -72,11 +84,11 @@ function figure(title, axis, height, shown, draw) {
     }
     g.fillText(axis, left + (width() - left - right) / 2, low + 34);
     draw(g, { x, from, to, left, right: width() - right, top: above, bottom: low });
-    g.strokeStyle = "#999";
+    g.strokeStyle = edge;
     g.lineWidth = 1;
     g.strokeRect(left - .5, above - .5, width() - left - right + 1, low - above + 1);
     if (start !== null && now !== null) {
-      g.fillStyle = "rgba(0, 0, 0, .12)";
+      g.fillStyle = shade;
       g.fillRect(Math.min(start, now), above, Math.abs(now - start), low - above);
     }
   }
@@ -84,7 +96,17 @@ function figure(title, axis, height, shown, draw) {
   const value = px => shown.now[0] + (px - left) / (width() - left - right) * (shown.now[1] - shown.now[0]);
   const show = range => { shown.now = range; shown.figures.forEach(paint => paint()); };
   canvas.onpointerdown = e => { start = inside(e); now = null; canvas.setPointerCapture(e.pointerId); };
-  canvas.onpointermove = e => { if (start !== null) { now = inside(e); paint(); } };
+  function hover(e) {
+    const [from, to] = shown.now, off = (to - from) / (width() - left - right) * 4;
+    const text = e.offsetX < left || e.offsetX > width() - right ? "" : tell(value(e.offsetX), e.offsetY, off);
+    tip.hidden = !text;
+    tip.textContent = text;
+    const beside = e.offsetX > width() / 2 ? e.offsetX - tip.offsetWidth - 10 : e.offsetX + 14;
+    tip.style.left = Math.max(0, beside) + "px";
+    tip.style.top = canvas.offsetTop + e.offsetY + 14 + "px";
+  }
+  canvas.onpointermove = e => { if (start !== null) { now = inside(e); paint(); } hover(e); };
+  canvas.onpointerleave = () => { tip.hidden = true; };
   canvas.onpointercancel = () => { start = now = null; paint(); };
   canvas.onpointerup = e => {
     if (start === null) return;
@@ -97,6 +119,8 @@ function figure(title, axis, height, shown, draw) {
   shown.figures.push(paint);
   return box;
 }
+
+const number = v => v.toLocaleString("en", { maximumSignificantDigits: 6 });
 
 // The first point at or behind x.
 function behind(points, x) {
@@ -137,12 +161,19 @@ for (const p of pictures) {
       g.stroke();
     });
     g.restore();
+  }, at => {
+    const lines = p.lines.map(l => {
+      const n = Math.max(0, behind(l.points, at + 1e-12) - 1), q = l.points[n];
+      return q ? l.name + ": " + number(q[1]) + " " + p.y : "";
+    });
+    return [number(at) + " " + p.x, ...lines].join("\n");
   });
   const key = element("div", "", box);
   key.className = "key";
+  key.style.marginLeft = left + "px";
   p.lines.forEach((l, i) => {
     const one = element("span", "", key);
-    element("i", "", one).style.background = colours[i];
+    element("i", "", one).style.background = i ? "var(--fixed)" : "var(--journal)";
     one.append(l.name);
   });
 }
@@ -162,11 +193,32 @@ figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.l
   g.beginPath();
   g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
   g.clip();
+  g.fillStyle = green;
+  g.globalAlpha = .45;
+  for (const moment of timeline.flushes) if (moment >= at.from && moment <= at.to) g.fillRect(at.x(moment) - .5, at.top, 1, at.bottom - at.top);
+  g.globalAlpha = 1;
   for (const [row, from, to] of timeline.marks) {
     if (to < at.from || from > at.to) continue;
     g.fillStyle = colours[timeline.journal[row] ? 0 : 1];
     g.fillRect(at.x(from), at.top + row * high + 3, Math.max(1.5, at.x(to) - at.x(from)), high - 6);
   }
   g.restore();
+}, (at, y, off) => {
+  const row = Math.floor((y - above) / 20), near = timeline.marks.filter(m => m[0] === row && m[1] - off <= at && at <= m[2] + off);
+  const flush = timeline.flushes.some(moment => Math.abs(moment - at) <= off) ? "a flush" : "";
+  const lines = near.slice(0, 4).map(m => timeline.rows[row] + ", request " + m[3] + ": " + number(m[1]) + " to " + number(m[2]) + " " + timeline.x);
+  if (near.length > 4) lines.push("and " + (near.length - 4) + " more");
+  return [...lines, flush].filter(line => line).join("\n");
 });
+const flushKey = element("div", "", document.getElementById("pictures"));
+flushKey.className = "key";
+flushKey.style.marginLeft = left + "px";
+[["--journal", "journal"], ["--fixed", "fixed locations"], ["--flush", "flushes"]].forEach(([colour, name]) => {
+  const one = element("span", "", flushKey);
+  element("i", "", one).style.background = "var(" + colour + ")";
+  one.append(name);
+});
+const repaint = () => views.forEach(shown => shown.figures.forEach(paint => paint()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { takeColours(); repaint(); });
+small.addEventListener("change", () => { left = small.matches ? 104 : 160; repaint(); });
 views.forEach(shown => shown.figures.forEach(paint => paint()));

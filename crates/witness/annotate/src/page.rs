@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ordo_sba::Class;
 use ordo_sba::analysis::Analysis;
-use ordo_trace::{RequestOp, Trace};
+use ordo_trace::{Flags, RequestOp, Trace};
 
 use crate::calls::StoredCall;
 use crate::rows::BlockRow;
@@ -44,8 +44,10 @@ struct Timeline {
     rows: Vec<String>,
     /// For each row, whether it is a row of the journal.
     journal: Vec<bool>,
-    /// For each write: its row, start and end.
-    marks: Vec<(usize, f64, f64)>,
+    /// For each write: its row, start, end and number. For a call the number is that of the last request for which it waited.
+    marks: Vec<(usize, f64, f64, u64)>,
+    /// The moments of flushes.
+    flushes: Vec<f64>,
     left_out: usize,
 }
 
@@ -69,7 +71,9 @@ impl Timeline {
                 self.left_out += 1;
                 continue;
             }
-            self.marks.push((row, clock.seconds(call.began), clock.seconds(call.ended)));
+            let last = call.waits.last().map_or(0, |wait| wait.request);
+            let (began, ended) = (clock.seconds(call.began), clock.seconds(call.ended));
+            self.marks.push((row, began, ended, last));
         }
     }
 }
@@ -116,6 +120,8 @@ pub fn page(
     let mut timeline = timeline(&clock, blocks);
     timeline.add_calls(&clock, calls);
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
+    out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    out.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
     let system = escape(&analysis.system);
     let _ = write!(out, "<title>{system}: what was written</title>\n<style>{STYLE}</style>\n");
     let _ = write!(out, "<h1>{system}</h1>\n<p>{} requests", trace.requests().len());
@@ -124,7 +130,7 @@ pub fn page(
             " without times: each request counts as a moment, and the number of outstanding writes is unknown",
         );
     }
-    out.push_str(". Drag to zoom, double-click to go back; pictures over the same axis go together.</p>\n<div id=\"pictures\"></div>\n");
+    out.push_str(". Drag to zoom, double-click to go back, point at something for its numbers; pictures over the same axis go together.</p>\n<div id=\"pictures\"></div>\n");
     let _ = write!(out, "<h2>Numbers</h2>\n<pre>{}</pre>\n", escape(tables));
     let _ = writeln!(out, "<script>\nconst pictures = {};", script_json(&pictures));
     let _ =
@@ -179,13 +185,15 @@ fn traffic(trace: &Trace, blocks: &[BlockRow]) -> Picture {
     for block in written(trace, blocks) {
         let copy = block.home.is_some_and(|(_, class)| class == Class::FileData);
         let checkpoint = block.completes.is_some();
-        if block.kind.is_journal() {
-            journal += block.len
-        } else {
-            fixed += block.len
+        // As in the table, a guess counts as the kind that the block turned out to be of.
+        let kind = block.final_kind;
+        match () {
+            () if kind.is_journal_traffic() => journal += block.len,
+            () if kind.is_journal() => {}
+            () => fixed += block.len,
         }
         // A checkpoint of data that was in the journal does not count again.
-        if copy || (block.kind == Class::FileData && !checkpoint) {
+        if copy || (kind == Class::FileData && !checkpoint) {
             data += block.len;
         }
         journals.push([data as f64 / MB, journal as f64 / MB]);
@@ -211,7 +219,7 @@ fn bandwidth(clock: &Clock<'_>, blocks: &[BlockRow]) -> Picture {
     let mut last = 0;
     for block in written(trace, blocks) {
         let slice = ((clock.span(block.request as usize).0 / width) as usize).min(SLICES);
-        sums[usize::from(!block.kind.is_journal())][slice] += block.len as f64 / MB / width;
+        sums[usize::from(!block.final_kind.is_journal())][slice] += block.len as f64 / MB / width;
         last = last.max(slice);
     }
     let lines = ["journal", "fixed locations"].into_iter().zip(sums).map(|(name, mut sums)| {
@@ -234,7 +242,7 @@ fn outstanding(clock: &Clock<'_>, blocks: &[BlockRow]) -> Picture {
         }
         last = Some(block.request);
         let (from, to) = clock.span(block.request as usize);
-        let of = &mut changes[usize::from(!block.kind.is_journal())];
+        let of = &mut changes[usize::from(!block.final_kind.is_journal())];
         of.push((from, 1));
         of.push((to, -1));
     }
@@ -254,25 +262,32 @@ fn outstanding(clock: &Clock<'_>, blocks: &[BlockRow]) -> Picture {
 
 /// Every write, in the row of its first block's kind.
 fn timeline(clock: &Clock<'_>, blocks: &[BlockRow]) -> Timeline {
-    let mut rows: Vec<Class> = written(clock.trace, blocks).map(|b| b.kind).collect();
+    let mut rows: Vec<Class> = written(clock.trace, blocks).map(|b| b.final_kind).collect();
     rows.sort_unstable();
     rows.dedup();
     let mut marks = Vec::new();
     let mut last = None;
     for block in written(clock.trace, blocks) {
-        let this = Some((block.request, block.kind));
+        let this = Some((block.request, block.final_kind));
         if last == this {
             continue;
         }
         last = this;
-        let row = rows.binary_search(&block.kind).unwrap_or(0);
+        let row = rows.binary_search(&block.final_kind).unwrap_or(0);
         let (from, to) = clock.span(block.request as usize);
-        marks.push((row, from, to));
+        marks.push((row, from, to, block.request));
     }
     let (all, step) = (marks.len(), marks.len().div_ceil(MARKS).max(1));
     let marks: Vec<_> = marks.into_iter().step_by(step).collect();
     let left_out = all - marks.len();
+    let flushes = clock.trace.requests().iter().enumerate();
+    let flushes =
+        flushes.filter(|(_, r)| r.op == RequestOp::Flush || r.flags.contains(Flags::PREFLUSH));
+    let flushes: Vec<f64> = flushes.map(|(number, _)| clock.span(number).0).collect();
+    let every = flushes.len().div_ceil(MARKS).max(1);
+    let flushes = flushes.into_iter().step_by(every).collect();
     let journal = rows.iter().map(|class| class.is_journal()).collect();
     let rows = rows.into_iter().map(|class| class.words().to_owned()).collect();
-    Timeline { title: "Writes by kind", x: clock.unit(), rows, journal, marks, left_out }
+    let (title, x) = ("Writes by kind, and flushes", clock.unit());
+    Timeline { title, x, rows, journal, marks, flushes, left_out }
 }

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use ordo_sba::Class;
-use ordo_trace::{RequestOp, Trace, TraceRequest};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
 use crate::calls::StoredCall;
 use crate::rows::BlockRow;
@@ -94,6 +94,7 @@ pub fn write(
             "kinds": means(i as u64, blocks), "transaction": transaction,
             "inode": rows.iter().find_map(|row| row.ino),
             "path": rows.iter().find_map(|row| row.path.as_deref()), "text": text,
+            "dropped": r.flags.contains(Flags::DROPPED),
         });
         // Requests overlap, which slices of one track must not; asynchronous events may.
         let id = Some(i as u64);

@@ -310,6 +310,7 @@ fn requests(trace: &Trace, rows: Range<usize>) -> Vec<Column> {
         flag("preflush", Flags::PREFLUSH),
         flag("sync", Flags::SYNC),
         flag("meta", Flags::META),
+        flag("dropped", Flags::DROPPED),
         Column::maybe_int("issued_ns", all().map(|r| time(r.issued))),
         Column::int("epoch", all().map(|r| r.epoch)),
         Column::maybe_int("completed_ns", ends().map(|e| time(e?.at))),
@@ -424,6 +425,8 @@ fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
         (Flags::PREFLUSH, file.maybe_bools("preflush")?),
         (Flags::SYNC, file.maybe_bools("sync")?),
         (Flags::META, file.maybe_bools("meta")?),
+        // Older traces lack this column, and dropped writes with it.
+        (Flags::DROPPED, file.maybe_bools("dropped").unwrap_or_default()),
     ];
     let (issued, epochs) = (file.maybe_ints("issued_ns")?, file.ints("epoch")?);
     let ends = (

@@ -64,7 +64,11 @@ pub fn write(trace: &Trace, blocks: &[BlockRow], out: &mut impl Write) -> io::Re
         if r.len > 0 {
             write!(out, " {} + {}", r.offset / SECTOR, r.len.div_ceil(SECTOR))?;
         }
-        write!(out, " [{}]", if action == 'D' { means(i as u64, blocks) } else { "0".into() })?;
+        let dropped = if r.flags.contains(Flags::DROPPED) { ", dropped" } else { "" };
+        match action {
+            'D' => write!(out, " [{}{dropped}]", means(i as u64, blocks))?,
+            _ => write!(out, " [0]")?,
+        }
         writeln!(out)?;
     }
     Ok(())

@@ -319,6 +319,49 @@ fn the_page_stands_alone() {
     assert!(page.contains("0 requests"));
 }
 
+/// The page has the sums of the table for every trace, guesses that were settled later included; a line for each flush; and it is
+/// made for small screens and dark rooms. The script is one that a browser can read, where node is installed.
+#[test]
+fn the_page_agrees_with_the_table() {
+    for (start, name) in RECORDED {
+        let Some((image, trace)) = recorded(start, name) else { return };
+        let watch = Watch::over(&&image[..]).unwrap();
+        let blocks = owners::of_trace(&trace, &watch);
+        let analysis = Analysis::of(&watch);
+        let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "");
+        let json = |what: &str| -> serde_json::Value {
+            let text = page.split(&format!("const {what} = ")).nth(1).unwrap();
+            serde_json::from_str(text.split(";\n").next().unwrap()).unwrap()
+        };
+        let (pictures, timeline) = (json("pictures"), json("timeline"));
+        for (line, sum) in [(0, analysis.journal.bytes), (1, analysis.fixed.bytes)] {
+            let points = pictures[0]["lines"][line]["points"].as_array().unwrap();
+            let last = points.last().unwrap()[1].as_f64().unwrap();
+            assert!((last - sum as f64 / 1e6).abs() < 1e-6, "{name}: {last} and {sum}");
+        }
+        let written = analysis.stats.writes.iter().filter(|(_, counts)| counts.bytes > 0);
+        let mut kinds: Vec<&str> = written.map(|(class, _)| class.words()).collect();
+        let mut rows: Vec<&str> =
+            timeline["rows"].as_array().unwrap().iter().map(|row| row.as_str().unwrap()).collect();
+        kinds.sort_unstable();
+        rows.sort_unstable();
+        assert_eq!(rows, kinds, "{name}");
+        let flushes = timeline["flushes"].as_array().unwrap().len() as u64;
+        assert_eq!(flushes, analysis.stats.flushes, "{name}");
+        assert!(page.contains("name=\"viewport\"") && page.contains("prefers-color-scheme: dark"));
+        let script = page.split("<script>").nth(1).unwrap().split("</script>").next().unwrap();
+        let file = tempfile::Builder::new().suffix(".js").tempfile().unwrap();
+        std::fs::write(file.path(), script).unwrap();
+        let Ok(checked) =
+            std::process::Command::new("node").arg("--check").arg(file.path()).output()
+        else {
+            ordo_testkit::skip("node is not installed");
+            continue;
+        };
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
 /// Overlapping writes, many more than a plot has points: the peak of outstanding writes is in the plot, and the line
 /// ends at zero. Catches a peak that is lost in thinning.
 #[test]

@@ -183,7 +183,7 @@ pub struct Analysis {
     pub stats: Stats,
     /// Writes to the journal.
     pub journal: TrafficCounts,
-    /// Writes to fixed locations.
+    /// Writes to fixed locations: all but those to the journal and those that clear its space.
     pub fixed: TrafficCounts,
     /// Metadata among the writes to fixed locations.
     pub fixed_metadata: TrafficCounts,
@@ -217,11 +217,14 @@ impl Analysis {
         let (mut journal, mut fixed, mut fixed_metadata) =
             (TrafficCounts::default(), TrafficCounts::default(), TrafficCounts::default());
         for (class, counts) in stats.writes.iter() {
+            match () {
+                () if class.is_journal_traffic() => journal.add(counts),
+                () if class.is_journal() => {}
+                () => fixed.add(counts),
+            }
             if class.is_journal() {
-                journal.add(counts);
                 continue;
             }
-            fixed.add(counts);
             if class.is_metadata() {
                 fixed_metadata.add(counts);
             }

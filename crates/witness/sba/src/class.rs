@@ -8,8 +8,10 @@ use std::fmt;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Space before the first superblock: boot code, partition tables.
+    /// Space before the first superblock or partition: boot code.
     BootArea,
+    /// A partition table: an MBR, a sector in the chain of logical partitions, a GPT or its copy, a BSD label.
+    PartitionTable,
     /// The superblock in use.
     Superblock,
     /// A copy of the superblock.
@@ -51,6 +53,8 @@ pub enum Class {
     Checksums,
     /// Contents of a regular file.
     FileData,
+    /// A page of a swap area.
+    Swap,
     /// The target of a symbolic link that is too long for its inode.
     Symlink,
     /// Extended attributes.
@@ -83,14 +87,19 @@ pub enum Class {
     JournalCommit,
     /// Journal records of changes smaller than a block.
     JournalRecords,
+    /// Zeros or empty records with which a log's space is cleared ahead of its records, and no records (XFS).
+    LogClearing,
+    /// Space that was read and that no file had at that time.
+    FreeSpace,
     /// None of these kinds, or the kind is not known.
     Unknown,
 }
 
 impl Class {
     /// Every kind, in the order in which tables show them.
-    pub const ALL: [Class; 38] = [
+    pub const ALL: [Class; 42] = [
         Class::BootArea,
+        Class::PartitionTable,
         Class::Superblock,
         Class::SuperblockCopy,
         Class::Summary,
@@ -111,6 +120,7 @@ impl Class {
         Class::ChunkTree,
         Class::Checksums,
         Class::FileData,
+        Class::Swap,
         Class::Symlink,
         Class::ExtendedAttributes,
         Class::Quota,
@@ -127,6 +137,8 @@ impl Class {
         Class::JournalRevoke,
         Class::JournalCommit,
         Class::JournalRecords,
+        Class::LogClearing,
+        Class::FreeSpace,
         Class::Unknown,
     ];
 
@@ -134,6 +146,7 @@ impl Class {
     pub const fn key(self) -> &'static str {
         match self {
             Class::BootArea => "boot_area",
+            Class::PartitionTable => "partition_table",
             Class::Superblock => "superblock",
             Class::SuperblockCopy => "superblock_copy",
             Class::Summary => "summary",
@@ -154,6 +167,7 @@ impl Class {
             Class::ChunkTree => "chunk_tree",
             Class::Checksums => "checksums",
             Class::FileData => "file_data",
+            Class::Swap => "swap",
             Class::Symlink => "symlink",
             Class::ExtendedAttributes => "extended_attributes",
             Class::Quota => "quota",
@@ -170,6 +184,8 @@ impl Class {
             Class::JournalRevoke => "journal_revoke",
             Class::JournalCommit => "journal_commit",
             Class::JournalRecords => "journal_records",
+            Class::LogClearing => "log_clearing",
+            Class::FreeSpace => "free_space",
             Class::Unknown => "unknown",
         }
     }
@@ -183,6 +199,7 @@ impl Class {
     pub const fn words(self) -> &'static str {
         match self {
             Class::BootArea => "boot area",
+            Class::PartitionTable => "partition table",
             Class::Superblock => "superblock",
             Class::SuperblockCopy => "copy of the superblock",
             Class::Summary => "summary area",
@@ -203,6 +220,7 @@ impl Class {
             Class::ChunkTree => "chunk tree",
             Class::Checksums => "checksums",
             Class::FileData => "file data",
+            Class::Swap => "swap",
             Class::Symlink => "symbolic link",
             Class::ExtendedAttributes => "extended attributes",
             Class::Quota => "quota",
@@ -219,13 +237,23 @@ impl Class {
             Class::JournalRevoke => "journal revoke",
             Class::JournalCommit => "journal commit",
             Class::JournalRecords => "journal records",
+            Class::LogClearing => "clearing of the log",
+            Class::FreeSpace => "free space",
             Class::Unknown => "unknown",
         }
     }
 
     /// Whether the kind is metadata: about files, and not their contents.
     pub const fn is_metadata(self) -> bool {
-        !matches!(self, Class::FileData | Class::Cleaner | Class::Unknown)
+        !matches!(
+            self,
+            Class::FileData | Class::Swap | Class::Cleaner | Class::FreeSpace | Class::Unknown
+        )
+    }
+
+    /// Whether the kind is traffic of a journal: part of one, and not the clearing of its space.
+    pub const fn is_journal_traffic(self) -> bool {
+        self.is_journal() && !matches!(self, Class::LogClearing)
     }
 
     /// Whether the kind is part of a journal; every other kind has a fixed location.
@@ -239,6 +267,7 @@ impl Class {
                 | Class::JournalRevoke
                 | Class::JournalCommit
                 | Class::JournalRecords
+                | Class::LogClearing
         )
     }
 }

@@ -24,6 +24,9 @@ pub trait DiskImage {
     /// # Errors
     /// The range lies outside the device, or the read failed.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Brings an image that [`Watch::follow`](crate::Watch::follow) uses to the moment before the request with this number.
+    /// A device in use is there by itself.
+    fn advance(&self, _request: u64) {}
 }
 
 impl DiskImage for &[u8] {
@@ -164,12 +167,12 @@ pub struct Contents {
     pub len: u64,
 }
 
-/// A device of a file system whose metadata and contents are on two devices.
+/// A device of a file system with two devices: one with metadata, and one with the contents of files or with the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairMember {
     /// The identifier of the pair.
     pub uuid: [u8; 16],
-    /// Whether this is the device with the metadata.
+    /// Whether this is the device with the metadata, from which the files of the other one's blocks are known.
     pub has_metadata: bool,
 }
 
@@ -238,9 +241,34 @@ pub trait Decoder {
         false
     }
 
+    /// The size of the journal or log on this device in bytes; `None` if there is none, or it is not known.
+    fn log_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The pair of devices of which this is one; `None` if the file system has one device.
     fn pair(&self) -> Option<PairMember> {
         None
+    }
+
+    /// On a file system's device: reads the log that is on another one, whose contents are `image`, from now on. Returns whether
+    /// that is its log.
+    fn adopt_log(&mut self, image: &dyn DiskImage) -> bool {
+        let _ = image;
+        false
+    }
+
+    /// On a file system's device: names a write to the device with its log, and learns from it. Ranges of that request that
+    /// belong to files are in `state`, and so are claims of blocks of this device.
+    fn log_write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        let _ = state;
+        out.push(unknown(offset, data.len() as u64, Reason::NotUnderstood));
     }
 
     /// On the device with the metadata: the files of the other device's blocks, from now on. They are learned from `image` first,

@@ -113,6 +113,18 @@ impl Journal {
         self.orphan_blocks
     }
 
+    /// The number of transactions so far.
+    pub(crate) fn begun(&self) -> u64 {
+        (self.base + self.list.len()) as u64
+    }
+
+    /// Forgets which transactions are under way and which blocks wait for their fixed locations: another file system is
+    /// on the device now.
+    pub(crate) fn end_system(&mut self) {
+        self.newest.clear();
+        self.homes.clear();
+    }
+
     /// Begins a request.
     pub(crate) fn at(&mut self, request: u64, at: Time, epoch: u64) {
         self.now = Moment { request, nanos: at.as_nanos(), epoch };

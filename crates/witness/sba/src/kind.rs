@@ -39,6 +39,8 @@ reasons! {
     NotUnderstood = "damaged, or a newer format",
     /// The metadata that would name the block has not been seen.
     NotLearned = "nothing showed its kind",
+    /// The range lies between partitions.
+    OutsidePartitions = "outside of all partitions",
     /// The range is striped with parity.
     Parity = "striped with parity, which is not read here",
 }

@@ -17,6 +17,8 @@
 //! - `ufs`: the decoder of UFS2.
 //! - `ext`, `reiser`, `xfs`, `jfs`, `ntfs`, `btrfs`: decoders of ext2 to ext4, ReiserFS, XFS, JFS, NTFS and btrfs.
 //! - `nilfs`, `f2fs`, `lfs`: decoders of log-structured file systems: NILFS2, F2FS, and LFS of NetBSD and Ordo.
+//! - [`disk`]: decoders of what holds no file system: partition tables, swap areas.
+//! - `births`: file systems that are made while their device is watched.
 //! - [`watch`]: the watcher around a decoder. It finds the format, names and counts requests, settles guesses, and
 //!   follows blocks from the journal to their fixed locations.
 //! - [`analysis`]: the summary of a whole trace; [`parts`]: of one part of a recording.
@@ -48,9 +50,11 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod births;
 mod btrfs;
 mod class;
 pub mod decoder;
+pub mod disk;
 mod ext;
 mod f2fs;
 mod graph;

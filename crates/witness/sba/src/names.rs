@@ -239,6 +239,16 @@ impl Names {
         }
     }
 
+    /// Takes the place of the names of another file system, which is gone: every file of it ends.
+    pub(crate) fn take_over(&mut self, before: &Names) {
+        self.forget_news();
+        let mut gone: Vec<u64> = before.all.keys().copied().collect();
+        gone.sort_unstable();
+        for ino in gone {
+            self.add_event(NameEvent::Ended { ino, path: before.path(ino) });
+        }
+    }
+
     /// Ends a trace. Names of removed files in directory blocks that were not written since are given to the files that
     /// have their inodes now.
     pub(crate) fn end(&mut self) {

@@ -1,7 +1,8 @@
 //! Decoders of an external log device: a device that holds only the log of a file system elsewhere. The logged
-//! blocks belong at fixed locations of another device, which is not watched, so their kinds are not known.
+//! blocks belong at fixed locations of another device. If that is not watched, their kinds are not known; if it is, its
+//! decoder names the writes to the log, and these decoders only the reads.
 
-use crate::decoder::{Contents, Decoder, DecoderState, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, PairMember, cover, unknown};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 
 /// A log that has a device to itself.
@@ -11,6 +12,11 @@ pub(crate) trait LogOnly {
 
     /// The log's block size, as a shift.
     fn block_shift(&self) -> u32;
+
+    /// The identifier by which the file system names this log; `None` if there is none.
+    fn uuid(&self) -> Option<[u8; 16]> {
+        None
+    }
 
     /// The size of the log in bytes.
     fn bytes(&self) -> u64;
@@ -82,5 +88,9 @@ impl<L: LogOnly> Decoder for Outside<L> {
 
     fn contents(&self, _ino: u64) -> Vec<Contents> {
         Vec::new()
+    }
+
+    fn pair(&self) -> Option<PairMember> {
+        Some(PairMember { uuid: self.0.uuid()?, has_metadata: false })
     }
 }

@@ -9,9 +9,10 @@ use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 use rustc_hash::FxHashSet;
 
+use crate::births::Births;
 use crate::decoder::{Claim, Contents, Decoder, DecoderState, DiskImage, Share, unknown};
 use crate::journal::Transaction;
-use crate::kind::{BlockMeaning, ClassifiedRequest, Looks, Reason};
+use crate::kind::{BlockMeaning, Class, ClassifiedRange, ClassifiedRequest, Looks, Reason};
 use crate::names::{NameEvent, Names};
 use crate::own_log;
 use crate::parts::{Ends, PartFindings, PartSoFar};
@@ -44,6 +45,8 @@ pub struct ClassifiedEvent<'a> {
     /// Whether a pointer may reach the device long after the block that it leads to; see
     /// [`Decoder::pointers_come_late`].
     pub pointers_come_late: bool,
+    /// Whether another file system was found on the device since the last request: earlier blocks were not its own.
+    pub has_other_system: bool,
     names: &'a Names,
     /// The names by which paths are made: of this device, or of the one with the metadata.
     paths: &'a Names,
@@ -89,6 +92,9 @@ struct State {
     checkpoints: Vec<(u64, u64)>,
     /// The state at the end of the last part of the recording.
     part: PartSoFar,
+    /// Looks for file systems that are made; `None` if the device's contents cannot be seen.
+    births: Option<Births>,
+    has_other_system: bool,
 }
 
 /// Names every request to a device and counts traffic by kind.
@@ -97,10 +103,12 @@ pub struct Watch {
     listener: RefCell<Option<Listener>>,
     /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
-    /// The watcher of the device with the metadata, if this one is of the contents of files alone.
+    /// The watcher of the device with the metadata, if this one is of the contents of files or of the log alone.
     metadata: RefCell<Option<Rc<Watch>>>,
-    /// The watcher of the device with the contents of files, if this one is of their metadata alone.
+    /// The watcher of the device with the contents of files or with the log, if this one is of the metadata.
     data: RefCell<Weak<Watch>>,
+    /// Whether this is the device with the log of the one with the metadata.
+    is_log: Cell<bool>,
 }
 
 /// Decoders that know a file system by what is on the device, tried in this order.
@@ -116,6 +124,7 @@ const PROBES: &[Probe] = &[
     crate::lfs::probe,
     crate::btrfs::probe,
     crate::ufs::probe,
+    crate::disk::probe,
     // Log devices come last: little in a log identifies it, so its probe might match by chance.
     crate::jfs::outside::probe,
     crate::xfs::outside::probe,
@@ -124,6 +133,10 @@ const PROBES: &[Probe] = &[
 /// Decoders that know a file system by its superblock, when that is read or written at this offset.
 type Sight = fn(u64, &[u8], &mut DecoderState) -> Option<Box<dyn Decoder>>;
 const SIGHTS: &[Sight] = &[crate::ufs::sight];
+
+fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
+    PROBES.iter().find_map(|probe| probe(image, state))
+}
 
 impl Watch {
     /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known file system.
@@ -138,7 +151,7 @@ impl Watch {
     /// blocks are known by their places.
     pub fn over_any(image: &dyn DiskImage) -> Rc<Watch> {
         let mut decoder_state = DecoderState::default();
-        let decoder = PROBES.iter().find_map(|probe| probe(image, &mut decoder_state));
+        let decoder = probe(image, &mut decoder_state);
         let watch = Watch::new(decoder);
         // Traffic starts at zero, but names learned from the device are kept.
         decoder_state.names.forget_news();
@@ -162,12 +175,14 @@ impl Watch {
     /// Joins the watchers of two devices, each with its device's contents before the first request. If one of them has the metadata
     /// of a file system and the other one its data, the files of the data's blocks are learned from the metadata. When a request
     /// to the metadata shows owners of such blocks, or changes names, the listener of the data is told of an event without parts.
+    /// If the other one has its log, writes to the log teach the file system what one of its own would, and the listener of the
+    /// metadata is told.
     pub fn join(one: (&Rc<Watch>, &dyn DiskImage), other: (&Rc<Watch>, &dyn DiskImage)) {
         let member = |watch: &Watch| watch.state.borrow().decoder.as_ref().and_then(|d| d.pair());
         let (Some(a), Some(b)) = (member(one.0), member(other.0)) else { return };
-        let ((metadata, image), data) = match a.has_metadata {
-            true => (one, other.0),
-            false => (other, one.0),
+        let ((metadata, image), (data, data_image)) = match a.has_metadata {
+            true => (one, other),
+            false => (other, one),
         };
         if a.uuid != b.uuid || a.has_metadata == b.has_metadata {
             return;
@@ -178,11 +193,16 @@ impl Watch {
             decoder_state.names.forget_news();
             given
         };
-        if let (Some(blocks), Some(decoder)) = (given, &mut data.state.borrow_mut().decoder) {
-            decoder.take_blocks(blocks);
-            *data.metadata.borrow_mut() = Some(metadata.clone());
-            *metadata.data.borrow_mut() = Rc::downgrade(data);
+        let adopt = |decoder: &mut Box<dyn Decoder>| decoder.adopt_log(data_image);
+        match (given, &mut data.state.borrow_mut().decoder) {
+            (Some(blocks), Some(decoder)) => decoder.take_blocks(blocks),
+            _ if metadata.state.borrow_mut().decoder.as_mut().is_some_and(adopt) => {
+                data.is_log.set(true);
+            }
+            _ => return,
         }
+        *data.metadata.borrow_mut() = Some(metadata.clone());
+        *metadata.data.borrow_mut() = Rc::downgrade(data);
     }
 
     /// A watcher with the caller's own decoder.
@@ -204,10 +224,12 @@ impl Watch {
             shares: Vec::new(),
             checkpoints: Vec::new(),
             part: PartSoFar::default(),
+            births: None,
+            has_other_system: false,
         };
         let (listener, number) = (RefCell::default(), RefCell::default());
         let (state, metadata, data) = (RefCell::new(state), RefCell::default(), RefCell::default());
-        Rc::new(Watch { state, listener, number, metadata, data })
+        Rc::new(Watch { state, listener, number, metadata, data, is_log: Cell::new(false) })
     }
 
     /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
@@ -219,6 +241,12 @@ impl Watch {
     /// Leaves out everything but kinds from now on: names of files and details of changes. Counting is faster so.
     pub fn count_only(&self) {
         self.state.borrow_mut().decoder_state.only_kinds = true;
+    }
+
+    /// Recognises file systems that are made from now on. `image` shows the device's present contents at any time; when a
+    /// request is shown, all earlier ones that have completed must be in it.
+    pub fn follow(&self, image: Rc<dyn DiskImage>) {
+        self.state.borrow_mut().births = Some(Births::new(image));
     }
 
     /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled any more.
@@ -241,6 +269,11 @@ impl Watch {
     /// The file system's name.
     pub fn system(&self) -> &'static str {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
+    }
+
+    /// The size of the journal or log on the device in bytes; `None` if there is none, or it is not known.
+    pub fn log_bytes(&self) -> Option<u64> {
+        self.state.borrow().decoder.as_ref().and_then(|d| d.log_bytes())
     }
 
     /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
@@ -317,7 +350,11 @@ impl Watch {
     fn tell_of_metadata(&self, metadata: &Watch) {
         let has_names = !metadata.state.borrow().decoder_state.names.name_events().is_empty();
         let mut state = self.state.borrow_mut();
-        let claims = state.decoder.as_mut().map_or_else(Vec::new, |decoder| decoder.late_claims());
+        let mut claims =
+            state.decoder.as_mut().map_or_else(Vec::new, |decoder| decoder.late_claims());
+        if self.is_log.get() {
+            claims = state.claims_of(&metadata.state.borrow());
+        }
         if claims.is_empty() && !has_names {
             return;
         }
@@ -326,6 +363,31 @@ impl Watch {
         state.decoder_state.claims = claims;
         state.settle();
         drop(state);
+        self.tell_as(true);
+    }
+
+    /// Takes in a write to the log of the file system on the device of another watcher, and tells both listeners.
+    fn write_log(&self, metadata: &Watch, r: &Issued<'_>, data: &[u8]) {
+        {
+            let mut state = self.state.borrow_mut();
+            let main = &mut *metadata.state.borrow_mut();
+            state.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+            state.decoder_state.journal.at(r.id, r.at, r.epoch);
+            main.begin(metadata.number(0), Operation::Flush, (0, 0), WriteFlags::empty(), r.at);
+            let (Some(decoder), Some(own)) = (&mut main.decoder, &state.decoder) else { return };
+            let shift = own.block_shift();
+            // The transactions are those of the log's device.
+            std::mem::swap(&mut main.decoder_state.journal, &mut state.decoder_state.journal);
+            let parts = &mut state.named.parts;
+            decoder.log_write(r.offset, data, parts, &mut main.decoder_state);
+            std::mem::swap(&mut main.decoder_state.journal, &mut state.decoder_state.journal);
+            state.decoder_state.shares = std::mem::take(&mut main.decoder_state.shares);
+            state.decoder_state.inodes.clone_from(&main.decoder_state.inodes);
+            state.decoder_state.claims = state.claims_of(main);
+            state.count(shift);
+            main.settle();
+        }
+        metadata.tell_as(false);
         self.tell_as(true);
     }
 
@@ -355,6 +417,7 @@ impl Watch {
                     .decoder
                     .as_deref()
                     .is_some_and(Decoder::pointers_come_late),
+                has_other_system: state.has_other_system,
                 names,
                 paths,
             });
@@ -365,6 +428,15 @@ impl Watch {
 }
 
 impl State {
+    /// The claims of the present request to the device with the metadata, if this one's blocks have the same size.
+    fn claims_of(&self, metadata: &State) -> Vec<Claim> {
+        let shift = |state: &State| state.decoder.as_ref().map(|d| d.claim_shift());
+        match shift(self) == shift(metadata) {
+            true => metadata.decoder_state.claims.clone(),
+            false => Vec::new(),
+        }
+    }
+
     fn begin(
         &mut self,
         id: u64,
@@ -378,6 +450,22 @@ impl State {
         self.named = ClassifiedRequest { id, op, offset, len, flags, at, parts };
         self.checkpoints.clear();
         self.decoder_state.begin();
+    }
+
+    /// Asks the decoders again, if a file system may have been made. `read` is the offset of a read.
+    fn look_for_births(&mut self, read: Option<u64>) {
+        self.has_other_system = false;
+        let Some(births) = &mut self.births else { return };
+        if !births.is_due(self.named.id, read, self.decoder_state.journal.begun()) {
+            return;
+        }
+        let mut found = DecoderState::default();
+        self.decoder = probe(&*births.image, &mut found);
+        let before = std::mem::replace(&mut self.decoder_state.names, found.names);
+        self.decoder_state.names.take_over(&before);
+        self.decoder_state.pending.give_up();
+        self.decoder_state.journal.end_system();
+        self.has_other_system = true;
     }
 
     /// Finds the file system where none is known yet and the present request shows it.
@@ -398,6 +486,8 @@ impl State {
 
     fn write(&mut self, r: &Issued<'_>, data: &[u8]) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
+        self.look_for_births(None);
+        self.births.iter_mut().for_each(|births| births.written(r.offset));
         self.decoder_state.journal.at(r.id, r.at, r.epoch);
         self.decoder_state.flags = r.flags;
         self.look_for_superblock(Some(data));
@@ -444,6 +534,8 @@ impl State {
     fn write_without_contents(&mut self, r: &Issued<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.at);
         self.stats.without_contents += 1;
+        self.look_for_births(None);
+        self.births.iter_mut().for_each(|births| births.written(r.offset));
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(None) };
         decoder.write_without_contents(
             r.offset,
@@ -468,10 +560,16 @@ impl State {
     fn read(&mut self, r: &Completed<'_>) {
         self.begin(r.id, r.op, (r.offset, r.len), r.flags, r.issued);
         let data = r.data.filter(|data| data.len() as u64 == r.len);
+        self.look_for_births(Some(r.offset));
         self.look_for_superblock(data);
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(data) };
         decoder.read(r.offset, r.len, data, &mut self.named.parts, &mut self.decoder_state);
         let shift = decoder.block_shift();
+        // A write of a block without an owner may be a file's data, whose inode comes later. A read is of free space.
+        let is_free = |part: &&mut ClassifiedRange| {
+            (part.class, &part.what) == (Class::FileData, &BlockMeaning::Unclaimed)
+        };
+        self.named.parts.iter_mut().filter(is_free).for_each(|part| part.class = Class::FreeSpace);
         self.count(shift);
         self.settle();
     }
@@ -513,9 +611,21 @@ impl TapSink for Watch {
     fn issued(&self, r: &Issued<'_>) {
         let r = &Issued { id: self.number(r.id), ..*r };
         match (r.op, r.data) {
-            (Operation::Flush, _) => self.state.borrow_mut().stats.flushes += 1,
-            (Operation::Discard, _) => self.state.borrow_mut().stats.discards += 1,
+            (Operation::Flush, _) => {
+                let mut state = self.state.borrow_mut();
+                state.stats.flushes += 1;
+                state.births.iter_mut().for_each(Births::flushed);
+            }
+            (Operation::Discard, _) => {
+                let mut state = self.state.borrow_mut();
+                state.stats.discards += 1;
+                state.births.iter_mut().for_each(|births| births.written(r.offset));
+            }
             (Operation::Write, Some(data)) if !data.is_empty() && data.len() as u64 == r.len => {
+                let metadata = self.metadata.borrow().clone().filter(|_| self.is_log.get());
+                if let Some(metadata) = metadata {
+                    return self.write_log(&metadata, r, data);
+                }
                 self.state.borrow_mut().write(r, data);
                 self.tell();
             }

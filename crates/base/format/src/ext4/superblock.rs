@@ -247,6 +247,10 @@ pub struct Geometry {
     pub backup_groups: [u32; 2],
     /// The journal's inode, or 0.
     pub journal_inode: u32,
+    /// The identifier of the device: of the file system, or of a journal's device.
+    pub uuid: [u8; 16],
+    /// The identifier of the journal's device, zero if the journal is not on another one.
+    pub journal_uuid: [u8; 16],
     /// The inodes of quota files, 0 if there is none.
     pub quota_inodes: [u32; 3],
     /// The inode of the orphan file, or 0.
@@ -338,6 +342,8 @@ impl Superblock {
             first_meta_bg: self.first_meta_bg.into(),
             backup_groups: self.backup_bgs,
             journal_inode: self.journal_inum,
+            uuid: self.uuid,
+            journal_uuid: self.journal_uuid,
             quota_inodes: [self.usr_quota_inum, self.grp_quota_inum, self.prj_quota_inum],
             orphan_inode: self.orphan_file_inum,
             mmp_block: if incompat & feature::MMP != 0 { self.mmp_block } else { 0 },

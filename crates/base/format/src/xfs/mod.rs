@@ -187,6 +187,8 @@ pub struct Geometry {
     pub self_describing: bool,
     /// The UUID in metadata blocks.
     pub uuid: [u8; 16],
+    /// The UUID in the log.
+    pub log_uuid: [u8; 16],
     /// The inodes of quota files.
     pub quota_inodes: [u64; 3],
     /// The inodes of the real-time device's bitmap and summary.
@@ -239,6 +241,7 @@ impl Superblock {
             log_blocks: sb.log_blocks.into(),
             self_describing: version == 5,
             uuid: if sb.feature_incompat & META_UUID != 0 { sb.meta_uuid } else { sb.uuid },
+            log_uuid: sb.uuid,
             quota_inodes: [sb.user_quota_ino, sb.group_quota_ino, sb.project_quota_ino],
             rt_inodes: [sb.rt_bitmap_ino, sb.rt_summary_ino],
             root: sb.root_ino,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ordo_annotate::BlockRow;
 use ordo_trace::RequestOp;
 
-use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
+use super::lab::{Event, Lab, Outcome, change_inode, done, fill, is_journal, touch};
 use super::{Effort, InferredFinding, greatest, least, round};
 use crate::kernel::{LiveError, LiveSystem};
 
@@ -53,12 +53,43 @@ pub(super) fn logging(
     Ok(vec![logged, protected])
 }
 
-/// The size of the journal in bytes, as far as it was written.
-fn journal_bytes(events: &[Event]) -> f64 {
-    let blocks = || events.iter().flat_map(|e| &e.blocks).filter(|b| b.kind.is_journal());
+/// The size of the journal in bytes: its own, or as far as it was written.
+fn journal_bytes(out: &Outcome) -> f64 {
+    if let Some(bytes) = out.seen.log_bytes {
+        return bytes as f64;
+    }
+    let blocks = || out.events.iter().flat_map(|e| &e.blocks).filter(|b| b.kind.is_journal());
     let first = blocks().map(|b| b.offset).min().unwrap_or(0);
     let end = blocks().map(|b| b.offset + b.len).max().unwrap_or(0);
     (end - first) as f64
+}
+
+/// The part of the largest transaction that another one must have to have ended for the same reason.
+const ALIKE: f64 = 0.8;
+/// A limit counts what operations reserve, and they write less; and operations under way may join a transaction that has reached
+/// it. The share by which the limit may lie above or below what was written.
+const RESERVED: f64 = 0.125;
+/// The blocks that operations under way may have reserved without writing them, at least.
+const RESERVED_BLOCKS: u64 = 64;
+
+/// The size of a block that is copied to the journal, in bytes; 0 if none is.
+fn copied_block(out: &Outcome) -> u64 {
+    let blocks = out.events.iter().flat_map(|e| &e.blocks);
+    let copies = blocks.filter(|b| b.kind == ordo_sba::Class::JournalData);
+    copies.map(|b| b.len).max().unwrap_or(0)
+}
+
+/// The shares of the journal that the largest transactions took: of copies or records alone, and with everything.
+fn largest(out: &Outcome, size: f64) -> Vec<[f64; 2]> {
+    let all = &out.seen.found.transactions;
+    let most = all.iter().map(|t| t.bytes).max().unwrap_or(0) as f64;
+    let block = copied_block(out);
+    let alike = all.iter().filter(|t| t.commit.is_some() && t.bytes as f64 >= ALIKE * most);
+    let shares = alike.map(|t| {
+        let own = if t.copies > 0 { t.copies * block } else { t.bytes };
+        [own.min(t.bytes), t.bytes].map(|bytes| bytes as f64 / size.max(1.0))
+    });
+    shares.collect()
 }
 
 fn completes(b: &BlockRow) -> bool {
@@ -92,44 +123,63 @@ pub(super) fn thresholds(
         touch(&file)?;
     }
     let out = lab.finish(file)?;
-    let size = journal_bytes(&out.events);
+    let size = journal_bytes(&out);
     let before: Vec<&Event> = out.events.iter().filter(|e| e.issued <= quiet).collect();
     let t = &out.seen.analysis.transactions;
-    let largest = t.bytes.greatest as f64 / size.max(1.0);
+    let shares = largest(&out, size);
     let commit = if t.committed == 0 {
         InferredFinding::words("commit threshold", "no commit was seen")
     } else {
-        // A commit is at most this large; a timer may have come first.
-        let mut found = InferredFinding::number("commit threshold", &[largest], "of the journal");
-        let by_size = before.iter().any(|e| e.writes(is_journal)) && took < Duration::from_secs(4);
+        let (own, whole): (Vec<f64>, Vec<f64>) = shares.iter().map(|[a, b]| (*a, *b)).unzip();
+        let reserved = (RESERVED_BLOCKS * copied_block(&out)) as f64 / size.max(1.0);
+        let most = greatest(&whole);
+        let ends = [
+            least(&own) * (1.0 - RESERVED),
+            (most * (1.0 + RESERVED)).max(most + reserved).min(1.0),
+        ];
+        let mut found = InferredFinding::number("commit threshold", &ends, "of the journal");
+        // A commit is at most as large as the limit; a timer may have come first.
+        let by_size = shares.len() > 1
+            && before.iter().any(|e| e.writes(is_journal))
+            && took < Duration::from_secs(4) * effort.trials;
         if !by_size {
+            let largest = greatest(&own) * (1.0 - RESERVED);
             found.answer =
                 format!("not reached, or hidden by a timer: at least {}", round(largest));
             found.interval = Some([largest, 1.0]);
         }
-        found
+        found.because(format!("{} transactions were about as large as the largest", shares.len()))
     };
     let commit = commit.because(format!(
-        "{} files made in {:.1} s without fsync; the largest of {} transactions is {} KiB, the journal's extent {} KiB",
+        "{} files made in {:.1} s without fsync; the largest of {} transactions is {} KiB, the journal has {} KiB",
         6000 * effort.trials,
         took.as_secs_f64(),
         t.committed,
         t.bytes.greatest >> 10,
         size as u64 >> 10
     ));
-    Ok(vec![commit, checkpoints(&out.events, size)])
+    let mut all = vec![commit, checkpoints(&out.events, size)];
+    if let Some(bytes) = out.seen.log_bytes {
+        let mut found = InferredFinding::words("journal size", format!("{} KiB", bytes >> 10));
+        (found.interval, found.unit) = (Some([bytes as f64; 2]), Some("bytes"));
+        all.push(found.because("the journal or the file system says so"));
+    }
+    Ok(all)
 }
 
 /// The journal traffic between one burst of checkpoint writes and the next.
 fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
     let question = "checkpoint trigger";
-    let (mut since, mut shares, mut seen) = (0u64, Vec::new(), 0u64);
+    let (mut since, mut shares, mut seen, mut around) = (0u64, Vec::new(), 0u64, 0u64);
     for event in events.iter().filter(|e| e.op == RequestOp::Write) {
         if event.writes(completes) {
             seen += 1;
-            // Writes of one burst follow each other, with nothing logged between them.
-            if since as f64 > size / 64.0 {
-                shares.push(since as f64 / size);
+            // Writes of one burst follow each other, with nothing logged between them. More than the whole journal was
+            // logged where all that a checkpoint needs had been logged again: then it wrote nothing.
+            match since as f64 / size {
+                share if share > 1.0 => around += 1,
+                share if share > 1.0 / 64.0 => shares.push(share),
+                _ => {}
             }
             since = 0;
         }
@@ -142,102 +192,8 @@ fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
         }
     };
     finding.because(format!(
-        "{seen} writes completed a transaction at its fixed location, {} of them after more than 1/64 of the journal",
+        "{seen} writes completed a transaction at its fixed location, {} of them after more than 1/64 of the journal, \
+         {around} after all of it, which is no trigger",
         shares.len()
     ))
-}
-
-/// Writes that follow each other within this time are parts of one.
-const ONE_WRITE: Duration = Duration::from_millis(50);
-
-/// The seconds from the oldest change that was not written yet to each write, for writes in order. A change that a timer wrote only
-/// after the next change had been made has waited since it was made itself.
-fn waits(changes: &[Instant], writes: impl Iterator<Item = Instant>) -> Vec<f64> {
-    let mut last: Option<Instant> = None;
-    let mut times = Vec::new();
-    for at in writes {
-        let goes_on = last.is_some_and(|last| at.duration_since(last) < ONE_WRITE);
-        let is_left = |change: &&Instant| **change < at && last.is_none_or(|last| **change > last);
-        if let Some(oldest) = changes.iter().find(is_left).filter(|_| !goes_on) {
-            times.push(at.duration_since(*oldest).as_secs_f64());
-        }
-        last = Some(at);
-    }
-    times
-}
-
-/// Finds the time from a change until it is in the journal, and the time until file data are at their place, when
-/// no program asks for either.
-pub(super) fn timers(
-    system: &LiveSystem,
-    effort: &Effort,
-) -> Result<Vec<InferredFinding>, LiveError> {
-    let lab = Lab::new(system, &[])?;
-    let file = lab.file("file")?;
-    lab.settle();
-    let mut changes = Vec::new();
-    let each = effort.wait / effort.trials.max(1);
-    for round in 0..effort.trials {
-        change_inode(&file, round)?;
-        fill(&file, u64::from(round) * 65_536, 65_536)?;
-        changes.push(Instant::now());
-        std::thread::sleep(each);
-    }
-    let until = Instant::now();
-    let out = lab.finish(file)?;
-    let data: fn(&BlockRow) -> bool = |b| b.kind == ordo_sba::Class::FileData;
-    let mut all = Vec::new();
-    for (question, of) in
-        [("commit timer", is_journal as fn(&BlockRow) -> bool), ("data timer", data)]
-    {
-        let writes = out.events.iter().filter(|e| e.issued < until && e.writes(of));
-        let times = waits(&changes, writes.map(|e| e.issued));
-        let waited =
-            format!("{} changes, each waited for {:.0} s", changes.len(), each.as_secs_f64());
-        let finding = match times.is_empty() {
-            true => {
-                let mut none = InferredFinding::words(
-                    question,
-                    format!("more than {:.0} s, or none", each.as_secs_f64()),
-                );
-                none.interval = Some([each.as_secs_f64(), f64::MAX]);
-                none.unit = Some("seconds");
-                none
-            }
-            // A timer that runs by itself fires at any moment after a change, so its period is at least the longest
-            // wait.
-            false => {
-                InferredFinding::number(question, &[greatest(&times), greatest(&times)], "seconds")
-                    .because(format!(
-                        "first write after {} to {} s",
-                        round(least(&times)),
-                        round(greatest(&times))
-                    ))
-            }
-        };
-        all.push(finding.because(waited));
-    }
-    Ok(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Would catch a timer that is taken for one of no time, because it fired just after the next change.
-    #[test]
-    fn a_change_waits_until_its_own_write() {
-        let start = Instant::now();
-        let at = |ms: u64| start + Duration::from_millis(ms);
-        let times = |changes: &[u64], writes: &[u64]| {
-            let changes: Vec<Instant> = changes.iter().map(|ms| at(*ms)).collect();
-            let found = waits(&changes, writes.iter().map(|ms| at(*ms)));
-            found.iter().map(|seconds| (seconds * 1000.0).round() as u64).collect::<Vec<u64>>()
-        };
-        assert_eq!(times(&[0, 7000], &[5000, 5001, 12_500]), [5000, 5500]);
-        // The timer of 6 to 7 seconds fires behind the second change, or goes on behind it.
-        assert_eq!(times(&[0, 7000], &[7001, 7002]), [7001]);
-        assert_eq!(times(&[0, 7000], &[6999, 7001, 13_500]), [6999]);
-        assert_eq!(times(&[0, 7000], &[]), [0; 0]);
-    }
 }

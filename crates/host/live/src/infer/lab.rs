@@ -49,7 +49,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn is_journal(b: &BlockRow) -> bool {
-    b.kind.is_journal() && b.kind != Class::JournalSuperblock
+    b.kind.is_journal_traffic() && b.kind != Class::JournalSuperblock
 }
 
 impl Lab {
@@ -62,7 +62,7 @@ impl Lab {
             ..DeviceSetup::in_memory(system.bytes / 4096 * 4096)
         };
         let lax = Arc::<AtomicBool>::default();
-        let wanted = Wanted { rows: true, rules, lax: lax.clone() };
+        let wanted = Wanted { rows: true, rules, lax: lax.clone(), tables: None };
         Ok(Lab { mounted: KernelMount::new(system, wanted, setup)?, lax })
     }
 

@@ -7,6 +7,7 @@
 mod commits;
 mod lab;
 mod orders;
+mod timers;
 
 use crate::kernel::{LiveError, LiveSystem};
 
@@ -76,7 +77,7 @@ pub const EXPERIMENTS: [(&str, Experiment); 6] = [
     ("tangled", orders::tangled),
     ("overlap", orders::overlap),
     ("thresholds", commits::thresholds),
-    ("timers", commits::timers),
+    ("timers", timers::timers),
 ];
 
 /// Runs all experiments, or the named ones; `each` is called before one begins.

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use ordo_annotate::calls::{self, Waited};
 use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::files::{self, FileTraffic};
-use ordo_annotate::input::{Opened, open};
+use ordo_annotate::input::{Opened, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
 use ordo_annotate::store::is_trace;
@@ -22,12 +22,13 @@ use ordo_sba::{TrafficCounts, Watch};
 use super::calls::waits;
 use super::parts;
 use super::traffic::{top_files, whole};
+use super::volumes::together;
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Input {
-    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, or files of blktrace. For ordo
+    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace, or an I/O log of fio. For ordo
     /// analyze also a folder with the parts of one recording.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
@@ -35,6 +36,12 @@ pub(super) struct Input {
     /// ordo trace contains it.
     #[arg(long, short, value_name = "IMAGE")]
     start: Option<PathBuf>,
+    /// The partition, if the trace is that of a disk with several: a number, or a name as 'p2' or 'rest'.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "offset")]
+    partition: Option<String>,
+    /// The file system begins at this byte of the disk, where no partition table leads to it.
+    #[arg(long, value_name = "BYTES", value_parser = number::parse_bytes)]
+    offset: Option<u64>,
 }
 
 /// The results that the tables of a trace have already.
@@ -44,11 +51,21 @@ struct Counted {
     waited: Vec<Waited>,
 }
 
+impl Counted {
+    fn text(&self, as_json: bool) -> Result<String> {
+        let Counted { analysis, files, waited } = self;
+        match as_json {
+            true => whole(analysis, files, waited),
+            false => Ok(tables(analysis) + &top_files(files) + &waits(waited)),
+        }
+    }
+}
+
 impl Input {
     /// The analysis from the tables of Ordo's own trace, if the arguments and the tables allow it.
     fn counted(&self) -> Result<Option<Counted>> {
         let ([dir], None) = (&self.trace[..], &self.start) else { return Ok(None) };
-        if !is_trace(dir) {
+        if !is_trace(dir) || !matches!(self.place(), WhichVolume::All) {
             return Ok(None);
         }
         let Some(analysis) = count(dir)? else { return Ok(None) };
@@ -62,9 +79,60 @@ impl Input {
         name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Opens the trace, and prints notes about it.
+    /// The wanted volumes.
+    fn place(&self) -> WhichVolume<'_> {
+        match (&self.partition, self.offset) {
+            (Some(name), _) => WhichVolume::Named(name),
+            (None, Some(offset)) => WhichVolume::At(offset),
+            (None, None) => WhichVolume::All,
+        }
+    }
+
+    /// The traces of a disk's volumes in a directory, each with its name; none if the argument is no such directory.
+    fn stored_volumes(&self) -> Vec<(String, PathBuf)> {
+        let ([dir], None) = (&self.trace[..], &self.start) else { return Vec::new() };
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let named = entries.map(|e| (e.file_name().to_string_lossy().into_owned(), e.path()));
+        let mut all: Vec<_> = named.collect();
+        // Parts of a recording have names of their own, and nothing else is among the traces of a disk.
+        if all.iter().any(|(name, path)| name.contains('=') || !is_trace(path)) {
+            return Vec::new();
+        }
+        all.sort();
+        all
+    }
+
+    /// The one stored volume that is asked for, if the argument is a directory of volumes.
+    fn resolved(&self) -> Result<Input> {
+        let all = self.stored_volumes();
+        let wanted = match (&self.partition, &all[..]) {
+            (_, []) => return Ok(self.clone()),
+            (None, [(_, path)]) => path,
+            (None, _) => {
+                let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+                bail!(
+                    "{}: a directory of several traces ({}); give one of them, or --partition",
+                    self.trace[0].display(),
+                    names.join(", ")
+                );
+            }
+            (Some(asked), _) => {
+                let found = all.iter().find(|(name, _)| {
+                    name == asked || name.strip_prefix('p') == Some(asked.as_str())
+                });
+                let Some((_, path)) = found else {
+                    bail!("{}: there is no trace of partition {asked}", self.trace[0].display());
+                };
+                path
+            }
+        };
+        Ok(Input { trace: vec![wanted.clone()], partition: None, ..self.clone() })
+    }
+
+    /// Opens the trace of one volume, and prints notes about it.
     pub(super) fn open(&self) -> Result<Opened> {
-        let opened = open(&self.trace, self.start.as_deref())?;
+        let this = self.resolved()?;
+        let opened = open(&this.trace, this.start.as_deref(), this.place())?;
         opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
         Ok(opened)
     }
@@ -72,14 +140,17 @@ impl Input {
     /// Opens the trace for a command that must know the file system.
     pub(super) fn known(&self) -> Result<(Opened, Rc<Watch>)> {
         let opened = self.open()?;
-        let Some(watch) = opened.watch.clone() else {
-            let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
-            bail!(
-                "{what}: no known file system (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
-                 the device as it was before the trace"
-            );
-        };
+        let watch = opened.watch.clone().ok_or_else(|| self.not_known())?;
         Ok((opened, watch))
+    }
+
+    /// The error where no file system is known.
+    fn not_known(&self) -> anyhow::Error {
+        let what = self.start.as_ref().unwrap_or(&self.trace[0]).display();
+        anyhow!(
+            "{what}: no known file system (ext2, ext3, ext4, XFS, JFS, ReiserFS, NTFS, btrfs, NILFS2, F2FS, UFS2); --start takes \
+             the device as it was before the trace, --offset the place of a file system on it"
+        )
     }
 }
 
@@ -95,8 +166,12 @@ A recording in parts (ordo trace run --rotate) is given by the folder of its par
 in parallel, and the result is that of the whole recording. Parts that are damaged are named and
 set aside; the exit status is then 1.
 
+The trace of a disk with partitions has an analysis for each: p1, p2 and so on, and 'rest' for the
+tables and the space between. One of them is chosen with --partition.
+
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
+  ordo analyze log.img --start disk.img --partition 2
   ordo analyze log.img --start before.img
   ordo analyze log.img --start before.img --json -o analysis.json
   ordo analyze build.trace --html -o build.html
@@ -127,12 +202,17 @@ pub struct Analyze {
     output: Option<PathBuf>,
 }
 
-/// Prints an analysis of a whole trace.
+/// Prints an analysis of a whole trace, or of each volume of a disk.
 ///
 /// # Errors
 /// The trace or the image cannot be read.
 pub fn analyze(args: &Analyze) -> Result<ExitCode> {
-    if let ([dir], None) = (&args.input.trace[..], &args.input.start)
+    let volumes = args.input.stored_volumes();
+    if !volumes.is_empty() && args.input.partition.is_none() && !args.html && !args.expect {
+        return of_each_stored(args, &volumes);
+    }
+    let input = &args.input.resolved()?;
+    if let ([dir], None) = (&input.trace[..], &input.start)
         && parts::is_folder(dir)
     {
         if args.again || args.html || args.expect {
@@ -144,36 +224,74 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
         return parts::analyze(dir, args.json, args.output.as_deref());
     }
     if !(args.again || args.html || args.expect)
-        && let Some(Counted { analysis, files, waited }) = args.input.counted()?
+        && let Some(counted) = input.counted()?
     {
-        let text = match args.json {
-            true => whole(&analysis, &files, &waited)?,
-            false => tables(&analysis) + &top_files(&files) + &waits(&waited),
-        };
-        put(args.output.as_deref(), &text)?;
+        put(args.output.as_deref(), &counted.text(args.json)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (opened, watch) = args.input.known()?;
-    let trace = &opened.trace;
-    let (text, sound) = if args.expect {
-        let all = expected(trace, &watch);
+    if args.expect {
+        let (opened, watch) = input.known()?;
+        let all = expected(&opened.trace, &watch);
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
-        (if args.json { json(&all)? } else { lines }, all.is_empty())
-    } else {
-        let (blocks, shares) = owners::with_shares(trace, &watch);
-        let files = files::of(trace, &blocks, &shares);
-        let analysis = Analysis::of(&watch);
-        let waited = calls::waited(&opened.calls);
-        let numbers = || tables(&analysis) + &top_files(&files) + &waits(&waited);
-        let text = match (args.html, args.json) {
-            (true, _) => page(trace, &blocks, &opened.calls, &analysis, &numbers()),
-            (_, true) => whole(&analysis, &files, &waited)?,
-            _ => numbers(),
+        put(args.output.as_deref(), &if args.json { json(&all)? } else { lines })?;
+        return Ok(if all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if args.html {
+        let (opened, watch) = input.known()?;
+        put(args.output.as_deref(), &named(&opened, &watch, Some(true))?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    put(args.output.as_deref(), &of_each(input, args.json)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The analyses of all volumes of a disk in a directory of their traces.
+fn of_each_stored(args: &Analyze, volumes: &[(String, PathBuf)]) -> Result<ExitCode> {
+    let mut texts = Vec::new();
+    for (name, path) in volumes {
+        let input = Input { trace: vec![path.clone()], ..args.input.clone() };
+        let text = match input.counted()?.filter(|_| !args.again) {
+            Some(counted) => counted.text(args.json)?,
+            None => of_each(&input, args.json)?,
         };
-        (text, true)
-    };
-    put(args.output.as_deref(), &text)?;
-    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        texts.push((&**name, text));
+    }
+    put(args.output.as_deref(), &together(&texts, args.json)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The analyses of the volumes of a trace that is opened. A volume without a known file system has none.
+fn of_each(input: &Input, as_json: bool) -> Result<String> {
+    let all = open_each(&input.trace, input.start.as_deref(), input.place())?;
+    let mut texts = Vec::new();
+    let is_one = all.len() == 1;
+    for (name, opened) in &all {
+        opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
+        let text = match &opened.watch {
+            Some(watch) => named(opened, watch, as_json.then_some(false))?,
+            None if is_one => return Err(input.not_known()),
+            None => {
+                eprintln!("ordo: {name} has no known file system: its blocks have no names");
+                String::new()
+            }
+        };
+        texts.push((if is_one { "" } else { &**name }, text));
+    }
+    together(&texts, as_json)
+}
+
+/// The analysis of a volume whose blocks are named again: as a page, as JSON, or as text.
+fn named(opened: &Opened, watch: &Rc<Watch>, as_page: Option<bool>) -> Result<String> {
+    let trace = &opened.trace;
+    let (blocks, shares) = owners::with_shares(trace, watch);
+    let files = files::of(trace, &blocks, &shares);
+    let (analysis, waited) = (Analysis::of(watch), calls::waited(&opened.calls));
+    let numbers = || tables(&analysis) + &top_files(&files) + &waits(&waited);
+    Ok(match as_page {
+        Some(true) => page(trace, &blocks, &opened.calls, &analysis, &numbers()),
+        Some(false) => whole(&analysis, &files, &waited)?,
+        None => numbers(),
+    })
 }
 
 pub(super) fn tables(a: &Analysis) -> String {

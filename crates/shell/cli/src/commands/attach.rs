@@ -2,16 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_live::watching::{Into, take, watching};
 use ordo_pseudo::{DeviceSetup, Session, Transport};
+use ordo_report::number::parse_bytes;
 
-use super::instead::Instead;
 use super::record::{How, name_of};
 use super::running::Signals;
+use super::volumes::{self, Recorder, report_all, together};
 use crate::text::put;
 
 /// Record the requests to a device or an image while a command uses it.
@@ -21,6 +20,12 @@ Puts a pseudo-device over a device or an image, and runs the command with the ps
 in $ORDO_DEVICE. The pseudo-device is removed when the command ends. Writes go to the device or
 image itself. Needs root.
 
+A disk with partitions (MBR with logical ones, GPT, BSD labels) is recorded by partition: each has
+its own analysis, named p1, p2 and so on, and 'rest' has the tables and the space between. The
+command finds the partitions' devices as ${ORDO_DEVICE}p1 and so on. In the directory of -o each has
+a trace of its own. A file system that the command makes is recognised when it is mounted. A device
+or an image that is mounted, or that a loop device, swap space or a virtual machine uses, is refused.
+
 With several devices the others are in $ORDO_DEVICE_2 and so on. Each has its own analysis and, in
 the directory of -o, its own trace. All traces have one clock. Blocks of a DualFS's data device
 have the files that its metadata device names (not with --rotate or --sample).
@@ -28,6 +33,11 @@ have the files that its metadata device names (not with --rotate or --sample).
 Example:
   ordo trace attach disk.img -o use.trace -- \\
     sh -c 'mount $ORDO_DEVICE /mnt && make -C /mnt; umount /mnt'
+
+A disk of a virtual machine:
+  ordo trace attach vm.img -o vm -- \\
+    sh -c 'mount ${ORDO_DEVICE}p2 /mnt && make -C /mnt; umount /mnt'
+  ordo analyze vm; ordo trace show vm/p2
 
 Two devices of one file system:
   ordo trace attach meta.img data.img -o both -- \\
@@ -46,6 +56,10 @@ pub struct AttachTo {
     /// The device or image, which must not be in use; or several, for a file system that uses several.
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
+    /// The file system begins at this byte of the device, where no partition table leads to it. Its device is
+    /// ${ORDO_DEVICE}p1.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    offset: Option<u64>,
     #[command(flatten)]
     how: How,
     /// The command and its arguments.
@@ -55,11 +69,9 @@ pub struct AttachTo {
 
 /// A device that is recorded.
 struct Attached {
-    /// Its name: unique among the devices of a recording.
+    /// Its name: unique among the devices of a recording; empty if it is the only one.
     name: String,
-    how: How,
-    seen: Into,
-    instead: Option<Instead>,
+    recorders: Vec<Recorder>,
 }
 
 /// A name for each device: that of its file, with a number behind it if an earlier one has the same.
@@ -93,18 +105,17 @@ impl AttachTo {
         if are_several && self.how.counters.is_some() {
             bail!("--counters has a file for one device; give one device");
         }
+        if are_several && self.offset.is_some() {
+            bail!("--offset is that of one device; give one device");
+        }
         let (mut each, mut setups) = (Vec::new(), Vec::new());
         for (device, name) in self.devices.iter().zip(names(&self.devices)) {
-            let mut how = self.how.clone();
-            if are_several && !how.is_in_parts() {
-                how.output = how.output.map(|dir| dir.join(&name));
-            }
-            how.open()?;
-            let seen = Into::default();
-            let mut setup = how.setup(Transport::Path(device.clone()));
-            setup.observer = Some(watching(how.wanted(), Arc::clone(&seen)));
-            let instead = how.instead(&name, &mut setup)?;
-            each.push(Attached { name, how, seen, instead });
+            let volumes = volumes::find(device, self.offset)?;
+            let how = if are_several { self.how.for_volume(&name) } else { self.how.clone() };
+            let place = Transport::Path(device.clone());
+            let (recorders, setup) = Recorder::of(&how, place, &name, &volumes)?;
+            let name = if are_several { name } else { String::new() };
+            each.push(Attached { name, recorders });
             setups.push(setup);
         }
         Ok((each, setups))
@@ -131,36 +142,9 @@ pub fn attach(args: &AttachTo) -> Result<ExitCode> {
     let status = signals.carry_out(&args.command, None, &variables);
     let recordings = session.finish_each()?;
     let mut texts = Vec::new();
-    for (attached, recording) in each.iter().zip(&recordings) {
-        let text = match &attached.instead {
-            Some(instead) => instead.reported(args.how.json)?,
-            None => {
-                let mut seen = take(&attached.seen);
-                seen.iter_mut().for_each(|seen| seen.renumber(recording));
-                attached.how.reported(recording, seen.as_ref(), &[])?.unwrap_or_default()
-            }
-        };
-        texts.push((&*attached.name, text));
+    for (Attached { name, recorders }, recording) in each.iter().zip(&recordings) {
+        texts.push((&**name, report_all(recorders, recording, args.how.json)?));
     }
     put(None, &together(&texts, args.how.json)?)?;
     status
-}
-
-/// The analyses of all devices as one text; as JSON, an object with one member for each device. That of a single device is
-/// itself.
-fn together(texts: &[(&str, String)], as_json: bool) -> Result<String> {
-    if let [(_, text)] = texts {
-        return Ok(text.clone());
-    }
-    if !as_json {
-        let each = texts.iter().map(|(name, text)| format!("{name}\n\n{text}\n"));
-        return Ok(each.collect());
-    }
-    let mut all = serde_json::Map::new();
-    for (name, text) in texts {
-        let value =
-            if text.is_empty() { serde_json::Value::Null } else { serde_json::from_str(text)? };
-        all.insert((*name).to_owned(), value);
-    }
-    Ok(ordo_report::json(&all)?)
 }

@@ -1,12 +1,13 @@
 //! `ordo trace cleanup`: takes down what killed recordings and searches have left.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use ordo_fuse::mounts::{self, Mount};
+
+use super::in_use;
 
 /// The beginning of the names of directories on which recordings mount.
 const DEVICE_DIR: &str = "ordo-pseudo-";
@@ -43,17 +44,6 @@ fn name_begins(path: &Path, with: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(with))
 }
 
-/// Loop devices with their files.
-fn loops() -> Vec<(PathBuf, PathBuf)> {
-    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        let file = file.trim_end().trim_end_matches(" (deleted)");
-        Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(file)))
-    };
-    all.filter_map(of).collect()
-}
-
 fn run(program: &str, args: &[&str], path: &Path) -> bool {
     let done = Command::new(program).args(args).arg(path).output();
     done.is_ok_and(|done| done.status.success())
@@ -72,7 +62,7 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
         .filter(|m| m.source.as_os_str() == "ordo-pseudo" && name_begins(&m.dir, DEVICE_DIR))
         .filter(|m| mounts::is_dead(&m.dir))
         .collect();
-    let loops: Vec<PathBuf> = loops()
+    let loops: Vec<PathBuf> = in_use::loops()
         .into_iter()
         .filter(|(_, file)| dead.iter().any(|m| file.starts_with(&m.dir)))
         .map(|(device, _)| device)
@@ -90,7 +80,7 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
     }
     for device in &loops {
         // Most go away with their last user, which was the file system.
-        let is_gone = !args.dry_run && !self::loops().iter().any(|(found, _)| found == device);
+        let is_gone = !args.dry_run && !in_use::loops().iter().any(|(found, _)| found == device);
         let way: (&str, &[&str]) = if is_gone { ("true", &[]) } else { ("losetup", &["-d"]) };
         take("loop device", device, &[way]);
     }

@@ -41,7 +41,7 @@ pub struct Infer {
     #[arg(long, default_value_t = 3, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=20))]
     trials: u32,
     /// The longest wait for timers, in seconds, over all trials.
-    #[arg(long, default_value_t = 100, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     wait: u64,
     /// Print JSON.
     #[arg(long)]

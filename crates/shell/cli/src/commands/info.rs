@@ -25,7 +25,10 @@ pub fn run(args: &Info) -> Result<()> {
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
     let disk = Rc::new(FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?);
-    let partitions = partition::list(&disk.clone().erase()).await.with_context(name)?;
+    let (partitions, problems) = partition::list(&disk.clone().erase()).await.with_context(name)?;
+    for problem in problems.iter().filter(|_| args.partition.is_none()) {
+        let _ = writeln!(std::io::stderr(), "ordo: {}: {problem}", name());
+    }
     if !partitions.is_empty() && args.partition.is_none() {
         return match args.json {
             true => Ok(json(&serde_json::json!({ "partitions": partitions }))?),

@@ -1,8 +1,7 @@
 //! `ordo trace run` and `serve`, and the options of a recording: requests are recorded and named while a device is used.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -10,7 +9,6 @@ use ordo_annotate::calls::{StoredCall, waited};
 use ordo_annotate::{files, store};
 use ordo_block::model::Model;
 use ordo_live::kernel::{KernelMount, LiveSystem};
-use ordo_live::watching::{Into, take, watching};
 use ordo_live::{Wanted, WatchedTraffic, WriteRule};
 use ordo_pseudo::nbd::{Address, Nbd};
 use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
@@ -24,6 +22,7 @@ use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
+use super::volumes::{self, Recorder, report_all, together};
 use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
@@ -65,9 +64,27 @@ pub(super) struct How {
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
+    /// The name of the volume, if these are options for one of several; empty otherwise.
+    #[arg(skip)]
+    volume: String,
 }
 
 impl How {
+    /// The options for one of several volumes: files have its name.
+    pub(super) fn for_volume(&self, name: &str) -> How {
+        let mut how = self.clone();
+        if !how.is_in_parts() {
+            how.output = how.output.map(|dir| dir.join(name));
+        }
+        how.counters = how.counters.map(|file| {
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+            let extension = file.extension().map(|e| format!(".{}", e.to_string_lossy()));
+            file.with_file_name(format!("{stem}-{name}{}", extension.unwrap_or_default()))
+        });
+        how.volume = name.to_owned();
+        how
+    }
+
     pub(super) fn setup(&self, place: Transport) -> DeviceSetup {
         let keep = match (self.last, self.without_contents, &self.output) {
             // The observer keeps them.
@@ -200,7 +217,11 @@ impl How {
         calls: &[StoredCall],
     ) -> Result<Option<String>> {
         let Some(seen) = seen else {
-            eprintln!("ordo: the device had no known file system: its blocks have no names");
+            let what = match &*self.volume {
+                "" => "the device",
+                volume => volume,
+            };
+            eprintln!("ordo: {what} had no known file system: its blocks have no names");
             let rows = ordo_annotate::rows::unclassified(&recording.trace);
             self.keep(recording, &rows, None, calls)?;
             return Ok(None);
@@ -245,6 +266,9 @@ prints what was written. Needs root. The exit status is the command's. A line 'm
 command writes to the file $ORDO_MARK is put into the trace; 'mark fsync INODE FIRST BYTES' notes
 that an fsync has returned, for ordo analyze --expect.
 
+With --image the file system of an image or a device is mounted, which must not be in use. All
+partitions of a disk are recorded, each by itself (ordo trace attach --help).
+
 Examples:
   ordo trace run --fs ext3 --mount-opts data=journal -- tar xf ~/linux.tar
   ordo trace run --fs xfs --size 1g -o three.trace -- \\
@@ -252,11 +276,21 @@ Examples:
   ordo trace show three.trace
   ordo trace export three.trace --to perfetto -o three.json
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
-  ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'")]
+  ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'
+  ordo trace run --image vm.img --partition 2 -o vm -- sh -c 'date > a; sync'")]
 pub struct Run {
     /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, if this machine can mount it.
-    #[arg(long, short, value_name = "NAME")]
-    fs: String,
+    #[arg(long, short, value_name = "NAME", required_unless_present = "image")]
+    fs: Option<String>,
+    /// Mount a file system that is there already, in an image or on a device, which is changed. Nothing is made.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["fs", "mkfs", "size", "start"])]
+    image: Option<PathBuf>,
+    /// The partition of the image to mount, if it has several with a file system.
+    #[arg(long, value_name = "NUMBER", requires = "image", conflicts_with = "offset")]
+    partition: Option<String>,
+    /// The file system begins at this byte of the image, where no partition table leads to it.
+    #[arg(long, value_name = "BYTES", requires = "image", value_parser = parse_bytes)]
+    offset: Option<u64>,
     /// More arguments for mkfs.
     #[arg(long, value_name = "ARGUMENTS", default_value = "", allow_hyphen_values = true)]
     mkfs: String,
@@ -285,7 +319,8 @@ pub struct Run {
 For virtual machines, and kernels on other machines. The command gets the server's URI in
 $ORDO_URI. A line 'mark TEXT' that is written to the named pipe $ORDO_MARK is put into the trace.
 A guest writes marks to a serial port whose other end is that pipe. The server ends with the
-command. Needs no privileges.
+command. Needs no privileges. A disk with partitions is recorded by partition, as by ordo trace
+attach; on an empty one a file system over the whole disk is recognised when the guest has made it.
 
 Example:
   ordo trace serve disk.img --socket /tmp/disk.nbd -o boot.trace -- \\
@@ -298,6 +333,9 @@ pub struct Serve {
     /// Use memory of this size.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "device")]
     size: Option<u64>,
+    /// The file system begins at this byte of the device, where no partition table leads to it.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "device")]
+    offset: Option<u64>,
     /// Listen on this Unix socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -339,13 +377,16 @@ pub(super) fn name_of(place: &Transport) -> String {
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
 pub fn run(args: &Run) -> Result<ExitCode> {
+    args.how.fit(args.calls)?;
+    if let Some(image) = &args.image {
+        return run_on(args, image);
+    }
     let system = LiveSystem {
-        name: args.fs.clone(),
+        name: args.fs.clone().unwrap_or_default(),
         mkfs: args.mkfs.split_whitespace().map(str::to_owned).collect(),
         options: args.mount_opts.clone(),
         bytes: args.size / 4096 * 4096,
     };
-    args.how.fit(args.calls)?;
     args.how.open()?;
     let signals = Signals::catch()?;
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
@@ -353,10 +394,8 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let calls = if args.calls { Some(Calls::new()?) } else { None };
     let instead = args.how.instead("memory", &mut setup)?;
     let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
-    let control = mounted.control().to_string_lossy().into_owned();
-    let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let dir = mounted.dir().to_owned();
-    let status = signals.carry_out(&command, Some(&dir), &[("ORDO_MARK", &control)]);
+    let status = carry_out(args, &signals, &mounted, calls.as_ref());
     if let Some(instead) = instead {
         args.keep_start(&mounted.finish_recording()?)?;
         put(None, &instead.reported(args.how.json)?)?;
@@ -372,37 +411,65 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     status
 }
 
+/// Runs the command in the mounted file system.
+fn carry_out(
+    args: &Run,
+    signals: &Signals,
+    mounted: &KernelMount,
+    calls: Option<&Calls>,
+) -> Result<ExitCode> {
+    let control = mounted.control().to_string_lossy().into_owned();
+    let command = calls.map_or_else(|| args.command.clone(), |c| c.around(&args.command));
+    signals.carry_out(&command, Some(mounted.dir()), &[("ORDO_MARK", &control)])
+}
+
+/// Records a run on a file system that is there already.
+fn run_on(args: &Run, image: &Path) -> Result<ExitCode> {
+    let volumes = volumes::find(image, args.offset)?;
+    let chosen = volumes::choose(image, &volumes, args.partition.as_deref())?;
+    let place = Transport::Path(image.to_owned());
+    let (recorders, setup) = Recorder::of(&args.how, place.clone(), &name_of(&place), &volumes)?;
+    let signals = Signals::catch()?;
+    let calls = if args.calls { Some(Calls::new()?) } else { None };
+    let number = chosen.and_then(|volume| volume.number);
+    let mounted = KernelMount::of_device(&args.mount_opts, setup, number)?;
+    let dir = mounted.dir().to_owned();
+    let status = carry_out(args, &signals, &mounted, calls.as_ref());
+    let recording = mounted.finish_recording()?;
+    let mut texts = Vec::new();
+    for recorder in &recorders {
+        let is_mounted = chosen.is_none_or(|volume| volume.name == recorder.name);
+        let of_calls = calls.as_ref().filter(|_| is_mounted);
+        let find = |recording: &Recording, seen: Option<&WatchedTraffic>| match (of_calls, seen) {
+            (Some(calls), Some(seen)) => calls.finish(&dir, recording, &seen.rows),
+            _ => Ok(Vec::new()),
+        };
+        texts.push((&*recorder.name, recorder.reported(&recording, find)?));
+    }
+    put(None, &together(&texts, args.how.json)?)?;
+    status
+}
+
 /// Serves a device.
 ///
 /// # Errors
 /// As `run`.
 pub fn serve(args: &Serve) -> Result<ExitCode> {
-    let place = match (&args.device, args.size) {
-        (Some(path), _) => Transport::Path(path.clone()),
-        (None, size) => Transport::Memory(size.unwrap_or(0) / 4096 * 4096),
+    let (place, volumes) = match (&args.device, args.size) {
+        (Some(path), _) => (Transport::Path(path.clone()), volumes::find(path, args.offset)?),
+        (None, size) => (Transport::Memory(size.unwrap_or(0) / 4096 * 4096), Vec::new()),
     };
     let address = match (&args.socket, &args.tcp) {
         (Some(path), _) => Address::Unix(path.clone()),
         (None, tcp) => Address::Tcp(tcp.clone().unwrap_or_default()),
     };
-    args.how.open()?;
     let signals = Signals::catch()?;
-    let seen = Into::default();
-    let device = name_of(&place);
-    let mut setup = args.how.setup(place);
-    setup.observer = Some(watching(args.how.wanted(), Arc::clone(&seen)));
-    let instead = args.how.instead(&device, &mut setup)?;
+    let (recorders, setup) = Recorder::of(&args.how, place.clone(), &name_of(&place), &volumes)?;
     let nbd = Nbd::serve(setup, &address)?;
     let (uri, control) = (nbd.uri().to_owned(), nbd.control().to_string_lossy().into_owned());
     let variables = [("ORDO_URI", &*uri), ("ORDO_MARK", &*control)];
     let status = signals.carry_out(&args.command, None, &variables);
     let recording = nbd.finish()?;
-    if let Some(instead) = instead {
-        put(None, &instead.reported(args.how.json)?)?;
-        return status;
-    }
-    let mut seen = take(&seen);
-    seen.iter_mut().for_each(|seen| seen.renumber(&recording));
-    args.how.report(&recording, seen.as_ref(), &[])?;
+    put(None, &report_all(&recorders, &recording, args.how.json)?)?;
     status
 }

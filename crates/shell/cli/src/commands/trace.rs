@@ -203,6 +203,12 @@ fn export(args: &Export) -> Result<()> {
         Form::DmLogWrites => {
             let done = dm_log_writes::export(trace, &mut out)?;
             let left = done.reads + done.unfinished;
+            if done.dropped > 0 {
+                eprintln!(
+                    "ordo: {} writes are left out, which a rule dropped: the device never had them",
+                    done.dropped
+                );
+            }
             if left > 0 {
                 eprintln!(
                     "ordo: this format has neither reads ({} left out) nor failed requests ({} left out)",

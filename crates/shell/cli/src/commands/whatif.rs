@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use ordo_annotate::input::WhichVolume;
 use ordo_annotate::owners;
 use ordo_block::model::Model;
 use ordo_report::number::{self, parse_bytes};
@@ -87,7 +88,7 @@ pub struct WhatIf {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Changes")]
 struct Changes {
-    /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
+    /// WhichVolume the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
     #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
     journal_at: Option<JournalPlace>,
     /// Log file data: never (ordered), always (data), or if it is not sequential (adaptive). For ext3 and ext4.
@@ -349,7 +350,7 @@ fn on_device(
 
 /// The seconds between the marks of another trace.
 fn made(path: &Path, window: &Window) -> Result<f64> {
-    let opened = ordo_annotate::input::open(&[path.to_path_buf()], None)?;
+    let opened = ordo_annotate::input::open(&[path.to_path_buf()], None, WhichVolume::All)?;
     let all = opened.trace.requests();
     let mark = |text: &Option<String>, from: usize| {
         let Some(text) = text else { return Ok(None) };

@@ -50,6 +50,11 @@ fn revoke(shape: &Shape, bytes: &[u8], state: &mut DecoderState) -> u64 {
 }
 
 impl ExtLog {
+    /// The size of the journal in bytes, without the space for fast commits.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.shape.map(|shape| u64::from(shape.end) * shape.block_size as u64)
+    }
+
     /// Takes in the journal's superblock. Returns false if it makes no sense.
     pub(super) fn superblock(&mut self, bytes: &[u8]) -> bool {
         let Some((_, shape)) = JournalSuper::shape(bytes) else { return false };

@@ -19,7 +19,9 @@ use ordo_format::ext4::{Geometry, Superblock, dir, superblock::feature};
 use ordo_format::jbd2::fast;
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Contents, Decoder, DecoderState, Share, cover, unknown};
+use crate::decoder::{
+    Contents, Decoder, DecoderState, DiskImage, PairMember, Share, cover, unknown,
+};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
 
@@ -42,6 +44,8 @@ pub(crate) struct Ext {
     /// Copies whose descriptor came after them; the allocation is reused.
     late: Vec<Copy>,
     dirs: Dirs,
+    /// Whether the journal is on another device that is watched too.
+    has_outside: bool,
     /// Inode table blocks as they were last written.
     tables: FxHashMap<u64, Box<[u8]>>,
     /// For each inode table block, the inodes that changed in the journal since its last write at its place.
@@ -74,6 +78,7 @@ impl Ext {
             lost: false,
             late: Vec::new(),
             dirs: Dirs::default(),
+            has_outside: false,
             tables: FxHashMap::default(),
             logged: FxHashMap::default(),
         }
@@ -364,6 +369,8 @@ impl Ext {
                     incompat: new.incompat,
                     ro_compat: new.ro_compat,
                     journal_inode: new.journal_inode,
+                    uuid: new.uuid,
+                    journal_uuid: new.journal_uuid,
                     quota_inodes: new.quota_inodes,
                     orphan_inode: new.orphan_inode,
                     ..self.geometry.clone()
@@ -562,7 +569,34 @@ impl Decoder for Ext {
     }
 
     fn pointers_come_late(&self) -> bool {
-        self.geometry.compat & feature::HAS_JOURNAL == 0 || self.geometry.journal_inode == 0
+        let is_inside =
+            self.geometry.compat & feature::HAS_JOURNAL != 0 && self.geometry.journal_inode != 0;
+        !is_inside && !self.has_outside
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        self.log.bytes().filter(|_| !self.has_outside)
+    }
+
+    fn pair(&self) -> Option<PairMember> {
+        let uuid = self.geometry.journal_uuid;
+        (uuid != [0; 16] && self.geometry.journal_inode == 0)
+            .then_some(PairMember { uuid, has_metadata: true })
+    }
+
+    fn adopt_log(&mut self, image: &dyn DiskImage) -> bool {
+        self.has_outside = self.read_outside(image);
+        self.has_outside
+    }
+
+    fn log_write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        self.outside_written(offset, data, out, state);
     }
 
     fn contents(&self, ino: u64) -> Vec<Contents> {

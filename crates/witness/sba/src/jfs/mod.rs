@@ -12,7 +12,7 @@ use ordo_format::Endian;
 use ordo_format::jfs::{self, Dinode, Geometry, PAGE, SUPERBLOCK_AT, Superblock};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, DiskImage, Share, cover, unknown};
 use crate::graph::Graph;
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
@@ -40,6 +40,8 @@ pub(crate) struct Jfs {
     log: JfsLog,
     /// Blocks of inodes, with the changes in the log applied.
     inodes: FxHashMap<u64, Box<[u8]>>,
+    /// For each block of inodes, the inodes that changed in the log since the block was last written at its place.
+    logged: FxHashMap<u64, Vec<u64>>,
 }
 
 /// The decoder of an image, if it holds JFS.
@@ -49,7 +51,7 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
     let g = Superblock::read(&bytes)?;
     let (graph, log, inodes) =
         (Graph::new(JfsTrees { g }), JfsLog::default(), FxHashMap::default());
-    let mut jfs = Jfs { g, graph, log, inodes };
+    let mut jfs = Jfs { g, graph, log, inodes, logged: FxHashMap::default() };
     state.names.set_root(ROOT);
     let mut block = vec![0; PAGE];
     for at in jfs::AGGREGATE_INODES..jfs::SECOND_SUPERBLOCK {
@@ -103,11 +105,13 @@ fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
     block.checked_sub(start).filter(|at| *at < len)
 }
 
+/// The type of a record that changes a page (`LOG_REDOPAGE`).
+const PAGE_CHANGED: u16 = 0x800;
+
 /// Adds a record to its transaction. Returns the transaction's number and the page that the record changes, if any;
 /// `None` for a record without a transaction.
 fn noted(record: &JfsRecord, state: &mut DecoderState) -> Option<(u64, Option<u64>)> {
     const COMMIT: u16 = 0x8000;
-    const PAGE_CHANGED: u16 = 0x800;
     let head = &record.head;
     let id = u64::from(head.id);
     if id == 0 {
@@ -327,6 +331,37 @@ impl Jfs {
         }
     }
 
+    /// The inodes that a record is about: those of the files whose pages it changes, or whose inodes.
+    fn owners(&self, record: &JfsRecord) -> Vec<u64> {
+        let head = &record.head;
+        if head.id == 0 || head.kind != PAGE_CHANGED {
+            return Vec::new();
+        }
+        let Some(base) = base_in_block(head).filter(|base| *base == 0) else {
+            let is_of_a_file = head.fileset == FILES && head.inode != 0;
+            return if is_of_a_file { vec![head.inode.into()] } else { Vec::new() };
+        };
+        let Some(first) = self.first_at(head.place.start()) else { return Vec::new() };
+        let mut inodes = Vec::new();
+        log::changes(record, |at, bytes| {
+            let (from, to) = (base + at, base + at + bytes.len().max(1) - 1);
+            inodes.extend((from / Dinode::SIZE..=to / Dinode::SIZE).map(|i| first + i as u64));
+        });
+        inodes.retain(|ino| *ino < first + 8);
+        inodes.sort_unstable();
+        inodes.dedup();
+        inodes
+    }
+
+    /// The first inode in a block of inodes.
+    fn first_at(&self, block: u64) -> Option<u64> {
+        let run = self.graph.runs.at(block).filter(|run| run.class == Class::InodeBlock)?;
+        match run.role {
+            Role::Data { lbn } => Some((lbn + (block - run.start)) * 8),
+            _ => None,
+        }
+    }
+
     /// Applies a record's changes to a block of inodes, and takes in the inodes that differ.
     fn inodes_logged(
         &mut self,
@@ -335,12 +370,7 @@ impl Jfs {
         record: &JfsRecord,
         state: &mut DecoderState,
     ) {
-        let Some(first) = self.graph.runs.at(home).and_then(|run| match run.role {
-            Role::Data { lbn } => Some((lbn + (home - run.start)) * 8),
-            _ => None,
-        }) else {
-            return;
-        };
+        let Some(first) = self.first_at(home) else { return };
         let mut block = self.inodes.remove(&home).unwrap_or_else(|| vec![0; PAGE].into());
         let mut changed = 0u8;
         log::changes(record, |at, bytes| {
@@ -354,6 +384,7 @@ impl Jfs {
         for i in (0..8).filter(|i| changed >> i & 1 == 1) {
             let raw = &block[i * Dinode::SIZE..(i + 1) * Dinode::SIZE];
             state.inodes.push(first + i as u64);
+            self.logged.entry(home).or_default().push(first + i as u64);
             self.inodes_written(FILES, first + i as u64, raw, state);
         }
         self.inodes.insert(home, block);
@@ -361,13 +392,56 @@ impl Jfs {
 
     fn log_page(
         &mut self,
-        page: u64,
+        (page, offset): (u64, u64),
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
         let (records, class, what) = log_page(&mut self.log, page, bytes);
-        records.iter().for_each(|record| self.heed(record, state));
+        // Records may have begun in earlier pages. Less than the page in all says that it is not one file's alone.
+        let mut left = PAGE as u64 - 1;
+        for record in &records {
+            let size = ((record.data.len() + jfs::LogRecord::SIZE) as u64).min(left);
+            left -= size;
+            let owners = self.owners(record);
+            let count = owners.len() as u64;
+            for (ino, i) in owners.into_iter().zip(0..) {
+                // The first files get what is left over, a byte each.
+                let bytes = size / count + u64::from(i < size % count);
+                if bytes > 0 {
+                    let (len, file_block) = (PAGE as u64, None);
+                    state.shares.push(Share { offset, len, ino, file_block, bytes });
+                }
+            }
+            self.heed(record, state);
+        }
         (class, what)
+    }
+
+    /// Learns from a block of a run that is written at its place, at byte `at` of the device, and gives it to its files: a block
+    /// of inodes to those that changed since it was written there before.
+    fn owned_written(
+        &mut self,
+        run: &Run,
+        (block, at): (u64, u64),
+        bytes: &[u8],
+        state: &mut DecoderState,
+    ) {
+        let changed = state.inodes.len();
+        self.learn(block, bytes, state);
+        let len = bytes.len() as u64;
+        match (run.class, run.role) {
+            (Class::InodeBlock, Role::Data { .. }) => {
+                let mut inodes = self.logged.remove(&block).unwrap_or_default();
+                inodes.extend(&state.inodes[changed..]);
+                inodes.sort_unstable();
+                inodes.dedup();
+                if !inodes.is_empty() {
+                    state.divide(at, len, &inodes);
+                }
+            }
+            (Class::Directory, Role::Map { .. }) => state.own(at, len, run.ino, None),
+            _ => {}
+        }
     }
 
     fn owned(&self, run: &Run, block: u64, to: u64) -> BlockMeaning {
@@ -440,11 +514,11 @@ impl Decoder for Jfs {
                 JfsPlace::JfsLog(_) if !whole => {
                     return unknown(at, to - at, Reason::NotUnderstood);
                 }
-                JfsPlace::JfsLog(page) => self.log_page(page, bytes, state),
+                JfsPlace::JfsLog(page) => self.log_page((page, at), bytes, state),
                 JfsPlace::Owned(run) => {
                     let what = self.owned(&run, block, to);
                     if whole {
-                        self.learn(block, bytes, state);
+                        self.owned_written(&run, (block, at), bytes, state);
                     }
                     (run.class, what)
                 }
@@ -489,6 +563,10 @@ impl Decoder for Jfs {
             };
             ClassifiedRange { class, offset: at, len: to - at, what }
         });
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        Some(self.g.log.1 << SHIFT).filter(|bytes| *bytes > 0)
     }
 
     fn contents(&self, ino: u64) -> Vec<Contents> {

@@ -10,7 +10,7 @@ mod prime;
 use ordo_format::Endian;
 use ordo_format::ntfs::{self, Attribute, FileName, FileRecord, Geometry, kind, unprotected};
 
-use crate::decoder::{Contents, Decoder, DecoderState, cover, unknown};
+use crate::decoder::{Contents, Decoder, DecoderState, Share, cover, unknown};
 use crate::graph::{Entries, Entry, Graph, Reader};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
@@ -171,20 +171,36 @@ impl Ntfs {
         }
     }
 
-    /// Learns from the events that a page of the log reported.
-    fn heed(&mut self, state: &mut DecoderState) {
+    /// Learns from the events that a page of the log reported, which is at byte `offset` of the device. A record belongs to the
+    /// file whose record or cluster it changes.
+    fn heed(&mut self, (offset, page): (u64, u64), state: &mut DecoderState) {
+        // Records may have begun in earlier pages. Less than the page in all says that it is not one file's alone.
+        let (mut left, mut size) = (page.saturating_sub(1), 0);
         for events in std::mem::take(&mut self.events) {
             match events {
-                LogOperation::Bytes { id, len } => drop(state.journal.write(id, len)),
+                LogOperation::Bytes { id, len } => {
+                    size = len;
+                    let _ = state.journal.write(id, len);
+                }
                 LogOperation::Commit { id } => drop(state.journal.commit(id, 0)),
                 LogOperation::Change { id, action, clusters } => {
                     let home = log::home(&action, &clusters, self.g.cluster_shift);
                     if let Some(home) = home.filter(|home| *home < self.g.bytes) {
                         state.journal.record(id, home >> 9, self.class_at(home));
-                        if let NtfsPlace::Owned(run) = self.place(home)
-                            && (run.class, run.ino) == (Class::InodeBlock, MFT)
-                        {
-                            state.inodes.push(self.byte_of(&run, home) >> self.g.record_shift);
+                        let NtfsPlace::Owned(run) = self.place(home) else { continue };
+                        let ino = match (run.class, run.ino) {
+                            (Class::InodeBlock, MFT) => {
+                                let ino = self.byte_of(&run, home) >> self.g.record_shift;
+                                state.inodes.push(ino);
+                                ino
+                            }
+                            (_, ino) => ino,
+                        };
+                        let bytes = size.min(left);
+                        left -= bytes;
+                        if bytes > 0 {
+                            let (len, file_block) = (page, None);
+                            state.shares.push(Share { offset, len, ino, file_block, bytes });
                         }
                     }
                 }
@@ -192,14 +208,15 @@ impl Ntfs {
         }
     }
 
+    /// Names a page of the log at byte `byte` of it and `offset` of the device, and learns from it.
     fn log_written(
         &mut self,
-        byte: u64,
+        (byte, offset): (u64, u64),
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
         let page = self.log.page(byte, bytes, &mut self.events);
-        self.heed(state);
+        self.heed((offset, bytes.len() as u64), state);
         match page {
             Page::Restart => {
                 (Class::JournalSuperblock, BlockMeaning::Only("restart page of the log"))
@@ -303,7 +320,7 @@ impl Decoder for Ntfs {
                     if bytes.len() != self.log.page_size() {
                         return unknown(at, to - at, Reason::NotUnderstood);
                     }
-                    self.log_written(byte, bytes, state)
+                    self.log_written((byte, at), bytes, state)
                 }
                 NtfsPlace::Owned(run) if (run.class, run.ino) == (Class::InodeBlock, MFT) => {
                     let named = self.fixed(&place, at, to);

@@ -4,6 +4,7 @@
 //! hold inodes, names, tails of files, and the addresses of files' other blocks. The journal holds copies of blocks.
 //! A descriptor names their fixed locations; where there are more than it can hold, the commit block names the rest.
 
+mod leaves;
 mod tree;
 
 use std::hash::Hasher;
@@ -17,6 +18,7 @@ use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::ring::Ring;
 use crate::runs::{Role, Run};
 
+use leaves::Leaves;
 use tree::{Tree, node_entry};
 
 /// The number of the tree's root among the graph's roots.
@@ -52,6 +54,7 @@ pub(crate) struct Reiser {
     late: Vec<(usize, Box<[u8]>)>,
     /// For each object, a hash of its inode as it was last seen.
     inodes: FxHashMap<u32, u64>,
+    leaves: Leaves,
 }
 
 /// The decoder of an image, if it holds ReiserFS.
@@ -61,7 +64,8 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
     let g = Superblock::read(&bytes)?;
     let tree = Graph::new(Tree { g });
     let (ring, late, inodes) = (Ring::default(), Vec::new(), FxHashMap::default());
-    let mut reiser = Reiser { g, tree, ring, late, inodes };
+    let leaves = Leaves::default();
+    let mut reiser = Reiser { g, tree, ring, late, inodes, leaves };
     state.names.set_root(ROOT_OBJECT);
     reiser.set_root(&g, state);
     let mut block = vec![0; g.block_size()];
@@ -70,11 +74,18 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
             if image.read_at(at << g.block_shift, &mut block).is_ok() {
                 reiser.tree.node_written(at, &block, state);
                 reiser.leaf_seen(&block, state);
+                if is_leaf(&block) {
+                    reiser.leaves.seen(at, &block);
+                }
             }
         }
         state.claims.clear();
     }
     Some(Box::new(reiser))
+}
+
+fn is_leaf(bytes: &[u8]) -> bool {
+    reiserfs::node(bytes).is_some_and(|head| head.level == 1)
 }
 
 /// The use of a block.
@@ -151,7 +162,7 @@ impl Reiser {
 
     /// Notes the inodes of a leaf that changed, and learns the names in it.
     fn leaf_seen(&mut self, bytes: &[u8], state: &mut DecoderState) {
-        if reiserfs::node(bytes).is_none_or(|head| head.level != 1) {
+        if !is_leaf(bytes) {
             return;
         }
         for item in reiserfs::item_heads(bytes).filter(ItemHead::is_directory) {
@@ -179,10 +190,11 @@ impl Reiser {
         }
     }
 
+    /// Takes in a copy in the journal, at byte `offset` of the device if it is part of the present request.
     fn copied(
         &mut self,
-        id: u32,
-        home: u64,
+        (id, home): (u32, u64),
+        offset: Option<u64>,
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> BlockMeaning {
@@ -190,15 +202,23 @@ impl Reiser {
             true => self.learn(home, bytes, state),
             false => Class::Unknown,
         };
+        if class == Class::TreeLeaf {
+            self.leaves.logged(home, offset, bytes, state);
+        } else if let (Some(offset), Some(run)) = (offset, self.tree.runs.at(home))
+            && let Role::Data { lbn } = run.role
+        {
+            let lbn = lbn + (home - run.start);
+            state.own(offset, bytes.len() as u64, run.ino, Some(lbn));
+        }
         state.journal.copy(id.into(), home, class, bytes.len() as u64);
         let byte = home << self.g.block_shift;
         BlockMeaning::Journal { transaction: Some(id.into()), home: Some((byte, class)) }
     }
 
-    /// Names a block of the journal's ring, and learns from it.
+    /// Names a block of the journal's ring at byte `offset` of the device, and learns from it.
     fn journal_block(
         &mut self,
-        at: u64,
+        (at, offset): (u64, u64),
         bytes: &[u8],
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
@@ -214,7 +234,7 @@ impl Reiser {
         }
         match self.ring.take(at) {
             Some(Announced::Copy { id, home }) => {
-                (Class::JournalData, self.copied(id, home, bytes, state))
+                (Class::JournalData, self.copied((id, home), Some(offset), bytes, state))
             }
             Some(Announced::Late { id, index }) => {
                 self.late.push((index, bytes.into()));
@@ -256,7 +276,7 @@ impl Reiser {
             let Some((what, early)) = came else { continue };
             state.journal.orphan_block(true);
             match what {
-                Announced::Copy { home, .. } => drop(self.copied(id, home, &early, state)),
+                Announced::Copy { home, .. } => drop(self.copied((id, home), None, &early, state)),
                 Announced::Late { index, .. } => self.late.push((index, early)),
                 Announced::Commit { .. } => {}
             }
@@ -273,7 +293,7 @@ impl Reiser {
         let homes: Vec<u64> = reiserfs::homes(bytes, 8, late).collect();
         for (index, copy) in std::mem::take(&mut self.late) {
             if let Some(home) = homes.get(index) {
-                self.copied(id, *home, &copy, state);
+                self.copied((id, *home), None, &copy, state);
             }
         }
         state.journal.commit(id.into(), bytes.len() as u64);
@@ -363,13 +383,20 @@ impl Decoder for Reiser {
             let place = self.place(block);
             let (class, what) = match place {
                 ReiserPlace::Ring(_) if !whole => return unknown(at, len, Reason::NotUnderstood),
-                ReiserPlace::Ring(i) => self.journal_block(i, bytes, state),
+                ReiserPlace::Ring(i) => self.journal_block((i, at), bytes, state),
                 ReiserPlace::Free if whole => {
-                    (self.learn(block, bytes, state), BlockMeaning::Unclaimed)
+                    let class = self.learn(block, bytes, state);
+                    if class == Class::TreeLeaf {
+                        self.leaves.written(block, at, bytes, state);
+                    }
+                    (class, BlockMeaning::Unclaimed)
                 }
                 ReiserPlace::Superblock | ReiserPlace::Owned(_) if whole => {
                     let named = self.fixed(&place, block);
                     self.learn(block, bytes, state);
+                    if named.0 == Class::TreeLeaf && is_leaf(bytes) {
+                        self.leaves.written(block, at, bytes, state);
+                    }
                     named
                 }
                 _ => self.fixed(&place, block),
@@ -402,6 +429,10 @@ impl Decoder for Reiser {
             }
             part
         });
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        self.g.journal.map(|_| self.g.journal_size << self.g.block_shift)
     }
 
     fn contents(&self, ino: u64) -> Vec<Contents> {

@@ -15,7 +15,9 @@ use ordo_format::Endian;
 use ordo_format::xfs::{self, Agf, Agi, Described, Dinode, Fork, Geometry, Tree, dir};
 use rustc_hash::FxHashMap;
 
-use crate::decoder::{Contents, Decoder, DecoderState, Share, cover, unknown};
+use crate::decoder::{
+    Contents, Decoder, DecoderState, DiskImage, PairMember, Share, cover, unknown,
+};
 use crate::graph::{Entry, Graph};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
 use crate::runs::{Role, Run};
@@ -422,8 +424,9 @@ fn named_piece(piece: &XfsPiece, understood: bool) -> (Class, BlockMeaning) {
         XfsPiece::Zeros => BlockMeaning::Only("zeros in the log"),
         XfsPiece::NotUnderstood => BlockMeaning::Unknown(Reason::NotUnderstood),
     };
-    let class = match what {
-        BlockMeaning::Unknown(_) => Class::Unknown,
+    let class = match (&what, piece) {
+        (BlockMeaning::Unknown(_), _) => Class::Unknown,
+        (_, XfsPiece::Empty | XfsPiece::Zeros) => Class::LogClearing,
         _ => Class::JournalRecords,
     };
     (class, what)
@@ -559,6 +562,36 @@ impl Decoder for Xfs {
                 }
             };
             ClassifiedRange { class, offset: at, len: to - at, what }
+        });
+    }
+
+    fn log_bytes(&self) -> Option<u64> {
+        self.g.log.map(|_| self.g.log_blocks << self.g.block_shift)
+    }
+
+    fn pair(&self) -> Option<PairMember> {
+        self.g.log.is_none().then_some(PairMember { uuid: self.g.log_uuid, has_metadata: true })
+    }
+
+    fn adopt_log(&mut self, image: &dyn DiskImage) -> bool {
+        self.log = XfsLog::over(image, 0, (self.g.log_blocks << self.g.block_shift) / 512);
+        true
+    }
+
+    fn log_write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<ClassifiedRange>,
+        state: &mut DecoderState,
+    ) {
+        let bytes = self.g.log_blocks << self.g.block_shift;
+        cover(out, offset, data.len() as u64, bytes, |at, end| {
+            let bytes = &data[(at - offset) as usize..(end - offset) as usize];
+            match at % 512 == 0 && bytes.len().is_multiple_of(512) {
+                true => self.log_piece(at, bytes, state),
+                false => unknown(at, end - at, Reason::NotUnderstood),
+            }
         });
     }
 

@@ -13,6 +13,8 @@ use crate::outside::{LogOnly, Outside};
 const SEARCHED: u64 = 512 << 10;
 
 struct XfsLogDevice {
+    /// The file system's identifier.
+    uuid: [u8; 16],
     blocks: u64,
     log: XfsLog,
     events: Vec<LogOperation>,
@@ -22,10 +24,10 @@ struct XfsLogDevice {
 pub(crate) fn probe(image: &dyn DiskImage, _state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     let mut bytes = vec![0; SEARCHED.min(image.bytes()) as usize / BLOCK * BLOCK];
     image.read_at(0, &mut bytes).ok()?;
-    bytes.chunks_exact(BLOCK).find_map(RecordHead::read)?;
+    let uuid = bytes.chunks_exact(BLOCK).find_map(RecordHead::read)?.uuid;
     let blocks = image.bytes() / BLOCK as u64;
     let log = XfsLog::over(image, 0, blocks);
-    Some(Box::new(Outside(XfsLogDevice { blocks, log, events: Vec::new() })))
+    Some(Box::new(Outside(XfsLogDevice { uuid, blocks, log, events: Vec::new() })))
 }
 
 impl LogOnly for XfsLogDevice {
@@ -35,6 +37,10 @@ impl LogOnly for XfsLogDevice {
 
     fn block_shift(&self) -> u32 {
         BLOCK.ilog2()
+    }
+
+    fn uuid(&self) -> Option<[u8; 16]> {
+        Some(self.uuid)
     }
 
     fn bytes(&self) -> u64 {

@@ -161,6 +161,8 @@ fn every_used_block_has_a_name_and_no_free_one() {
             let parts = name_of(&watch, (block * size) as u64, data);
             let [part] = &parts[..] else { panic!("{options}, block {block}: {parts:?}") };
             let owned = part.what != BlockMeaning::Unclaimed;
+            // A read of a block without an owner is not one of file data.
+            assert_eq!(owned, part.class != Class::FreeSpace, "{part:?}");
             let expected = !free.contains(&(block as u64));
             // A bigalloc cluster is in use as a whole.
             let cluster = options.contains("bigalloc") && !owned && expected;

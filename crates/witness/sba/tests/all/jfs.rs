@@ -78,6 +78,72 @@ fn every_block_of_a_kernels_jfs_trace_is_named() {
     }
 }
 
+/// The numbers of the inodes in a record's bytes, behind their stamps and file sets, each as four bytes in hexadecimal.
+fn inodes_in(record: &str) -> BTreeSet<u64> {
+    let rows = record.lines().filter(|line| line.trim_start().starts_with("0x"));
+    // Four words follow the address; then come the characters.
+    let words: Vec<&str> = rows.flat_map(|row| row.split_whitespace().skip(1).take(4)).collect();
+    let inodes = words.windows(3).filter(|w| w[0] == STAMP && w[1] == "10000000");
+    inodes.map(|w| u32::from_str_radix(w[2], 16).unwrap().swap_bytes().into()).collect()
+}
+
+/// The stamp of every inode of the file system.
+const STAMP: &str = "2DEC006B";
+
+/// For each inode, the number of its page changes in these transactions, as jfs_logdump finds them in an image, and the number of
+/// changes whose bytes do not say the inode.
+fn changes_of_inodes(
+    image: &[u8],
+    transactions: &BTreeSet<u64>,
+) -> Option<(BTreeMap<u64, u64>, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    std::fs::write(&path, image).unwrap();
+    Command::new("jfs_logdump").arg("-a").arg(path).current_dir(folder.path()).output().ok()?;
+    let text = std::fs::read_to_string(folder.path().join("jfslog.dmp")).unwrap();
+    let after = |record: &str, name: &str| -> Option<u64> {
+        record.split(name).nth(1)?.split_whitespace().next()?.parse().ok()
+    };
+    let (mut all, mut silent) = (BTreeMap::<u64, u64>::new(), 0);
+    for record in text.split("logrec d ").filter(|record| record.contains("LOG_REDOPAGE")) {
+        if !transactions.contains(&after(record, "logtid = d ").unwrap()) {
+            continue;
+        }
+        let inodes = match (after(record, "fileset = d "), record.contains("REDOPAGE:INODE\n")) {
+            (_, true) => inodes_in(record),
+            (Some(16), false) => after(record, "inode = d ").into_iter().collect(),
+            _ => continue,
+        };
+        silent += u64::from(inodes.is_empty());
+        inodes.into_iter().for_each(|ino| *all.entry(ino).or_default() += 1);
+    }
+    Some((all, silent))
+}
+
+/// Each record of the log belongs to the inode that jfs_logdump finds in it. Would catch records of inodes that are given to the file
+/// that holds the inodes, and bytes that are given away twice.
+#[test]
+fn records_of_the_log_belong_to_inodes() {
+    let Some(recorded) = recorded("jfs", "jfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    said.shares_fit();
+    let after = recorded.after(recorded.trace.requests().len());
+    let ids = said.transactions.iter().map(|t| t.id).collect();
+    let Some((judged, silent)) = changes_of_inodes(&after, &ids) else { return };
+    let of_log: BTreeSet<(u64, u64)> = said
+        .parts
+        .iter()
+        .filter(|(_, part)| part.class == Class::JournalRecords)
+        .map(|(id, part)| (*id, part.offset))
+        .collect();
+    let mut ours = BTreeMap::<u64, u64>::new();
+    for (_, share) in said.shares.iter().filter(|(id, s)| of_log.contains(&(*id, s.offset))) {
+        *ours.entry(share.ino).or_default() += 1;
+    }
+    assert!(judged.len() > 10, "{judged:?}");
+    assert_eq!((ours, silent), (judged, 0));
+}
+
 /// All inodes with paths, as jfs_debugfs lists directories.
 fn named(image: &[u8]) -> Option<BTreeMap<u64, Vec<String>>> {
     let folder = tempfile::tempdir().unwrap();

@@ -143,6 +143,68 @@ fn paths_are_those_of_the_tree() {
     assert!(seen > 20, "{seen} names");
 }
 
+/// The bytes of each item of a leaf, by object and key, after the heads of 24 bytes each behind the leaf's own.
+fn items(leaf: &[u8]) -> BTreeMap<(u64, u64), Vec<u8>> {
+    let number = |at: usize, len: usize| {
+        leaf[at..at + len].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte))
+    };
+    let each = (0..number(2, 2) as usize).map(|i| {
+        let head = 24 + 24 * i;
+        let (from, len) = (number(head + 20, 2) as usize, number(head + 18, 2) as usize);
+        ((number(head + 4, 4), number(head + 8, 8)), leaf[from..from + len].to_vec())
+    });
+    each.collect()
+}
+
+/// A copy of a leaf in the journal belongs to the objects whose items differ from those of the copy before, or of the leaf at the
+/// start; a copy of a file's block to that file. Would catch a whole leaf that is given to all of its objects, or to none.
+#[test]
+fn copies_belong_to_the_objects_that_changed() {
+    let mut compared = 0;
+    for mode in MODES {
+        let Some(recorded) = recorded("reiserfs", mode) else { return };
+        let said = watched(&recorded.start, &recorded.trace).unwrap();
+        said.shares_fit();
+        let mut leaves = BTreeMap::<u64, BTreeMap<(u64, u64), Vec<u8>>>::new();
+        let all = recorded.trace.requests();
+        // Replays count a preflush as a request, so requests are found by their order.
+        let writes: Vec<_> = all.iter().filter(|r| r.op == ordo_trace::RequestOp::Write).collect();
+        let mut ids: Vec<u64> = said.parts.iter().map(|(id, _)| *id).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), writes.len());
+        for (id, part) in &said.parts {
+            let r = writes[ids.binary_search(id).unwrap()];
+            let data = recorded.trace.data(r).unwrap();
+            let bytes = &data[(part.offset - r.offset) as usize..][..part.len as usize];
+            let (home, is_copy) = match part.what {
+                BlockMeaning::Journal { home: Some((byte, Class::TreeLeaf)), .. } => (byte, true),
+                BlockMeaning::Journal { home: Some((_, Class::FileData)), .. } => {
+                    assert_eq!(said.owners(*id, part.offset).len(), 1, "{mode}: {part:?}");
+                    continue;
+                }
+                _ if part.class == Class::TreeLeaf => (part.offset, false),
+                _ => continue,
+            };
+            let now = items(bytes);
+            let start = &recorded.start[home as usize..][..4096];
+            let first = || match start[0] {
+                1 => items(start),
+                _ => BTreeMap::new(),
+            };
+            let before = leaves.remove(&home).unwrap_or_else(first);
+            if is_copy {
+                let keys = before.keys().chain(now.keys());
+                let changed = keys.filter(|key| before.get(key) != now.get(key));
+                let wanted: BTreeSet<u64> = changed.map(|(object, _)| *object).collect();
+                assert_eq!(said.owners(*id, part.offset), wanted, "{mode}: request {id}");
+                compared += usize::from(!wanted.is_empty());
+            }
+            leaves.insert(home, now);
+        }
+    }
+    assert!(compared > 40, "{compared} copies");
+}
+
 /// The modes differ in where the data goes.
 #[test]
 fn the_modes_differ_in_what_is_logged() {

@@ -218,3 +218,21 @@ fn changed_bytes_of_xfs_and_its_trace_never_panic() {
         damaged(&recorded, seed, &interesting);
     }
 }
+
+/// The log's space that the kernel clears ahead of its records counts as a kind of its own, and not as traffic to the journal.
+#[test]
+fn clearing_the_log_is_no_journal_traffic() {
+    let Some(recorded) = recorded("xfs", "xfs") else { return };
+    let said = watched(&recorded.start, &recorded.trace).unwrap();
+    let cleared = |part: &ClassifiedRange| {
+        matches!(part.what, BlockMeaning::Only("empty log records" | "zeros in the log"))
+    };
+    let bytes: u64 = said.parts.iter().filter(|(_, p)| cleared(p)).map(|(_, p)| p.len).sum();
+    assert!(bytes > 0);
+    assert_eq!(said.stats.writes[Class::LogClearing].bytes, bytes);
+    let analysis = ordo_sba::analysis::Analysis::of(&said.watch);
+    let records = said.stats.writes[Class::JournalRecords].bytes;
+    assert_eq!(analysis.journal.bytes, records);
+    let all = said.stats.writes.total().bytes;
+    assert_eq!(analysis.fixed.bytes, all - records - bytes);
+}

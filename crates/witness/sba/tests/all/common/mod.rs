@@ -2,12 +2,14 @@
 #![allow(dead_code)]
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::rc::Rc;
 
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
+use ordo_sba::decoder::Share;
 use ordo_sba::journal::Transaction;
 use ordo_sba::kind::{BlockMeaning, ClassifiedRange};
 use ordo_sba::{Class, Stats, Watch};
@@ -53,6 +55,27 @@ pub struct WatchResult {
     pub checkpoints: Vec<(u64, u64, u64)>,
     pub transactions: Vec<Transaction>,
     pub orphan_blocks: u64,
+    /// Ranges that belong to files, by request.
+    pub shares: Vec<(u64, Share)>,
+}
+
+impl WatchResult {
+    /// The inodes to which a range belongs that begins at this offset of a request.
+    pub fn owners(&self, request: u64, offset: u64) -> BTreeSet<u64> {
+        let of_this = |(at, s): &&(u64, Share)| (*at, s.offset) == (request, offset);
+        self.shares.iter().filter(of_this).map(|(_, share)| share.ino).collect()
+    }
+
+    /// Asserts that no range is given away twice: the parts of files are at most the range.
+    pub fn shares_fit(&self) {
+        let mut sums = BTreeMap::<(u64, u64, u64), u64>::new();
+        for (request, share) in &self.shares {
+            *sums.entry((*request, share.offset, share.len)).or_default() += share.bytes;
+        }
+        for ((request, offset, len), sum) in sums {
+            assert!(sum <= len, "request {request}, {offset}: {sum} of {len} bytes");
+        }
+    }
 }
 
 /// Replays a trace over an image; `None` if no file system was recognised.
@@ -61,8 +84,11 @@ pub fn watched(start: &[u8], trace: &Trace) -> Option<WatchResult> {
     let lines = Rc::new(RefCell::new(Vec::new()));
     let parts = Rc::new(RefCell::new(Vec::new()));
     let checkpoints = Rc::new(RefCell::new(Vec::new()));
+    let shares = Rc::new(RefCell::new(Vec::new()));
     let (l, p, c) = (lines.clone(), parts.clone(), checkpoints.clone());
+    let owned = shares.clone();
     watch.listen(move |told| {
+        owned.borrow_mut().extend(told.shares.iter().map(|share| (told.named.id, *share)));
         let named = told.named;
         let mut at = named.offset;
         for part in &named.parts {
@@ -85,6 +111,7 @@ pub fn watched(start: &[u8], trace: &Trace) -> Option<WatchResult> {
         checkpoints: checkpoints.take(),
         transactions: watch.transactions(<[_]>::to_vec),
         orphan_blocks: watch.orphan_blocks(),
+        shares: shares.take(),
         watch,
     })
 }
