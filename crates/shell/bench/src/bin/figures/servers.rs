@@ -23,7 +23,7 @@ const WORKLOADS: [(&str, &str, &str); 5] = [
 pub fn measure(out: &mut Section) {
     out.say(
         "Section 4.2 of the paper has the compilation of a kernel, SPECweb99 and TPC-C (3 warehouses) as relations in a figure without numbers: \
-         all file systems are alike, because the processor is busy, and DualFS has the least disk time but for XFS. Here: workloads like them without network, dynamic pages and \
+         all file systems are alike, because the processor is busy, and DualFS has the least disk time but for XFS. Here: workloads like them without network and \
          a database's own cache, and a mail server, the model of the paper's disk (ST34310A) and processor, blocks of 4 KB. The web server has 3 GB of files and \
          50,000 requests of 100 clients, the database 20,000 transactions of 40 clients, the mail server 120 messages a minute for an hour; of the build of 12,000 files \
          the phase that compiles counts. Seconds of the disk with the writes that the phase left. Virtual time, seed 1: exact.",
