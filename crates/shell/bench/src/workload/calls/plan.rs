@@ -213,9 +213,12 @@ fn is_elsewhere(call: &Syscall) -> bool {
     call.file.as_ref().is_some_and(is_special) || call.other.as_ref().is_some_and(is_special)
 }
 
-/// Whether a call does nothing that a file system could notice.
+/// Whether a call does nothing that a file system could notice, or nothing beside what others do: a descriptor that was copied is
+/// closed more than once.
 fn is_no_work(call: &Syscall) -> bool {
-    call.error.is_some() || matches!(&*call.name, "lseek" | "chdir" | "fchdir") || call.len == 0
+    let moves_none = call.len == 0 && (call.name.contains("read") || call.name.contains("write"));
+    let is_quiet = ["lseek", "chdir", "fchdir", "close", "sync_file_range"].contains(&&*call.name);
+    call.error.is_some() || is_quiet || moves_none || call.is_copy() && call.len == 0
 }
 
 /// An object while the calls are read.
@@ -287,6 +290,7 @@ impl Planner {
                 self.gone.insert(path.clone(), object);
                 Some(Step::Remove { path, is_directory })
             }
+            "renameat2" if call.flags.contains("EXCHANGE") => None,
             "rename" | "renameat" | "renameat2" => {
                 let other = call.other.as_deref().map(|other| self.real(other))?;
                 self.rename(path, other)
