@@ -196,9 +196,7 @@ impl Reader<'_> {
             "renameat" | "renameat2" | "linkat" => {
                 call.file = self.named(pid, arg(0), arg(1));
                 call.other = self.named(pid, arg(2), arg(3));
-                if call.name == "renameat2" {
-                    call.flags = arg(4).trim_matches('0').to_owned();
-                }
+                call.flags = arg(4).trim_matches('0').to_owned();
             }
             "symlink" => self.symlink(call, self.named(pid, "", arg(1)), arg(0)),
             "symlinkat" => self.symlink(call, self.named(pid, arg(1), arg(2)), arg(0)),
