@@ -222,8 +222,15 @@ fn filled() -> Option<Recorded> {
         return None;
     }
     let filled = fill(&root);
-    let unmounted = Command::new("umount").arg(place).status();
-    assert!(unmounted.is_ok_and(|status| status.success()));
+    // A process that another test is just starting may still have a file of this one open.
+    let unmounted = (0..100).any(|_| {
+        let done = Command::new("umount").arg(place).status().is_ok_and(|status| status.success());
+        if !done {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        done
+    });
+    assert!(unmounted, "{place} stays busy");
     filled.unwrap();
     // The file system's server process ends a moment after the unmount.
     let mut after = std::fs::read(&image).unwrap();
