@@ -129,3 +129,34 @@ fn calls_wait_for_what_the_recording_shows() {
     // Processes 1, 2 and 3 were under way at once.
     assert_eq!(plan.width(), 3);
 }
+
+/// A process waits for its child also where both use nothing in common.
+#[test]
+fn a_process_waits_for_its_child_whatever_it_did() {
+    let plan = plan(
+        r#"
+1 1.0 openat(AT_FDCWD</m>, "list", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/list> <0.01>
+2 1.1 openat(AT_FDCWD</m>, "x", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/x> <0.01>
+2 1.2 write(3</m/x>, ""..., 10) = 10 <0.01>
+1 1.4 write(3</m/list>, ""..., 10) = 10 <0.01>
+"#,
+    );
+    assert_eq!(plan.calls[3].waits, [2]);
+}
+
+/// A process that was under way waits for a file that another one makes, while that goes on with other work.
+#[test]
+fn a_process_waits_for_a_file_that_another_one_makes() {
+    let plan = plan(
+        r#"
+1 1.0 openat(AT_FDCWD</m>, "a", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/a> <0.01>
+2 1.1 openat(AT_FDCWD</m>, "b", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/b> <0.01>
+1 1.2 close(3</m/a>) = 0 <0.01>
+2 1.3 openat(AT_FDCWD</m>, "a", O_RDONLY) = 4</m/a> <0.01>
+1 1.4 openat(AT_FDCWD</m>, "c", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/c> <0.01>
+2 1.5 unlink("/m/a") = 0 <0.01>
+"#,
+    );
+    assert_eq!(plan.calls[3].waits, [2]);
+    assert_eq!(plan.calls[4].waits, [0; 0]);
+}
