@@ -180,11 +180,9 @@ fn sources(rest: &str) -> Result<Sources, ParseError> {
 fn ssh_build(rest: &str) -> Result<SshBuild, ParseError> {
     let mut out = SshBuild::PAPER;
     for (key, value) in parameters(rest) {
-        match (key, value) {
-            ("compute", Some("yes")) => out.compute = true,
-            ("compute", Some("no")) => out.compute = false,
-            ("compute", _) => return Err(bad(key, value, "yes or no")),
-            ("includes", _) => out.includes = number(key, value, 0)?,
+        match key {
+            "compute" => out.compute = yes_or_no(key, value)?,
+            "includes" => out.includes = number(key, value, 0)?,
             _ => return Err(unknown("ssh-build", key, "compute, includes")),
         }
     }
@@ -271,11 +269,9 @@ fn tpcb(rest: &str) -> Result<Tpcb, ParseError> {
 fn sdet_like(rest: &str) -> Result<SdetLike, ParseError> {
     let mut out = SdetLike::USUAL;
     for (key, value) in parameters(rest) {
-        match (key, value) {
-            ("users", _) => out.users = number(key, value, 1)?,
-            ("compute", Some("yes")) => out.compute = true,
-            ("compute", Some("no")) => out.compute = false,
-            ("compute", _) => return Err(bad(key, value, "yes or no")),
+        match key {
+            "users" => out.users = number(key, value, 1)?,
+            "compute" => out.compute = yes_or_no(key, value)?,
             _ => return Err(unknown("sdet-like", key, "users, compute")),
         }
     }
@@ -288,16 +284,15 @@ fn sdet_like(rest: &str) -> Result<SdetLike, ParseError> {
 fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
     let mut out = MailServer::DAY;
     for (key, value) in parameters(rest) {
-        let (to, least) = match (key, value) {
-            ("minutes", _) => (&mut out.minutes, 1),
-            ("messages", _) => (&mut out.messages, 1),
-            ("users", _) => (&mut out.users, 1),
-            ("read", _) => (&mut out.read, 0),
-            ("sync-directories", Some("yes" | "no")) => {
-                out.sync_directories = value == Some("yes");
+        let (to, least) = match key {
+            "minutes" => (&mut out.minutes, 1),
+            "messages" => (&mut out.messages, 1),
+            "users" => (&mut out.users, 1),
+            "read" => (&mut out.read, 0),
+            "sync-directories" => {
+                out.sync_directories = yes_or_no(key, value)?;
                 continue;
             }
-            ("sync-directories", _) => return Err(bad(key, value, "yes or no")),
             _ => {
                 let known = "minutes, messages, users, read, sync-directories";
                 return Err(unknown("mail-server", key, known));
@@ -318,16 +313,13 @@ fn mail_server(rest: &str) -> Result<MailServer, ParseError> {
 fn kernel_build(rest: &str) -> Result<KernelBuild, ParseError> {
     let mut out = KernelBuild::USUAL;
     for (key, value) in parameters(rest) {
-        match (key, value) {
-            ("processes", _) => out.processes = number(key, value, 1)?,
-            ("files", _) => out.files = number(key, value, 1)?,
-            ("compiled", _) => out.compiled = number(key, value, 1)?,
-            ("includes", _) => out.includes = number(key, value, 0)?,
-            ("commands", Some("yes")) => out.commands = true,
-            ("commands", Some("no")) => out.commands = false,
-            ("compute", Some("yes")) => out.compute = true,
-            ("compute", Some("no")) => out.compute = false,
-            ("commands" | "compute", _) => return Err(bad(key, value, "yes or no")),
+        match key {
+            "processes" => out.processes = number(key, value, 1)?,
+            "files" => out.files = number(key, value, 1)?,
+            "compiled" => out.compiled = number(key, value, 1)?,
+            "includes" => out.includes = number(key, value, 0)?,
+            "commands" => out.commands = yes_or_no(key, value)?,
+            "compute" => out.compute = yes_or_no(key, value)?,
             _ => {
                 let known = "processes, files, compiled, includes, commands, compute";
                 return Err(unknown("kernel-build", key, known));
@@ -347,12 +339,10 @@ fn kernel_build(rest: &str) -> Result<KernelBuild, ParseError> {
 fn andrew_like(rest: &str) -> Result<AndrewLike, ParseError> {
     let mut out = AndrewLike::USUAL;
     for (key, value) in parameters(rest) {
-        match (key, value) {
-            ("files", _) => out.files = number(key, value, 1)?,
-            ("includes", _) => out.includes = number(key, value, 0)?,
-            ("compute", Some("yes")) => out.compute = true,
-            ("compute", Some("no")) => out.compute = false,
-            ("compute", _) => return Err(bad(key, value, "yes or no")),
+        match key {
+            "files" => out.files = number(key, value, 1)?,
+            "includes" => out.includes = number(key, value, 0)?,
+            "compute" => out.compute = yes_or_no(key, value)?,
             _ => return Err(unknown("andrew-like", key, "files, includes, compute")),
         }
     }
@@ -369,15 +359,14 @@ fn andrew_like(rest: &str) -> Result<AndrewLike, ParseError> {
 fn specweb_like(rest: &str) -> Result<SpecwebLike, ParseError> {
     let mut out = SpecwebLike::USUAL;
     for (key, value) in parameters(rest) {
-        let (to, least) = match (key, value) {
-            ("directories", _) => (&mut out.directories, 1),
-            ("requests", _) => (&mut out.requests, 0),
-            ("clients", _) => (&mut out.clients, 1),
-            ("dynamic", Some("yes" | "no")) => {
-                out.dynamic = value == Some("yes");
+        let (to, least) = match key {
+            "directories" => (&mut out.directories, 1),
+            "requests" => (&mut out.requests, 0),
+            "clients" => (&mut out.clients, 1),
+            "dynamic" => {
+                out.dynamic = yes_or_no(key, value)?;
                 continue;
             }
-            ("dynamic", _) => return Err(bad(key, value, "yes or no")),
             _ => {
                 return Err(unknown(
                     "specweb-like",
@@ -483,13 +472,7 @@ fn postmark(rest: &str) -> Result<PostMark, ParseError> {
             "min" => out.size_min = number(key, value, 0)?,
             "max" => out.size_max = number(key, value, 1)?,
             "block" => out.block = number(key, value, 1)?,
-            "buffered" => {
-                out.buffered = match value {
-                    Some("yes") => true,
-                    Some("no") => false,
-                    _ => return Err(bad(key, value, "yes or no")),
-                }
-            }
+            "buffered" => out.buffered = yes_or_no(key, value)?,
             _ => {
                 let known = "soft-updates, small, large, files, transactions, directories, min, max, \
                              block, buffered";
@@ -531,6 +514,15 @@ pub(super) fn number(parameter: &str, value: Option<&str>, min: u64) -> Result<u
     };
     let n: u64 = digits.parse().map_err(|_| wrong())?;
     n.checked_mul(1 << shift).filter(|n| *n >= min).ok_or_else(wrong)
+}
+
+/// The value of a switch.
+pub(super) fn yes_or_no(parameter: &str, value: Option<&str>) -> Result<bool, ParseError> {
+    match value {
+        Some("yes") => Ok(true),
+        Some("no") => Ok(false),
+        _ => Err(bad(parameter, value, "yes or no")),
+    }
 }
 
 fn bad(parameter: &str, value: Option<&str>, expected: &'static str) -> ParseError {

@@ -4,8 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_vfs::Ino;
+use ordo_vfs::{FileSystem, FsResult, Ino};
 use rustc_hash::FxHashMap;
+
+use super::files;
 
 /// A page: a file and the page's number in it.
 pub(super) type Page = (Ino, u64);
@@ -88,6 +90,32 @@ impl Pool {
         all.sort_unstable_by_key(|(file, number)| (file.0, *number));
         all
     }
+}
+
+/// Writes a page with these contents, which are as long as a page.
+pub(super) async fn write<F: FileSystem>(
+    fs: &F,
+    (file, number): Page,
+    contents: &[u8],
+) -> FsResult<()> {
+    let offset = number * contents.len() as u64;
+    files::write(fs, file, offset, contents, contents.len()).await
+}
+
+/// Writes the pages of a [checkpoint](Pool::checkpoint), and makes their files durable.
+pub(super) async fn write_out<F: FileSystem>(
+    fs: &F,
+    pages: Vec<Page>,
+    contents: &[u8],
+) -> FsResult<()> {
+    for page in &pages {
+        write(fs, *page, contents).await?;
+    }
+    let files: BTreeSet<Ino> = pages.into_iter().map(|(file, _)| file).collect();
+    for file in files {
+        fs.fsync(file).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! pages reach the disk when the file system writes them. With a pool, the database has a cache of its own, an index of the accounts
 //! whose leaf changes with each account, a log of whole pages, and a checkpoint at the end, as PostgreSQL under pgbench.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use ordo_vfs::{FileSystem, FsResult, Ino, NewNode};
@@ -13,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, size};
-use super::pool::{Page, Pool};
+use super::pool::{self, Page, Pool};
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
 /// The size of a page in bytes.
@@ -199,7 +198,7 @@ impl Database<'_> {
     async fn change<F: FileSystem>(&mut self, fs: &F, page: Page) -> FsResult<u64> {
         let needed = self.pool.touch(page, true);
         if let Some(evicted) = needed.evicted {
-            self.write(fs, evicted).await?;
+            pool::write(fs, evicted, self.data.get(PAGE)).await?;
         }
         let (table, offset) = (page.0, page.1 * PAGE);
         let mut bytes = vec![0; PAGE as usize];
@@ -215,10 +214,6 @@ impl Database<'_> {
         Ok(if needed.is_logged { PAGE } else { 0 })
     }
 
-    async fn write<F: FileSystem>(&self, fs: &F, (table, page): Page) -> FsResult<()> {
-        files::write(fs, table, page * PAGE, self.data.get(PAGE), PAGE as usize).await
-    }
-
     /// Appends a record to the log, in whole pages: the one that is begun is written again.
     async fn append<F: FileSystem>(&mut self, fs: &F, record: u64) -> FsResult<()> {
         let (from, to) = (self.logged / PAGE * PAGE, (self.logged + record).next_multiple_of(PAGE));
@@ -230,15 +225,7 @@ impl Database<'_> {
 
     /// Writes the changed pages of the pool, and makes the tables durable.
     async fn checkpoint<F: FileSystem>(&mut self, fs: &F) -> FsResult<()> {
-        let mut written = BTreeSet::new();
-        for page in self.pool.checkpoint() {
-            self.write(fs, page).await?;
-            written.insert(page.0.0);
-        }
-        for table in written {
-            fs.fsync(Ino(table)).await?;
-        }
-        Ok(())
+        pool::write_out(fs, self.pool.checkpoint(), self.data.get(PAGE)).await
     }
 }
 

@@ -12,7 +12,6 @@
 //! log began become durable together.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fmt;
 
 use ordo_runtime::Runtime;
@@ -22,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::files::{self, Bytes, random_kind, size};
-use super::pool::{Page, Pool, Use};
+use super::pool::{self, Page, Pool, Use};
 use super::tally::Tally;
 use super::{Doing, Run, WorkloadError, WorkloadStage};
 
@@ -432,7 +431,7 @@ impl<F: FileSystem> Database<'_, F> {
     ) -> FsResult<(Vec<u8>, Use)> {
         let needed = self.pool.borrow_mut().touch(page, is_changed);
         if let Some(evicted) = needed.evicted {
-            self.write(evicted).await?;
+            pool::write(self.fs, evicted, self.page.get(PAGE)).await?;
         }
         let mut bytes = vec![0; PAGE as usize];
         if needed.is_read {
@@ -443,21 +442,10 @@ impl<F: FileSystem> Database<'_, F> {
         Ok((bytes, needed))
     }
 
-    async fn write(&self, (file, number): Page) -> FsResult<()> {
-        files::write(self.fs, file, number * PAGE, self.page.get(PAGE), PAGE as usize).await
-    }
-
     /// Writes the changed pages of the pool, and makes the tables durable.
     async fn checkpoint(&self) -> FsResult<()> {
         let pages = self.pool.borrow_mut().checkpoint();
-        for page in &pages {
-            self.write(*page).await?;
-        }
-        let files: BTreeSet<Ino> = pages.into_iter().map(|(file, _)| file).collect();
-        for file in files {
-            self.fs.fsync(file).await?;
-        }
-        Ok(())
+        pool::write_out(self.fs, pages, self.page.get(PAGE)).await
     }
 
     /// Changes or adds a row.

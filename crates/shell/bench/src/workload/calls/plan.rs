@@ -193,10 +193,10 @@ impl Plan {
         }
         for call in &mut plan.calls {
             // A file that was there after all is opened and not created.
-            if let Step::Open { object, creates, truncates, .. } = &mut call.step
+            if let Step::Open { object, creates, .. } = &mut call.step
                 && states[*object].was_there
             {
-                (*creates, *truncates) = (false, *truncates);
+                *creates = false;
             }
         }
         Order::new(&kept).apply(&mut plan);

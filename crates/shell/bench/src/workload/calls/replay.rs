@@ -261,8 +261,9 @@ impl<F: FileSystem> Replay<'_, F> {
         let found = match path::lookup(fs, path.as_bytes()).await {
             Err(error) if creates && error.errno == Errno::NotFound => {
                 let (dir, name) = path::parent(fs, path.as_bytes()).await?;
+                let made = fs.create(dir, name, &NewNode::file(0o644)).await?;
                 self.count_made();
-                fs.create(dir, name, &NewNode::file(0o644)).await?
+                made
             }
             found => found?,
         };
