@@ -27,7 +27,10 @@ pub mod soft_updates;
 pub mod sync;
 
 pub use change::{Change, DeferredFree, OpKind, PointerTo, What};
-pub use journal::{JournalOptions, JournalOrder, JournalRules};
+pub use journal::{
+    CommitPhases, CommitScope, JournalMode, JournalModeError, JournalOptions, JournalOrder,
+    JournalRules, LogContents, RecordForm,
+};
 pub use none::NoOrder;
 pub use policy::{
     Admitted, Begun, BlockFuture, Dependencies, Image, Op, OrderedCache, Ordering, OrderingOp,

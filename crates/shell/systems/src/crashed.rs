@@ -170,7 +170,7 @@ impl Scheme for Crashed {
         disks: &[Device],
         cache: &CacheConfig,
     ) -> Result<Volume, String> {
-        let log = LogOptions { device: None, tick: Some(TICK) };
+        let log = LogOptions { tick: Some(TICK), ..LogOptions::default() };
         let (cache, without) = (cache.clone(), self.without);
         let options = MountOptions { cache, log, without, ..MountOptions::default() };
         let disks = self.form.mounted_on(disks).await.map_err(said)?;

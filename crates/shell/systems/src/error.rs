@@ -53,6 +53,12 @@ pub enum SystemError {
         "it has no log; ordo mkfs --journal file makes an image with one, logdev= names another place"
     )]
     NoLog,
+    /// Options of a journal were given for a system without one.
+    #[error("it has no journal, and takes no options of one")]
+    NoJournal,
+    /// An option of a journal that there is not, or a value that it does not take.
+    #[error(transparent)]
+    JournalMode(#[from] ordo_ordering::JournalModeError),
     /// The check before the mount found damage that it may not repair without a person's consent.
     #[error("the check found damage that it may not repair without being asked; run ordo fsck")]
     NeedsCheck,

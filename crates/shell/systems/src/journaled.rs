@@ -9,7 +9,10 @@ use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountError, MountOptions, logfile};
 use ordo_format::wafs::{SUPER_SECTORS, WafsSuper};
-use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder, Recovery};
+use ordo_ordering::{
+    JournalMode, JournalModeError, JournalOptions, JournalOrder, JournalRules, LogContents,
+    NoOrder, Recovery,
+};
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::FsError;
 use ordo_wafs::{GroupCommit, LogError, Turn, Wafs};
@@ -55,13 +58,34 @@ pub struct LogKind {
     place: LogPlace,
     synchronous: bool,
     group: bool,
+    mode: JournalMode,
 }
 
 impl LogKind {
     /// The variant with the published options.
     pub fn journaled(self) -> Journaled {
         let group = self.group.then(Journaled::usual_group);
-        Journaled::new(self.place, self.synchronous, group)
+        let usual = Journaled::new(self.place, self.synchronous, group);
+        Journaled { options: JournalOptions { mode: self.mode, ..usual.options }, ..usual }
+    }
+
+    /// The variant with options, as `contents=data` has them.
+    ///
+    /// # Errors
+    /// There is no such option, or it does not take its value.
+    pub(crate) fn with(self, options: &str) -> Result<LogKind, JournalModeError> {
+        let mut mode = self.mode;
+        for option in options.split(',') {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            mode.set(key, value)?;
+        }
+        Ok(LogKind { mode, ..self })
+    }
+
+    /// The promise of the variant.
+    pub(crate) const fn promise(self) -> Promise {
+        let no_stale = !matches!(self.mode.contents, LogContents::None);
+        Promise { no_stale, ..Promise::journal(self.synchronous) }
     }
 }
 
@@ -73,13 +97,13 @@ const fn entry(name: &'static str, about: &'static str, kind: LogKind) -> Listed
         also: &[],
         format: &Ufs2,
         mounting: Mounting::Journal(kind),
-        promise: Promise::journal(kind.synchronous),
+        promise: kind.promise(),
         rules: names::<JournalRules>,
     }
 }
 
 const fn kind(place: LogPlace, synchronous: bool, group: bool) -> LogKind {
-    LogKind { place, synchronous, group }
+    LogKind { place, synchronous, group, mode: JournalMode::PUBLISHED }
 }
 
 /// FFS with a log in a file of its own, written asynchronously.
@@ -297,6 +321,12 @@ pub(crate) async fn mount(
         Some(model) => journaled.on(model),
         None => *journaled,
     };
+    if let Some(mode) = options.log.mode {
+        journaled.options.mode = mode;
+    }
+    if let Some(every) = journaled.options.mode.every {
+        journaled.options.tick = every;
+    }
     if let Some(tick) = options.log.tick {
         journaled.options.tick = tick;
         journaled.options.checkpoint_every = tick;

@@ -65,7 +65,7 @@ pub use ordo_dualfs::mount::DualOptions;
 pub use ordo_ffs::{Tuning, TuningError};
 pub use ordo_lfs::data::Locality;
 pub use ordo_lfs::write::{CleanEvery, CleanerPolicy, Cleaning, CleaningError};
-pub use ordo_ordering::SoftOptions;
+pub use ordo_ordering::{JournalMode, JournalModeError, SoftOptions};
 pub use ordo_ufs::AccessTimes;
 pub use ordo_wafs::GroupCommit;
 

@@ -9,7 +9,7 @@ use ordo_dualfs::mkfs::MetadataSize;
 use ordo_dualfs::mount::DualOptions;
 use ordo_ffs::Tuning;
 use ordo_lfs::write::Cleaning;
-use ordo_ordering::SoftOptions;
+use ordo_ordering::{JournalMode, SoftOptions};
 use ordo_runtime::Duration;
 use ordo_ufs::{AccessTimes, UfsConfig};
 use ordo_wafs::GroupCommit;
@@ -113,6 +113,8 @@ pub struct LogOptions {
     pub device: Option<&'static Model>,
     /// The interval at which the log is written and its start recorded. The default is the published one.
     pub tick: Option<Duration>,
+    /// The modes of the journal. The default is the system's own.
+    pub mode: Option<JournalMode>,
 }
 
 impl MountOptions {

@@ -1,7 +1,9 @@
 //! The registry: every system of this process, one line each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use ordo_block::Device;
 use ordo_crash::Promise;
@@ -40,6 +42,7 @@ pub enum Mounting {
 }
 
 /// The data of a system.
+#[derive(Clone, Copy)]
 pub struct ListedEntry {
     /// The system's name on the command line.
     pub name: &'static str,
@@ -106,9 +109,35 @@ impl System {
         REGISTRY.iter().copied().filter(System::is_runnable)
     }
 
-    /// The system of this name.
+    /// The system of this name. The name of a journaled one may have options of its journal, as in
+    /// `lffs-file:contents=data,commits=tangled`.
     pub fn by_name(name: &str) -> Option<System> {
-        REGISTRY.iter().copied().find(|system| system.name() == name)
+        match name.split_once(':') {
+            Some((usual, options)) => System::by_name(usual)?.with(options).ok(),
+            None => REGISTRY.iter().copied().find(|system| system.name() == name),
+        }
+    }
+
+    /// The system with options of its journal, as `contents=data,commits=tangled` has them. Entries of such systems are
+    /// kept until the process ends, one for each name.
+    ///
+    /// # Errors
+    /// The system has no journal, or its journal no such option.
+    pub fn with(self, options: &str) -> Result<System, SystemError> {
+        static MADE: Mutex<BTreeMap<String, System>> = Mutex::new(BTreeMap::new());
+        let Mounting::Journal(kind) = self.0.mounting else { return Err(SystemError::NoJournal) };
+        let kind = kind.with(options)?;
+        let name = match self.name().contains(':') {
+            true => format!("{},{options}", self.name()),
+            false => format!("{}:{options}", self.name()),
+        };
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || {
+            let name = Box::leak(name.clone().into_boxed_str());
+            let (mounting, promise) = (Mounting::Journal(kind), kind.promise());
+            System(Box::leak(Box::new(ListedEntry { name, mounting, promise, ..*self.0 })))
+        };
+        Ok(*made.entry(name.clone()).or_insert_with(new))
     }
 
     /// The system's name on the command line.

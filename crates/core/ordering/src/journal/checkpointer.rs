@@ -9,6 +9,7 @@ use ordo_runtime::Time;
 use ordo_runtime::sync::select;
 use ordo_wafs::{LogError, Lsn};
 
+use super::commit;
 use super::moves::Moved;
 use super::record::LogEntry;
 use super::state::State;
@@ -47,6 +48,9 @@ pub(super) fn start(state: &Rc<State>, cache: &Cache) {
 /// Writes the log. Where a second has passed or space is short, it also moves the log's start.
 async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), BlockError> {
     state.end_behind();
+    if state.options.mode.has_commits() {
+        commit::timed(state, cache).await?;
+    }
     // The log is written whether operations are complete or not, so the checkpointer waits for none.
     state.force(state.log.end()).await?;
     // A log skips sectors for speed only while a quarter of it is free, so space is made before it falls to
@@ -67,7 +71,7 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
     }
     // The record of placed blocks need not be durable soon: if it is lost, a recovery only has more to do.
     state.append_placed();
-    Ok(())
+    commit::append_written(state, false).await
 }
 
 /// A forced checkpoint: writes the blocks that the older half of the log describes.

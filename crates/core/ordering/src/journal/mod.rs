@@ -12,6 +12,15 @@
 //! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
 //! | land | file contents that move are kept at their old place until they are written to the new one; recovery copies them | [`LAND`](JournalRules::LAND) |
 //!
+//! In the modes that follow file contents ([`LogContents`]), four more rules hold:
+//!
+//! | rule | what holds | switch |
+//! |---|---|---|
+//! | zeros | a new block of a file is zeros after a crash until the log says that it has been written | [`ZEROS`](JournalRules::ZEROS) |
+//! | written first | the log says so when the contents are durable in their place, and no earlier | [`WRITTEN_FIRST`](JournalRules::WRITTEN_FIRST) |
+//! | written, noted | an fsync that wrote contents in their place waits until the log says so | [`WRITTEN_NOTED`](JournalRules::WRITTEN_NOTED) |
+//! | logged again | contents of which the log has records are logged again when they move | [`RELOG`](JournalRules::RELOG) |
+//!
 //! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring bits.
 //! Rolling back one operation therefore rolls back each later one that changed the same bytes, and each one that
 //! began after such an operation had ended (`ops`). A caller that needs an operation to be durable waits for the
@@ -31,6 +40,8 @@
 //! `docs/journal.md` lists the differences from the paper, with their reasons.
 
 mod checkpointer;
+mod commit;
+mod mode;
 mod moves;
 mod ops;
 mod policy;
@@ -39,6 +50,7 @@ mod replay;
 mod state;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::rc::Rc;
 
@@ -46,6 +58,7 @@ use ordo_cache::{Buffer, WriteGate};
 use ordo_runtime::{Duration, LocalFuture, Runtime};
 use ordo_wafs::Wafs;
 
+pub use mode::{CommitPhases, CommitScope, JournalMode, JournalModeError, LogContents, RecordForm};
 pub use state::JournalStats;
 
 use state::State;
@@ -56,7 +69,7 @@ const BLOCK_MAX: u64 = 1 << 16;
 bitflags::bitflags! {
     /// The rules of the journal. A test switches one off to show the damage that it prevents.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct JournalRules: u8 {
+    pub struct JournalRules: u16 {
         /// The log is durable up to a block's last record before the block is written.
         const WRITE_AHEAD = 1;
         /// Recovery undoes operations that did not complete.
@@ -73,6 +86,14 @@ bitflags::bitflags! {
         /// The old place of file contents that move is freed only when the new place has been written. Recovery copies
         /// contents that were not written to their new place.
         const LAND = 64;
+        /// New blocks of files are zeros after a crash until the log says that they have been written.
+        const ZEROS = 128;
+        /// The log calls contents written when they are durable in their place.
+        const WRITTEN_FIRST = 256;
+        /// An fsync that has written contents in their place waits until the log says so.
+        const WRITTEN_NOTED = 512;
+        /// File contents of which the log has records are logged again when they move.
+        const RELOG = 1024;
     }
 }
 
@@ -85,6 +106,8 @@ pub struct JournalOptions {
     pub tick: Duration,
     /// The shortest interval between records of the log's start on its device, while there is space.
     pub checkpoint_every: Duration,
+    /// The modes: what is logged, who commits together, in which order.
+    pub mode: JournalMode,
     /// The rules that are on.
     pub rules: JournalRules,
 }
@@ -96,6 +119,7 @@ impl JournalOptions {
             synchronous: false,
             tick: Duration::from_secs(1),
             checkpoint_every: Duration::from_secs(1),
+            mode: JournalMode::default(),
             rules: JournalRules::all(),
         }
     }

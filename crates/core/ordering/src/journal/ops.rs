@@ -107,6 +107,14 @@ impl Ops {
         }
     }
 
+    /// Makes an operation depend on every other one that is not certain.
+    pub(super) fn need_all(&mut self, number: Number) {
+        let all: Vec<Number> = self.known.keys().copied().filter(|n| *n != number).collect();
+        if let Some(known) = self.known.get_mut(&number) {
+            known.needs.extend(all);
+        }
+    }
+
     /// The operations on which an ending operation depends. The log keeps their numbers with its end.
     pub(super) fn needs(&self, number: Number) -> Vec<Number> {
         let needs = self.known.get(&number).into_iter().flat_map(|known| &known.needs);

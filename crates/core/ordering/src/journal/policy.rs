@@ -10,7 +10,7 @@ use ordo_runtime::sync::Notify;
 use super::ops::Ticket;
 use super::record::LogEntry;
 use super::state::{State, least_capacity};
-use super::{JournalOrder, JournalRules, checkpointer, replay};
+use super::{JournalOrder, JournalRules, checkpointer, commit, replay};
 use crate::{
     Begun, BlockFuture, Change, DeferredFree, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
     RecoverError, Recovery, What,
@@ -79,10 +79,10 @@ impl JournalOp {
     /// Logs the contents of a block that a pointer is set to, if they are metadata.
     fn log_target(&mut self, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
-        // The target of a long symbolic link lies in a block of data, and is part of creating the link.
         if to == PointerTo::Data && self.kind != OpKind::Make {
-            return;
+            return self.log_contents(what.moves_contents(), (old, new), init);
         }
+        // The target of a long symbolic link lies in a block of data, and is part of creating the link.
         let Some(address) = init.address() else { return };
         if old.0 == new.0 && to == PointerTo::Directory {
             return;
@@ -91,6 +91,29 @@ impl JournalOp {
             self.state.moved(init);
         }
         self.log_whole(init, address);
+    }
+
+    /// Logs what a crash may show in a new place of file contents: zeros, or the contents that the log has of the old place.
+    fn log_contents(&mut self, moves: bool, (old, new): ((u64, u32), (u64, u32)), init: &BufRef) {
+        let state = self.state.clone();
+        let mode = state.options.mode;
+        if !mode.follows_contents() {
+            return;
+        }
+        let number = state.enter(&mut self.ticket);
+        // Contents that the device or the log has are logged again. They never move by many blocks at once.
+        if moves && init.is_stored() {
+            // Records about the old place are needed until the move is certain.
+            state.moved(init);
+            if state.is_on(JournalRules::RELOG) {
+                state.append_fresh(number, init, 0..init.len());
+            }
+            return;
+        }
+        let size = state.fragment.get();
+        let place = new.0 * size..(new.0 + u64::from(new.1)) * size;
+        let kept = if old.0 == new.0 { u64::from(old.1) } else { 0 };
+        state.append_zeros(number, init, place.start + kept * size..place.end);
     }
 
     fn log_whole(&mut self, buf: &BufRef, address: u64) {
@@ -134,7 +157,9 @@ impl JournalOp {
             What::FreeBlock { address, frags } => {
                 self.moved.extend(state.freed(number, address, frags));
             }
-            What::SetPointer { old, new, init, .. } if change.what.moves_contents() => {
+            What::SetPointer { old, new, init, .. }
+                if change.what.moves_contents() && !state.options.mode.follows_contents() =>
+            {
                 self.moved.extend(state.move_contents(number, old, new.0, init));
             }
             What::SetLinkCount { ino, new: 0, .. } => {
@@ -207,6 +232,9 @@ impl OrderingPolicy for JournalOrder {
     fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
             let state = &self.state;
+            if state.options.mode.has_commits() {
+                return commit::fsync(state, cache, ino).await;
+            }
             if state.moves.borrow().has_pending(ino) {
                 // The log must say that the contents are in their new place, or a recovery would copy the old ones
                 // over them. One write of the log says that, and makes the new place certain.
@@ -236,7 +264,10 @@ impl OrderingPolicy for JournalOrder {
         checkpointer::start(&self.state, cache);
     }
 
-    fn sync<'a>(&'a self, _cache: &'a Cache) -> BlockFuture<'a> {
+    fn sync<'a>(&'a self, cache: &'a Cache) -> BlockFuture<'a> {
+        if self.state.options.mode.follows_contents() {
+            return MaybeFuture::boxed(commit::sync(&self.state, cache));
+        }
         MaybeFuture::boxed(self.state.commit_all())
     }
 
@@ -284,7 +315,14 @@ impl OrderingOp for JournalOp {
         !matches!(what, What::Summary | What::InitDirectory { .. })
     }
 
-    fn admit<'a>(&'a mut self, _cache: &'a Cache, _what: &'a What<'a>) -> BlockFuture<'a> {
+    fn admit<'a>(&'a mut self, cache: &'a Cache, what: &'a What<'a>) -> BlockFuture<'a> {
+        if let What::SetPointer { to: PointerTo::Data, init, .. } = *what
+            && self.state.options.mode.follows_contents()
+        {
+            // A write of the block in its new place may have begun, or ended. The log will say that the place is new, so
+            // another write has to follow.
+            cache.mark_dirty(init);
+        }
         MaybeFuture::ready(self.state.check())
     }
 

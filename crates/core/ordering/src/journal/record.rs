@@ -15,6 +15,8 @@
 //! | 8 | LSN; blocks: gap in sectors, sectors, LSN beyond that one | changes in older records to these blocks are durable at the fixed location |
 //! | 9 | number; a record | the record belongs to this operation; without this kind it belongs to the first one, which has number 0 |
 //! | 10 | sector, sector, sectors | file contents moved from the first place to the second one, and are not written there yet; the first place is still allocated, and is freed by a later record of kind 3; if both are equal, it only has to be freed |
+//! | 11 | sector; bytes | all bytes of a block as they were then; ignored where its operation is rolled back |
+//! | 12 | sector; runs: gap, length, new bytes | bytes of a block that changed; ignored where its operation is rolled back |
 
 use std::ops::Range;
 
@@ -50,6 +52,20 @@ pub enum LogEntry<'a> {
         at: u64,
         /// The length in bytes.
         len: u64,
+    },
+    /// All bytes of a block: file contents, or metadata with the changes of all operations so far.
+    Image {
+        /// Byte address on the device.
+        at: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Bytes of a block of file contents that changed.
+    Difference {
+        /// Byte address on the device.
+        at: u64,
+        /// The changed runs.
+        runs: NewRuns<'a>,
     },
     /// File contents have got a new place.
     Moved(Moved),
@@ -146,6 +162,25 @@ impl<'a> Iterator for ByteRuns<'a> {
         let old = if head & 1 == 1 { None } else { Some(take(&mut self.rest, len)?) };
         self.at = at.checked_add(len as u64)?;
         Some(ByteRun { at, new, old })
+    }
+}
+
+/// The runs of a difference: an iterator over places and new bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewRuns<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Iterator for NewRuns<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u64, &'a [u8])> {
+        let at = self.at.checked_add(get(&mut self.rest)?)?;
+        let len = usize::try_from(get(&mut self.rest)?).ok()?;
+        let new = take(&mut self.rest, len)?;
+        self.at = at.checked_add(len as u64)?;
+        Some((at, new))
     }
 }
 
@@ -268,6 +303,37 @@ pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a record to `out` that says that `len` bytes at `address` are new and zero.
+pub fn zeros(address: u64, len: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.push(2);
+    put(address / 512, out);
+    put(address % 512, out);
+    put(len as u64, out);
+}
+
+/// Appends all bytes of a block to `out`.
+pub fn image(address: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(11);
+    put(address / 512, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends the bytes of a block that differ from an older version of the same length to `out`.
+pub fn difference(address: u64, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(12);
+    put(address / 512, out);
+    let mut end = 0;
+    for run in differ::Runs::new(old, new, GAP_MIN) {
+        put((run.start - end) as u64, out);
+        put(run.len() as u64, out);
+        out.extend_from_slice(&new[run.clone()]);
+        end = run.end;
+    }
+}
+
 /// Appends a record to `out` that says that `blocks`, in order of address and without overlap, are at their fixed
 /// locations.
 pub fn placed(blocks: &[BlockRecord], out: &mut Vec<u8>) {
@@ -311,7 +377,11 @@ pub fn short(entry: &LogEntry<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&[6, flags, kind]);
             out.extend_from_slice(needs.0);
         }
-        LogEntry::Patch { .. } | LogEntry::Fresh { .. } | LogEntry::Placed(_) => {
+        LogEntry::Patch { .. }
+        | LogEntry::Fresh { .. }
+        | LogEntry::Image { .. }
+        | LogEntry::Difference { .. }
+        | LogEntry::Placed(_) => {
             unreachable!("these have functions of their own")
         }
     }
@@ -370,6 +440,11 @@ pub fn decode(bytes: &[u8]) -> Option<LogEntry<'_>> {
         }
         7 => LogEntry::Restart,
         8 => LogEntry::Placed(Blocks { lsn: get(rest)?, rest, at: 0 }),
+        11 => LogEntry::Image { at: place(rest)?, bytes: rest },
+        12 => {
+            let at = place(rest)?;
+            LogEntry::Difference { at, runs: NewRuns { rest, at } }
+        }
         10 => LogEntry::Moved(Moved { from: place(rest)?, to: place(rest)?, len: place(rest)? }),
         _ => return None,
     })
@@ -412,6 +487,28 @@ mod tests {
             prop_assert_eq!(rolled_back, old);
         }
 
+        /// A difference makes the new version of the old one, and an image of anything.
+        #[test]
+        fn differences_and_images_come_back(
+            old in prop::collection::vec(0u8..3, 200),
+            new in prop::collection::vec(0u8..3, 200),
+        ) {
+            let mut out = Vec::new();
+            difference(8192, &old, &new, &mut out);
+            let Some(LogEntry::Difference { at: 8192, runs }) = decode(&out) else { panic!() };
+            let mut redone = old.clone();
+            for (at, bytes) in runs {
+                let at = (at - 8192) as usize;
+                redone[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            prop_assert_eq!(&redone, &new);
+            image(1024, &new, &mut out);
+            prop_assert_eq!(decode(&out), Some(LogEntry::Image { at: 1024, bytes: &new }));
+            zeros(1536, 777, &mut out);
+            let Some(LogEntry::Fresh { at: 1536, len: 777, image }) = decode(&out) else { panic!() };
+            image.runs(|_, _| panic!("zeros have no runs"));
+        }
+
         #[test]
         fn fresh_blocks_come_back(bytes in prop::collection::vec(0u8..2, 0..300)) {
             let mut out = Vec::new();
@@ -430,6 +527,7 @@ mod tests {
                 Some(LogEntry::Patch { runs, .. }) => drop(runs.count()),
                 Some(LogEntry::Fresh { image, .. }) => image.runs(|_, _| ()),
                 Some(LogEntry::Placed(blocks)) => drop(blocks.count()),
+                Some(LogEntry::Difference { runs, .. }) => drop(runs.count()),
                 _ => {}
             }
         }

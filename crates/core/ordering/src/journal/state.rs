@@ -7,19 +7,17 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_cache::{BufKey, BufRef, Buffer, WriteDecision};
+use ordo_cache::{BufKey, BufRef, Buffer, BufferClass};
 use ordo_runtime::Runtime;
-use ordo_runtime::sync::Notify;
+use ordo_runtime::sync::{Mutex, Notify};
 use ordo_wafs::Wafs;
 
+use super::commit::Bases;
 use super::moves::{Due, Moved, Moves};
 use super::ops::{Number, Ops, Ticket};
 use super::record::{self, BlockRecord, LogEntry};
 use super::{BLOCK_MAX, JournalOptions, JournalRules};
 use crate::{DeferredFree, OpKind};
-
-/// The most blocks in one record of blocks that are durable in their places.
-const PLACED_MAX: usize = 256;
 
 /// Counters of a journal since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,17 +40,21 @@ pub(super) struct DirtyPage {
     /// The end of the last record.
     pub high: u64,
     /// Writes that are under way, or not known to be durable.
-    images: Vec<Written>,
+    pub images: Vec<Written>,
+    /// The address that the last record names.
+    pub address: Option<u64>,
+    /// The version that the log has whole, or by differences.
+    pub logged: Option<u64>,
 }
 
 /// A write of a block that is under way, or not known to be durable.
-struct Written {
-    version: u64,
+pub(super) struct Written {
+    pub version: u64,
     /// The log's end when the write was made. The write contains every record about the block before it.
-    end: u64,
+    pub end: u64,
     /// The address and the length of the write, in bytes. The block may have moved or grown since.
-    at: u64,
-    len: u64,
+    pub at: u64,
+    pub len: u64,
 }
 
 /// The *log owner*: the file system whose log this is, as the journal keeps it in memory.
@@ -85,15 +87,26 @@ pub(super) struct State {
     pub dirty_pages: RefCell<BTreeMap<BufKey, DirtyPage>>,
     /// Records that are still needed although their block is gone. Each pair has the first such record, and the LSN up
     /// to which the log must be certain and durable before the block's end is certain.
-    pinned_ranges: RefCell<Vec<(u64, u64)>>,
+    pub pinned_ranges: RefCell<Vec<(u64, u64)>>,
     /// Freed fragments, each with the log's end when it was freed.
-    freed: RefCell<BTreeMap<u64, u64>>,
+    pub freed: RefCell<BTreeMap<u64, u64>>,
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
     /// Blocks of files with records in the log: by byte address, the length and the end of the last record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
     /// Blocks that are durable in their places, but not recorded in the log as such: by address, the length, and the
     /// LSN before which all records about the block are on the device.
     pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// The same for contents of files, where the journal follows these: a recovery would write older contents, or zeros,
+    /// over blocks that are not recorded.
+    pub written_contents: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// Blocks of metadata that have changed since the last commit, where commits log whole blocks.
+    pub changed: RefCell<BTreeMap<BufKey, BufRef>>,
+    /// The versions of blocks that the log has.
+    pub bases: RefCell<Bases>,
+    /// The commit that goes on, in a tangled journal.
+    pub compound: Mutex<()>,
+    /// The number of commits by callers of a tangled journal that have begun.
+    pub begun: Cell<u64>,
     /// Inodes without a name that are not freed yet, each with the LSN of the record about it.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub owner: Cell<LogOwner>,
@@ -127,7 +140,7 @@ pub(super) struct State {
     pub taken: Cell<u64>,
     pub was_taken: Notify,
     pub failure: Cell<Option<BlockError>>,
-    scratch: RefCell<Vec<u8>>,
+    pub scratch: RefCell<Vec<u8>>,
     pub stats: Cell<JournalStats>,
 }
 
@@ -153,6 +166,11 @@ impl State {
             freed_order: RefCell::default(),
             logged: RefCell::default(),
             placed: RefCell::default(),
+            written_contents: RefCell::default(),
+            changed: RefCell::default(),
+            bases: RefCell::default(),
+            compound: Mutex::new((), "a commit", 0),
+            begun: Cell::new(0),
             orphans: RefCell::default(),
             owner: Cell::default(),
             fragment: Cell::new(512),
@@ -201,7 +219,7 @@ impl State {
 
     // Appending.
 
-    fn append(&self, bytes: &[u8]) -> (u64, u64) {
+    pub fn append(&self, bytes: &[u8]) -> (u64, u64) {
         if self.idle.replace(false) {
             self.work.notify_one();
         }
@@ -216,6 +234,16 @@ impl State {
                 (self.log.end(), self.log.end())
             }
         }
+    }
+
+    /// Appends the record that `fill` makes.
+    pub fn append_with(&self, fill: impl FnOnce(&mut Vec<u8>)) -> (u64, u64) {
+        let mut out = self.scratch.take();
+        out.clear();
+        fill(&mut out);
+        let at = self.append(&out);
+        self.scratch.replace(out);
+        at
     }
 
     /// Gives an operation that will log something its number.
@@ -257,10 +285,53 @@ impl State {
         self.scratch.replace(out);
     }
 
+    /// Notes that an operation changes bytes of the device.
+    pub fn touch(&self, op: Number, range: Range<u64>) {
+        self.ops.borrow_mut().touch(op, range);
+    }
+
+    /// Makes an operation depend on every one that is not certain.
+    pub fn need_all(&self, op: Number) {
+        self.ops.borrow_mut().need_all(op);
+    }
+
+    /// Logs that bytes of a new block of a file are zeros. Recovery redoes that, until the log says that the block has
+    /// been written.
+    pub fn append_zeros(&self, op: Number, buf: &BufRef, range: Range<u64>) {
+        if range.is_empty() || !self.is_on(JournalRules::ZEROS) {
+            return;
+        }
+        self.touch(op, range.clone());
+        self.bases.borrow_mut().void(range.clone());
+        let (len, at) = ((range.end - range.start) as usize, range.start);
+        let lsn = self.append_with(|out| {
+            record::zeros(at, len, out);
+            record::set_owner(op, out);
+        });
+        self.page(buf, lsn);
+    }
+
+    /// Notes that the log has this version of a block.
+    pub fn note_logged(&self, buf: &BufRef) {
+        if let Some(page) = self.dirty_pages.borrow_mut().get_mut(&buf.key()) {
+            page.logged = Some(buf.version());
+            // A crash can lose contents for which a caller has waited.
+            buf.set_stored();
+        }
+    }
+
+    /// Whether the log has the block as it is, at its place.
+    pub fn is_logged(&self, buf: &BufRef) -> bool {
+        let dirty_pages = self.dirty_pages.borrow();
+        let page = dirty_pages.get(&buf.key());
+        page.is_some_and(|p| p.logged == Some(buf.version()) && p.address == buf.address())
+    }
+
     /// Logs all bytes of a part of a block.
     pub fn append_fresh(&self, op: Number, buf: &BufRef, range: Range<usize>) {
         let Some(address) = buf.address() else { return };
         let place = address + range.start as u64..address + range.end as u64;
+        self.bases.borrow_mut().void(place.clone());
         self.ops.borrow_mut().touch(op, place);
         let mut out = self.scratch.take();
         record::fresh(address, range.start, &buf.read()[range], &mut out);
@@ -270,16 +341,22 @@ impl State {
         self.page(buf, at);
     }
 
-    fn page(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
+    pub fn page(&self, buf: &BufRef, (lsn, end): (u64, u64)) {
+        if self.options.mode.logs_images() && buf.class() != BufferClass::Data {
+            self.changed.borrow_mut().insert(buf.key(), buf.clone());
+        }
         let mut dirty_pages = self.dirty_pages.borrow_mut();
         let page = dirty_pages.entry(buf.key()).or_insert_with(|| DirtyPage {
             buf: buf.clone(),
             low: lsn,
             high: end,
             images: Vec::new(),
+            address: None,
+            logged: None,
         });
         debug_assert!(Rc::ptr_eq(&page.buf, buf), "one buffer for each key");
         page.high = end;
+        page.address = buf.address();
         drop(dirty_pages);
         if buf.key().file != 0
             && let Some(address) = buf.address()
@@ -368,6 +445,9 @@ impl State {
         let gone = moves.gone(at);
         drop(moves);
         let mut logged = self.logged.borrow_mut();
+        self.bases.borrow_mut().void(at..at + len);
+        let is_gone = |buf: &BufRef| buf.address().is_some_and(|a| (at..at + len).contains(&a));
+        self.changed.borrow_mut().retain(|_, buf| !is_gone(buf));
         let hit: Vec<u64> = logged
             .range(at.saturating_sub(BLOCK_MAX)..at + len)
             .filter(|(start, known)| **start + known.0 > at)
@@ -393,96 +473,6 @@ impl State {
         }
         self.freed_order.borrow_mut().push_back((end, address, frags));
         dropped
-    }
-
-    // Blocks that are being written.
-
-    pub fn before_write(&self, block: &Buffer) -> WriteDecision {
-        if self.failure.get().is_some() {
-            return WriteDecision::WaitFor(u64::MAX);
-        }
-        self.moves.borrow_mut().image(block);
-        let mut dirty_pages = self.dirty_pages.borrow_mut();
-        let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
-        if page.high > self.log.durable() && self.is_on(JournalRules::WRITE_AHEAD) {
-            self.count(|stats| stats.write_ahead += 1);
-            return WriteDecision::WaitFor(page.high);
-        }
-        let Some(at) = block.address() else { return WriteDecision::Write };
-        let (version, len) = (block.version(), block.len() as u64);
-        let now = Written { version, end: self.log.end(), at, len };
-        match page.images.last_mut() {
-            Some(last) if last.version == version => (last.at, last.len) = (at, len),
-            _ => page.images.push(now),
-        }
-        WriteDecision::Write
-    }
-
-    pub fn written(&self, block: &Buffer, version: u64) {
-        let mut dirty_pages = self.dirty_pages.borrow_mut();
-        let Some(page) = dirty_pages.get_mut(&block.key()) else { return };
-        if !std::ptr::eq(&raw const *page.buf, block) {
-            return;
-        }
-        let image = page.images.iter().find(|image| image.version == version);
-        if let Some(Written { end, at, len, .. }) = image {
-            self.placed.borrow_mut().insert(*at, (*len, *end));
-            // The image lacks every record that was logged after the image was made.
-            page.low = page.low.max(*end);
-        }
-        if block.version() == version {
-            dirty_pages.remove(&block.key());
-            return;
-        }
-        page.images.retain(|image| image.version > version);
-    }
-
-    /// Logs which blocks have become durable in their places, as far as the log has records about them, and while at
-    /// least half of the log is free. A recovery then leaves these blocks alone.
-    pub fn append_placed(&self) {
-        let placed = self.placed.take().into_iter();
-        if self.closed.get() {
-            return;
-        }
-        let (mut out, start) = (self.scratch.take(), self.log.start());
-        let mut blocks: Vec<BlockRecord> = Vec::new();
-        for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
-            // Addresses may overlap where a block was freed and allocated again meanwhile. The block at the
-            // higher address is left out.
-            if blocks.last().is_none_or(|last| last.at + last.len <= at) {
-                blocks.push(BlockRecord { at, len, lsn });
-            }
-        }
-        for some in blocks.chunks(PLACED_MAX) {
-            record::placed(some, &mut out);
-            if self.log.free_space() < self.log.capacity() / 2 {
-                break;
-            }
-            self.append(&out);
-        }
-        self.scratch.replace(out);
-    }
-
-    pub fn forget(&self, block: &Buffer) {
-        let mut dirty_pages = self.dirty_pages.borrow_mut();
-        let ours = |page: &DirtyPage| std::ptr::eq(&raw const *page.buf, block);
-        if dirty_pages.get(&block.key()).is_some_and(ours)
-            && let Some(page) = dirty_pages.remove(&block.key())
-        {
-            // The operation that frees the block may still be rolled back.
-            self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
-        }
-    }
-
-    pub fn is_held(&self, block: &Buffer) -> bool {
-        let freed = self.freed.borrow();
-        if freed.is_empty() || !self.is_on(JournalRules::HOLD) {
-            return false;
-        }
-        let Some(address) = block.address() else { return false };
-        let size = self.fragment.get();
-        let frags = address / size..(address + block.len() as u64).div_ceil(size);
-        freed.range(frags).next().is_some()
     }
 
     // Operations.

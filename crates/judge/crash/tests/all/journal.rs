@@ -19,7 +19,7 @@ use ordo_crash::{
 use ordo_ffs::mkfs::{MkfsOptions, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{FastFs, MountOptions, logfile, mount};
-use ordo_ordering::{JournalOptions, JournalOrder, JournalRules, NoOrder};
+use ordo_ordering::{JournalMode, JournalOptions, JournalOrder, JournalRules, NoOrder};
 use ordo_runtime::sync::select;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_sba::Class;
@@ -32,27 +32,28 @@ const FS: u64 = 1 << 20;
 const LOG: u64 = 96 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+pub enum Place {
     File,
     Behind,
     Other,
 }
 
 #[derive(Clone)]
-struct Journal {
-    name: &'static str,
-    place: Place,
-    synchronous: bool,
-    group: bool,
+pub struct Journal {
+    pub name: &'static str,
+    pub place: Place,
+    pub synchronous: bool,
+    pub group: bool,
     /// The number of bytes of log that are written without a caller's demand.
-    cluster: usize,
-    rules: JournalRules,
+    pub cluster: usize,
+    pub rules: JournalRules,
+    pub mode: JournalMode,
 }
 
 impl Journal {
-    fn new(name: &'static str, place: Place, synchronous: bool, group: bool) -> Journal {
-        let (cluster, rules) = (4096, JournalRules::all());
-        Journal { name, place, synchronous, group, cluster, rules }
+    pub fn new(name: &'static str, place: Place, synchronous: bool, group: bool) -> Journal {
+        let (cluster, rules, mode) = (4096, JournalRules::all(), JournalMode::default());
+        Journal { name, place, synchronous, group, cluster, rules, mode }
     }
 }
 
@@ -81,7 +82,8 @@ impl Scheme for Journal {
     }
 
     fn promise(&self) -> Promise {
-        Promise::journal(self.synchronous)
+        let no_stale = self.mode.follows_contents();
+        Promise { no_stale, ..Promise::journal(self.synchronous) }
     }
 
     fn format(&self) -> Option<&dyn DiskFormat> {
@@ -125,6 +127,7 @@ impl Scheme for Journal {
             tick: Duration::from_millis(5),
             checkpoint_every: Duration::from_millis(5),
             rules: self.rules,
+            mode: self.mode,
             ..JournalOptions::wafs(self.synchronous)
         };
         let fs = self.mount_with(rt, disks, cache, options).await?;
@@ -183,12 +186,12 @@ fn all() -> Vec<Journal> {
     ]
 }
 
-fn go(scheme: &Journal, model: CrashModel, seed: u64, states: usize) -> Outcome {
+pub fn go(scheme: &Journal, model: CrashModel, seed: u64, states: usize) -> Outcome {
     let script = Script::random(seed, 3, 60);
     explore(scheme, &script, &Config::new(seed, model), &budget(states)).unwrap()
 }
 
-fn budget(states: usize) -> Budget {
+pub fn budget(states: usize) -> Budget {
     Budget { states, recovery_every: 200, recovery_depth: 2, ..Budget::default() }
 }
 
@@ -248,10 +251,14 @@ fn punched_holes_are_logged() {
 }
 
 /// Each rule prevents damage that is found without it. Otherwise the rule has no use, or the harness cannot
-/// find its absence. (Two rules have tests of their own below, and a third one in `appends.rs`.)
+/// find its absence. (Two rules have tests of their own below, a third one in `appends.rs`, and those about file contents
+/// in `journal_modes.rs`.)
 #[test]
 fn every_rule_of_the_journal_is_missed() {
-    let elsewhere = JournalRules::REVOKE | JournalRules::HOLD | JournalRules::LAND;
+    let elsewhere = JournalRules::REVOKE
+        | JournalRules::HOLD
+        | JournalRules::LAND
+        | crate::journal_modes::RULES;
     for rule in (JournalRules::all() - elsewhere).iter() {
         let broken = |seed: u64| {
             all().into_iter().any(|scheme| {

@@ -11,6 +11,7 @@ mod forms;
 mod freebsd;
 mod holes;
 mod journal;
+mod journal_modes;
 mod mutants;
 mod netbsd;
 mod open_files;

@@ -212,7 +212,7 @@ impl ComparisonSetup {
         };
         let log = LogOptions {
             device: Some(self.model(system, system.log_devices().next().unwrap_or(0))),
-            tick: None,
+            ..LogOptions::default()
         };
         MountOptions {
             cache,

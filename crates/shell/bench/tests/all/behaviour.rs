@@ -80,7 +80,7 @@ fn digest(rams: &[Rc<RamDisk>]) -> u64 {
 fn options(log: Option<&'static Model>) -> MountOptions {
     // The cache is small, so that blocks must be evicted.
     let cache = CacheConfig { dirty_max: 1 << 20, ..CacheConfig::with_capacity(3 << 20) };
-    let log = LogOptions { device: log, tick: None };
+    let log = LogOptions { device: log, ..LogOptions::default() };
     MountOptions { cache, log, ..MountOptions::default() }
 }
 

@@ -46,6 +46,10 @@ pub(super) async fn attach(
         Some(ordering) => ordering,
         None => attaching.usual().await?,
     };
+    let has_journal = ordering == journaled::FILE.ordering();
+    if options.log.mode.is_some() && !has_journal {
+        return Err(SystemError::NoJournal);
+    }
     let mounted = match System::runnable().find(|system| system.ordering() == ordering) {
         Some(system) if system.journal().is_some() => attaching.journal().await,
         Some(system) if system == super::SOFT_UPDATES => attaching.soft_updates().await,

@@ -300,6 +300,8 @@ async fn analyze(log: &Wafs) -> Result<LogAnalysis, LogError> {
                 LogEntry::Patch { .. }
                 | LogEntry::Fresh { .. }
                 | LogEntry::Revoke { .. }
+                | LogEntry::Image { .. }
+                | LogEntry::Difference { .. }
                 | LogEntry::Moved(_),
             ) => {}
         }
@@ -354,6 +356,16 @@ async fn pass(
             Some(LogEntry::Fresh { at, len, image }) if is_redone && len <= FRESH_MAX => {
                 images.redo_whole(at, len, image, record.end);
                 counts.redone += 1;
+            }
+            Some(LogEntry::Image { at, bytes }) if is_redone && bytes.len() <= FRESH_MAX => {
+                images.redo(at, bytes, record.end);
+                counts.redone += 1;
+            }
+            Some(LogEntry::Difference { runs, .. }) if is_redone => {
+                for (at, bytes) in runs {
+                    images.redo(at, bytes, record.end);
+                    counts.redone += 1;
+                }
             }
             Some(LogEntry::Moved(moved)) if is_redone => moves.moved(moved, record.end),
             Some(LogEntry::Revoke { at, len }) if is_redone => {
