@@ -21,7 +21,7 @@ help:
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
-	@echo 'make whatif  playback of traces with a change, and the change really made, written to docs/results/whatif.md'
+	@echo 'make whatif  playback of traces with a change, and the change really made, written to docs/results/whatif-kernel.md'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make crash-programs [LAZYFS=/path/to/lazyfs]  the power cut under programs with known mistakes and under real ones, written to docs/results/programs.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
@@ -110,7 +110,7 @@ reproduce:
 # Traces of the kernel's ext3 and ext4 played with a change, beside the change really made. Needs root.
 .PHONY: whatif
 whatif:
-	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
+	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif-kernel.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
 
 # Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each system of CRASH_LONG, each
 # workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states

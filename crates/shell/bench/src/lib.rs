@@ -34,4 +34,5 @@ pub mod mix;
 pub mod oracle;
 pub mod published;
 pub mod reproduce;
+pub mod whatif;
 pub mod workload;

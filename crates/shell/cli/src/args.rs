@@ -75,6 +75,8 @@ impl Chosen {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
         if self.system.format().has_tuning() && Tuning::KEYS.contains(&key) {
             self.tuning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
+        } else if self.system.journal().is_some() {
+            self.system = self.system.with(option).map_err(|e| format!("{option}: {e}"))?;
         } else if !self.system.has_cleaner() {
             let name = self.system.name();
             return Err(format!("{name} has no cleaner, and does not take the option '{key}'"));

@@ -64,6 +64,8 @@ struct Made {
     mount: &'static str,
     /// Clients, syncs of each, bytes of each write.
     work: [&'static str; 3],
+    /// Whether the calls are recorded too.
+    calls: bool,
 }
 
 impl Made {
@@ -73,6 +75,9 @@ impl Made {
         std::fs::write(&program, SYNCS).unwrap();
         let mut args = vec!["trace", "run", "--fs", self.fs, "--disk", self.disk, "--size", "512m"];
         args.extend(["--mount-opts", self.mount, "-o", trace.to_str().unwrap()]);
+        if self.calls {
+            args.push("--calls");
+        }
         let mkfs = format!("--mkfs={}", self.mkfs);
         args.extend([mkfs.as_str(), "--", "python3", program.to_str().unwrap()]);
         args.extend(self.work);
@@ -94,8 +99,14 @@ fn whatif(trace: &Path, changes: &[&str], made: &Path) -> Value {
     json
 }
 
-const EXT3: Made =
-    Made { fs: "ext3", disk: "viking", mkfs: "", mount: "defaults", work: ["1", "40", "4096"] };
+const EXT3: Made = Made {
+    fs: "ext3",
+    disk: "viking",
+    mkfs: "",
+    mount: "defaults",
+    work: ["1", "40", "4096"],
+    calls: false,
+};
 /// The journal in the middle of 512 MB.
 const MIDDLE: &str = "-J size=16,location=256M";
 
@@ -202,8 +213,11 @@ fn rows() -> Vec<Row> {
     for fs in ["ext3", "ext4"] {
         for disk in ["viking", "hdd-4tb"] {
             for work in [["1", "150", "4096"], ["5", "60", "16384"]] {
-                let from = Made { fs, disk, mkfs: "-J size=16", mount: "defaults", work };
+                let (mkfs, mount, calls) = ("-J size=16", "defaults", true);
+                let from = Made { fs, disk, mkfs, mount, work, calls };
                 let journal = Made { mount: "data=journal", ..from };
+                let writeback = Made { mount: "data=writeback", ..from };
+                rows.push(Row { from, changes: &["--mode", "writeback"], made: writeback });
                 rows.push(Row {
                     from,
                     changes: &["--journal-at", "50%"],
@@ -225,12 +239,14 @@ fn rows() -> Vec<Row> {
 }
 
 /// The page's head.
-const HEAD: &str = "# Playback with a change, and the change really made\n\n\
+const HEAD: &str = "# Playback with a change, and the kernel with the change\n\n\
          Written by `make whatif`. Each trace was recorded in real time on a pseudo-device that takes the time of a disk \
          model; the prediction is played on the same model in virtual time, and shares nothing else with the truth. \
-         Clients overwrite random blocks of a file of 8 MB each and sync every one. Seconds.\n\n\
-         | file system | disk | clients, writes | change | trace | unchanged playback | predicted | interval | really made | error |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n";
+         Clients overwrite random blocks of a file of 8 MB each and sync every one. Traces have the calls (strace), in the runs with \
+         the change too; the calls are played where their unchanged playback is within the bound of 25 %, otherwise the \
+         requests. Seconds.\n\n\
+         | file system | disk | clients, writes | change | played | trace | unchanged playback | predicted | interval | really made | error |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n";
 
 /// `make whatif`: every change that the kernel can really make, on ext3 and ext4, on two disks, with one client and with
 /// five; written to the page that `ORDO_WHATIF_PAGE` names.
@@ -259,19 +275,21 @@ fn changes_that_the_kernel_can_make() {
         let (first, second) = (&json["unchanged"], &json["rows"][0]);
         if let Some(refused) = json["refused"].as_str() {
             let (fs, disk, change) = (row.from.fs, row.from.disk, row.changes.join(" "));
-            let _ = writeln!(page, "| {fs} | {disk} | | {change} | refused: {refused} | | | | | |");
+            let _ =
+                writeln!(page, "| {fs} | {disk} | | {change} | refused: {refused} | | | | | | |");
             continue;
         }
         let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
         let _ = writeln!(
             page,
-            "| {} | {} | {} × {} of {} | {} | {:.3} | {:+.1} % | {:.3} | {:.3} to {:.3} | {:.3} | {:+.1} % |",
+            "| {} | {} | {} × {} of {} | {} | {} | {:.3} | {:+.1} % | {:.3} | {:.3} to {:.3} | {:.3} | {:+.1} % |",
             row.from.fs,
             row.from.disk,
             row.from.work[0],
             row.from.work[1],
             row.from.work[2],
             second["change"].as_str().unwrap_or_default(),
+            json["method"].as_str().unwrap_or_default(),
             number(&first["measured_seconds"]),
             number(&first["error"]) * 100.0,
             number(&second["predicted_seconds"]),

@@ -11,6 +11,7 @@
 //! - [`mod@plan`]: requests, and the requests for which each one waits; [`depend`]: the plan of a trace.
 //! - [`journal`]: the journal's place, and its transactions.
 //! - [`change`]: the changes.
+//! - [`calls`]: playback of the programs' calls, for changes of which requests there are.
 //! - [`mod@play`]: a plan carried out, in virtual time or on a [`real`] device; [`path`]: the time on the critical
 //!   path, by cause.
 //! - [`predict`]: the unchanged playback, which shows how far predictions may be trusted, and each change's.
@@ -37,7 +38,9 @@
 //! # }
 //! let (rows, start) = (rows::unclassified(&trace), Pieces::default());
 //! let disk = Model::by_name("viking");
-//! let input = Input { trace: &trace, rows: &rows, start: &start, system: "none", bytes: 1 << 30, disk };
+//! let calls = &[];
+//! let input =
+//!     Input { trace: &trace, rows: &rows, calls, start: &start, system: "none", bytes: 1 << 30, disk };
 //! let predictor = Predictor::new(input, &Window::default()).unwrap();
 //! let unchanged = predictor.unchanged().unwrap();
 //! assert_eq!(unchanged.measured, 0.015);
@@ -45,6 +48,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod change;
 pub mod depend;
 pub mod journal;

@@ -88,7 +88,7 @@ pub enum PlayError {
 }
 
 /// A device that stores nothing: only time matters.
-struct Nothing(Geometry);
+pub(crate) struct Nothing(Geometry);
 
 impl BlockDevice for Nothing {
     fn geometry(&self) -> Geometry {
@@ -124,7 +124,7 @@ struct State {
 }
 
 /// A disk during a playback.
-enum Playing {
+pub(crate) enum DiskAtPlay {
     Model(Box<Modeled<Nothing>>),
     Recorded(Rc<Medians>),
     Real(Real),
@@ -132,7 +132,7 @@ enum Playing {
 
 struct Player {
     plan: Rc<Plan>,
-    disks: Vec<Playing>,
+    disks: Vec<DiskAtPlay>,
     runtime: Runtime,
     state: RefCell<State>,
     /// Nanoseconds from the recorder's clock to that of the playback.
@@ -171,7 +171,7 @@ pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
         }
         None => stage.shift.cast_signed(),
     };
-    let disks = stage.disks.iter().map(|(disk, bytes)| playing(&runtime, disk, *bytes));
+    let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
     let state = State {
         open: (0..plan.len()).map(|n| plan.after(n).len()).collect(),
         ready: (0..plan.len())
@@ -201,20 +201,61 @@ pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
     Ok(Played { times: std::mem::take(&mut state.times) })
 }
 
-fn playing(runtime: &Runtime, disk: &PlayDisk, bytes: u64) -> Playing {
-    let geometry = Geometry {
-        bytes: bytes.next_multiple_of(512),
-        sector: 512,
-        max_request: usize::MAX,
-        volatile_cache: false,
-        read_only: false,
-    };
-    match disk {
-        PlayDisk::Model(model) => {
-            Playing::Model(Box::new(Modeled::new(runtime, model, Nothing(geometry))))
+impl DiskAtPlay {
+    pub(crate) fn new(runtime: &Runtime, disk: &PlayDisk, bytes: u64) -> DiskAtPlay {
+        let geometry = Geometry {
+            bytes: bytes.next_multiple_of(512),
+            sector: 512,
+            max_request: usize::MAX,
+            volatile_cache: false,
+            read_only: false,
+        };
+        match disk {
+            PlayDisk::Model(model) => {
+                DiskAtPlay::Model(Box::new(Modeled::new(runtime, model, Nothing(geometry))))
+            }
+            PlayDisk::Recorded(medians) => DiskAtPlay::Recorded(Rc::clone(medians)),
+            PlayDisk::Real(real) => DiskAtPlay::Real(real.clone()),
         }
-        PlayDisk::Recorded(medians) => Playing::Recorded(Rc::clone(medians)),
-        PlayDisk::Real(real) => Playing::Real(real.clone()),
+    }
+
+    /// Sends a request that is in no plan.
+    pub(crate) async fn request(
+        &self,
+        runtime: &Runtime,
+        op: RequestOp,
+        role: Role,
+        (offset, len): (u64, u64),
+        fua: bool,
+    ) -> Result<(), BlockError> {
+        match self {
+            DiskAtPlay::Model(disk) => on_model(disk, op, (offset, len), fua).await,
+            DiskAtPlay::Recorded(medians) => {
+                let took = medians.get(&role).copied().unwrap_or(0);
+                runtime.sleep(Duration::from_nanos(took)).await;
+                Ok(())
+            }
+            DiskAtPlay::Real(_) => unreachable!("a real disk plays plans alone"),
+        }
+    }
+}
+
+async fn on_model(
+    disk: &Modeled<Nothing>,
+    op: RequestOp,
+    (offset, len): (u64, u64),
+    fua: bool,
+) -> Result<(), BlockError> {
+    let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+    match op {
+        RequestOp::Mark => Ok(()),
+        RequestOp::Read => disk.read(offset, bytes).await.map(drop),
+        RequestOp::Write => {
+            let flags = if fua { WriteFlags::FUA } else { WriteFlags::empty() };
+            disk.write(offset, IoBuf::scratch(bytes), flags).await
+        }
+        RequestOp::Flush => disk.flush().await,
+        RequestOp::Discard | RequestOp::WriteZeroes => disk.discard(offset, len).await,
     }
 }
 
@@ -232,27 +273,16 @@ impl Player {
 
     async fn request(&self, step: usize) -> Result<(), BlockError> {
         let step = self.plan.step(step);
-        let disk = match &self.disks[step.disk] {
-            Playing::Model(disk) => disk,
-            Playing::Real(real) => return real.request(step).await,
-            Playing::Recorded(medians) => {
+        match &self.disks[step.disk] {
+            DiskAtPlay::Model(disk) => {
+                on_model(disk, step.op, (step.offset, step.len), step.fua).await
+            }
+            DiskAtPlay::Real(real) => real.request(step).await,
+            DiskAtPlay::Recorded(medians) => {
                 let median = || medians.get(&step.role).copied().unwrap_or(0);
                 let took = Duration::from_nanos(step.took.unwrap_or_else(median));
                 self.runtime.sleep(took).await;
-                return Ok(());
-            }
-        };
-        let len = usize::try_from(step.len).unwrap_or(usize::MAX);
-        match step.op {
-            RequestOp::Mark => Ok(()),
-            RequestOp::Read => disk.read(step.offset, len).await.map(drop),
-            RequestOp::Write => {
-                let flags = if step.fua { WriteFlags::FUA } else { WriteFlags::empty() };
-                disk.write(step.offset, IoBuf::scratch(len), flags).await
-            }
-            RequestOp::Flush => disk.flush().await,
-            RequestOp::Discard | RequestOp::WriteZeroes => {
-                disk.discard(step.offset, step.len).await
+                Ok(())
             }
         }
     }

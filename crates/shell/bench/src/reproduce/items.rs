@@ -175,7 +175,7 @@ pub const UNMEASURED: &[(&str, &str)] = &[
     ),
     (
         "stp",
-        "`make whatif` holds playback to the change really made (docs/results/whatif.md); the paper's traces are not public",
+        "`make whatif` holds playback to the change really made (docs/results/whatif-kernel.md); the paper's traces are not public",
     ),
     (
         "lfs_vs_ffs",

@@ -24,4 +24,5 @@ mod loop_device;
 mod oracle;
 mod real_images;
 mod replay;
+mod whatif;
 mod workload;

@@ -485,7 +485,8 @@ impl Crash {
     /// # Errors
     /// No system has this name.
     pub fn systems(&self) -> Result<Vec<AnySystem>, String> {
-        self.fs.iter().map(|name| crashed(name)).collect()
+        // A list of options has commas itself.
+        self.program_systems().iter().map(|name| crashed(name)).collect()
     }
 
     /// The systems on which a program is run: names with any options. A list of options has commas itself.

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ordo_annotate::calls::{StoredCall, Waited, find_inodes, find_waits};
 use ordo_annotate::rows::BlockRow;
 use ordo_pseudo::Recording;
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
+use ordo_trace::Trace;
 use ordo_trace::strace::{READS, TRACED, parse};
 
 /// A recording of system calls under way.
@@ -59,31 +60,67 @@ impl Calls {
         let ago = instant.saturating_duration_since(then).as_nanos() as i64;
         let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
         let shift = time.as_nanos() as i64 - ago - wall;
-        let clock = |at: i64| u64::try_from(at + shift).unwrap_or(0);
-        let rooted = |path: String| format!("/{path}");
-        let calls = parse(&String::from_utf8_lossy(&text), &dir.to_string_lossy());
-        let mut calls: Vec<StoredCall> = calls
-            .into_iter()
-            .map(|call| StoredCall {
-                process: call.pid.into(),
-                path: call.file.map(rooted),
-                other_path: call.other.map(rooted),
-                inode: None,
-                offset: call.offset,
-                len: (call.len > 0).then_some(call.len),
-                flags: Some(call.flags).filter(|flags| !flags.is_empty()),
-                began: clock(call.began),
-                ended: clock(call.ended).max(clock(call.began)),
-                outcome: call.outcome,
-                error: call.error,
-                name: call.name,
-                waits: Vec::new(),
-            })
-            .collect();
+        let text = String::from_utf8_lossy(&text);
+        let mut calls = stored(&text, dir, |_| shift);
         find_inodes(&mut calls, rows);
         find_waits(&mut calls, &recording.trace, rows);
         Ok(calls)
     }
+}
+
+/// The calls about files below `dir` in the output of strace. `shift` is added to their times; it is told the first one's.
+fn stored(text: &str, dir: &Path, shift: impl FnOnce(i64) -> i64) -> Vec<StoredCall> {
+    let calls = parse(text, &dir.to_string_lossy());
+    let shift = shift(calls.iter().map(|call| call.began).min().unwrap_or(0));
+    let clock = |at: i64| u64::try_from(at.saturating_add(shift)).unwrap_or(0);
+    let rooted = |path: String| format!("/{path}");
+    let stored = calls.into_iter().map(|call| StoredCall {
+        process: call.pid.into(),
+        path: call.file.map(rooted),
+        other_path: call.other.map(rooted),
+        inode: None,
+        offset: call.offset,
+        len: (call.len > 0).then_some(call.len),
+        flags: Some(call.flags).filter(|flags| !flags.is_empty()),
+        began: clock(call.began),
+        ended: clock(call.ended).max(clock(call.began)),
+        outcome: call.outcome,
+        error: call.error,
+        name: call.name,
+        waits: Vec::new(),
+    });
+    let mut stored: Vec<StoredCall> = stored.collect();
+    stored.sort_by_key(|call| call.began);
+    stored
+}
+
+/// The calls in the output of `strace -f -ttt -T -y`, beside a trace that was recorded without them: of files below `dir`,
+/// with the requests that they waited for. `zero` is the time of the trace's clock at 0, in seconds since 1970; without it
+/// the first call counts as made when the first request was issued.
+///
+/// # Errors
+/// The file cannot be read, or has no call about a file below `dir`.
+pub(super) fn of_strace(
+    (file, dir): (&Path, &Path),
+    zero: Option<f64>,
+    (trace, rows): (&Trace, &[BlockRow]),
+) -> Result<Vec<StoredCall>> {
+    let text = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    let first = trace.requests().first().map_or(0, |r| r.issued.as_nanos().cast_signed());
+    let mut calls = stored(&String::from_utf8_lossy(&text), dir, |call| match zero {
+        Some(seconds) => -((seconds * 1e9) as i64),
+        None => first - call,
+    });
+    if calls.is_empty() {
+        bail!(
+            "{}: no call about a file below {}; record with strace -f -ttt -T -y",
+            file.display(),
+            dir.display()
+        );
+    }
+    find_inodes(&mut calls, rows);
+    find_waits(&mut calls, trace, rows);
+    Ok(calls)
 }
 
 /// A table of the time of calls, by the requests for which they waited; empty if none waited.

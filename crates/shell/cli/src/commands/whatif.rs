@@ -1,24 +1,31 @@
 //! `ordo whatif`: the predicted time of a trace for another file system or disk.
 
+mod changes;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ordo_annotate::input::WhichVolume;
 use ordo_annotate::owners;
 use ordo_block::model::Model;
-use ordo_report::number::{self, parse_bytes};
+use ordo_report::number;
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, page};
-use ordo_stp::change::{self, JournalPlace, PlanChange};
-use ordo_stp::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
+use ordo_stp::calls::{CommitOrder, ContentsPolicy, JournalPolicy};
+use ordo_stp::change::{self, PlanChange};
+use ordo_stp::predict::{
+    CallWorld, Input, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window,
+};
 use ordo_stp::real::Real;
 use serde::Serialize;
 
+use self::changes::Changes;
 use super::analyze;
+use super::calls::of_strace;
 use crate::text::put;
 
 /// `ordo whatif`.
@@ -53,6 +60,19 @@ pub struct WhatIf {
     until: Option<String>,
     #[command(flatten)]
     changes: Changes,
+    /// The output of `strace -f -ttt -T -y` for the same run, if the trace has no calls.
+    #[arg(long, value_name = "FILE", requires = "mounted_at")]
+    strace: Option<PathBuf>,
+    /// With --strace: the directory at which the file system was mounted.
+    #[arg(long = "mounted-at", value_name = "DIR", requires = "strace")]
+    mounted_at: Option<PathBuf>,
+    /// With --strace: the time of the trace's clock at 0, in seconds since 1970 [default: the first call was made when the
+    /// first request was issued].
+    #[arg(long, value_name = "SECONDS", requires = "strace")]
+    clock: Option<f64>,
+    /// Play the requests as they are, although the trace has calls of the programs.
+    #[arg(long)]
+    requests: bool,
     /// A trace of the same command with all these changes really made. Its time is printed beside the prediction.
     #[arg(long, value_name = "TRACE")]
     made: Option<PathBuf>,
@@ -84,119 +104,11 @@ pub struct WhatIf {
     output: Option<PathBuf>,
 }
 
-/// The changes, in the order in which they are made.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Changes")]
-struct Changes {
-    /// WhichVolume the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
-    #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
-    journal_at: Option<JournalPlace>,
-    /// Log file data: never (ordered), always (data), or if it is not sequential (adaptive). For ext3 and ext4.
-    #[arg(long, value_name = "MODE")]
-    mode: Option<Mode>,
-    /// With --mode data or adaptive: write data to its fixed location at the next sync of its file, as Linux 6 does, or
-    /// by the writeback timer and when the journal is half full, as Linux 2.4 does.
-    #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync")]
-    checkpoint_at: CheckpointAt,
-    /// Send the journal writes of a transaction without waiting for its data. The commit block waits for both.
-    #[arg(long)]
-    overlap: bool,
-    /// Log the bytes that changed instead of whole blocks.
-    #[arg(long)]
-    differential: bool,
-    /// Flush: never (off), before and after each commit block (on), or before it, with the commit block sent with FUA
-    /// (fua).
-    #[arg(long, value_name = "HOW")]
-    barriers: Option<Barriers>,
-    /// Give the journal a disk of its own, of this model.
-    #[arg(long = "journal-device", value_name = "MODEL", value_parser = crate::args::disk)]
-    journal_device: Option<&'static Model>,
-    /// Use another disk.
-    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
-    disk: Option<&'static Model>,
-    /// Set the disk's write cache: with none, every write goes to the platter.
-    #[arg(long, value_name = "CACHE")]
-    cache: Option<Cache>,
-}
-
-/// A mode on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    Ordered,
-    Data,
-    Adaptive,
-}
-
-/// The time at which data in the journal is written to its fixed location, on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CheckpointAt {
-    Sync,
-    Timer,
-}
-
-/// Barriers on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Barriers {
-    Off,
-    On,
-    Fua,
-}
-
-/// A cache on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Cache {
-    None,
-}
-
-fn place(text: &str) -> Result<JournalPlace, String> {
-    match text.strip_suffix('%') {
-        Some(part) => match part.parse::<f64>() {
-            Ok(part) if (0.0..=100.0).contains(&part) => {
-                Ok(JournalPlace::Permille((part * 10.0) as u64))
-            }
-            _ => Err(format!("'{text}' is not a position on a disk; use 0% to 100%")),
-        },
-        None => parse_bytes(text).map(JournalPlace::Byte),
-    }
-}
-
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
     match number {
         Ok(number) if number >= 0.0 && number.is_finite() => Ok(number / 100.0),
         _ => Err(format!("'{text}' is not a percentage")),
-    }
-}
-
-impl Changes {
-    fn list(&self) -> Vec<PlanChange> {
-        let home = match self.checkpoint_at {
-            CheckpointAt::Sync => change::Home::Sync,
-            CheckpointAt::Timer => change::Home::Timer,
-        };
-        let mode = self.mode.map(|mode| match mode {
-            Mode::Ordered => change::Mode::Ordered,
-            Mode::Data => change::Mode::Data(home),
-            Mode::Adaptive => change::Mode::Adaptive(home),
-        });
-        let barriers = self.barriers.map(|barriers| match barriers {
-            Barriers::Off => change::Barriers::Off,
-            Barriers::On => change::Barriers::On,
-            Barriers::Fua => change::Barriers::Fua,
-        });
-        [
-            mode.map(PlanChange::Mode),
-            self.differential.then_some(PlanChange::Differential),
-            self.overlap.then_some(PlanChange::Overlap),
-            barriers.map(PlanChange::Barriers),
-            self.journal_at.map(PlanChange::JournalAt),
-            self.disk.map(PlanChange::Disk),
-            self.journal_device.map(PlanChange::JournalDevice),
-            self.cache.map(|Cache::None| PlanChange::CacheOff),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
     }
 }
 
@@ -209,6 +121,14 @@ struct Printed {
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
+    /// What was played: `calls` of programs, or `requests`.
+    method: &'static str,
+    /// The reason why calls that the trace has were not played.
+    calls_refused: Option<String>,
+    /// The policies of the journal that the calls and requests show.
+    policy: Option<String>,
+    /// Calls that were not played, by the reason.
+    calls_left_out: BTreeMap<&'static str, u64>,
     /// The reason why there are no rows.
     refused: Option<String>,
     unchanged: First,
@@ -268,19 +188,29 @@ impl TimeAndTraffic {
 pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let (opened, watch) = args.input.known()?;
     let rows = owners::of_trace(&opened.trace, &watch);
+    let calls = match (&args.strace, &args.mounted_at) {
+        (Some(file), Some(dir)) => of_strace((file, dir), args.clock, (&opened.trace, &rows))?,
+        _ => opened.calls.clone(),
+    };
     let system = watch.system().to_string();
     let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
     let input = Input {
         trace: &opened.trace,
         rows: &rows,
+        calls: &calls,
         start: &opened.start,
         system: &system,
         bytes: opened.start.bytes,
         disk,
     };
     let predictor = Predictor::new(input, &window)?;
-    let unchanged = predictor.unchanged()?;
+    let by_requests = predictor.unchanged()?;
+    let by_calls = calls_played(args, &predictor)?;
+    let (unchanged, method) = match &by_calls {
+        Ok((_, unchanged)) => (unchanged.clone(), "calls"),
+        Err(_) => (by_requests.clone(), "requests"),
+    };
     let far = unchanged.error.abs() > args.bound;
     let refused = far.then(|| {
         format!(
@@ -299,7 +229,13 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         Some(path) => on_device(args, path, &predictor, opened.start.bytes, sets)?,
         None => {
             let named = |set: &[PlanChange]| -> Result<(String, PredictedOutcome)> {
-                Ok((change::name(set), predictor.changed(set, unchanged.error)?))
+                let outcome = match &by_calls {
+                    Ok((world, unchanged)) => world.changed(set, unchanged.error)?,
+                    Err(why) => predictor
+                        .changed(set, unchanged.error)
+                        .map_err(|error| because(error, why))?,
+                };
+                Ok((change::name(set), outcome))
             };
             sets.into_iter().map(named).collect::<Result<_>>()?
         }
@@ -310,6 +246,14 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         played_on: args.device.as_ref().map(|path| path.display().to_string()),
         bound: args.bound,
         refused,
+        method,
+        calls_refused: by_calls.as_ref().err().filter(|_| !calls.is_empty()).cloned(),
+        policy: by_calls.as_ref().ok().map(|(world, _)| policy(&world.policy())),
+        calls_left_out: by_calls
+            .as_ref()
+            .ok()
+            .map(|(world, _)| world.plan.left_out.clone())
+            .unwrap_or_default(),
         ..print(disk, &system, (&unchanged, &outcomes), made.filter(|_| !changes.is_empty()))
     };
     let text = match (args.json, args.html) {
@@ -319,6 +263,60 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     };
     put(args.output.as_deref(), &text)?;
     Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The calls of the trace and their unchanged playback, or the reason why the requests are played instead.
+fn calls_played<'a>(
+    args: &WhatIf,
+    predictor: &'a Predictor<'_>,
+) -> Result<Result<(&'a CallWorld, Unchanged), String>> {
+    if args.requests || args.device.is_some() {
+        return Ok(Err("the requests are played, as asked for".into()));
+    }
+    let world = match predictor.calls() {
+        Ok(world) => world,
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    let unchanged = world.unchanged()?;
+    if unchanged.error.abs() > args.bound {
+        return Ok(Err(format!(
+            "playback of the calls is {:+.1} % off, more than --bound {:.1} %",
+            unchanged.error * 100.0,
+            args.bound * 100.0
+        )));
+    }
+    Ok(Ok((world, unchanged)))
+}
+
+/// An error, with the reason why calls are not played if that is what it takes.
+fn because(error: PredictError, why: &str) -> anyhow::Error {
+    match error {
+        PredictError::Refused(refused) if refused.why == change::NEEDS_CALLS => {
+            anyhow::anyhow!("{refused}: {why}")
+        }
+        error => error.into(),
+    }
+}
+
+/// The policies of a journal, in words.
+fn policy(policy: &JournalPolicy) -> String {
+    let contents = match policy.contents {
+        ContentsPolicy::Writeback => "file data in place after the log",
+        ContentsPolicy::Ordered => "file data in place before the log",
+        ContentsPolicy::Logged => "file data in the log",
+        ContentsPolicy::Adaptive => "file data in the log where it is not sequential",
+    };
+    let scope = if policy.tangled {
+        "everything committed together"
+    } else {
+        "each file committed by itself"
+    };
+    let order = match policy.order {
+        CommitOrder::Together => "one write of the log",
+        CommitOrder::Apart => "the commit block by itself",
+        CommitOrder::Overlap => "data and log at once, then the commit block",
+    };
+    format!("{contents}, {scope}, {order}")
 }
 
 /// Plays the unchanged trace and each set of changes on a real device.
@@ -402,6 +400,10 @@ fn print(
         journal_bytes: None,
         bound: 0.0,
         refused: None,
+        method: "requests",
+        calls_refused: None,
+        policy: None,
+        calls_left_out: BTreeMap::new(),
         unchanged: First {
             measured_seconds: unchanged.measured,
             predicted_seconds: unchanged.predicted.seconds,
@@ -453,6 +455,15 @@ fn table(printed: &Printed) -> String {
     let mut text = format!("{rows}\n");
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
+    }
+    if let Some(policy) = &printed.policy {
+        text.push_str(&format!("\nThe programs' calls are played. The journal: {policy}.\n"));
+    }
+    if let Some(why) = &printed.calls_refused {
+        text.push_str(&format!("\nThe requests are played, not the calls: {why}.\n"));
+    }
+    for (why, count) in &printed.calls_left_out {
+        text.push_str(&format!("Not played: {count} calls ({why}).\n"));
     }
     let recorded = printed.recorded_on;
     let recorded = recorded.unwrap_or("the disk of the trace, with the times that it took there");

@@ -3,9 +3,11 @@
 //! - [`place`]: the place and the disk of the journal.
 //! - [`timing`]: the waits between requests, and flushes.
 //! - [`mode`]: the contents of the journal: ordered, data, adaptive.
+//! - [`layout`]: the places of file data.
 //! - [`differential`]: bytes that changed instead of whole blocks.
 
 pub mod differential;
+pub mod layout;
 pub mod mode;
 pub mod place;
 pub mod timing;
@@ -19,6 +21,7 @@ use ordo_trace::Trace;
 use crate::journal::{self, JournalSpan};
 use crate::plan::Plan;
 use crate::play::{PlayDisk, PlayStage};
+pub use layout::LayoutChange;
 
 /// The object of a change: a plan, the disks it is played on, and the trace that it comes from.
 #[derive(Clone, Debug)]
@@ -47,6 +50,8 @@ pub enum JournalPlace {
 /// The way in which a file system journals file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// Data is written at its fixed location by the fsync of its file, in no order with transactions (`data=writeback`).
+    Writeback,
     /// Data is written at its fixed location before the transaction that points to it (`data=ordered`).
     Ordered,
     /// Data is written into the journal too (`data=journal`).
@@ -90,6 +95,18 @@ pub enum PlanChange {
     Differential,
     /// Flushes and FUA.
     Barriers(Barriers),
+    /// A commit has the changes of its caller's file alone.
+    Untangle,
+    /// Commits that nobody asks for come at this interval, in nanoseconds.
+    CommitEvery(u64),
+    /// A commit waits for other callers, at most this many nanoseconds.
+    GroupCommit(u64),
+    /// The journal has this many bytes.
+    JournalSize(u64),
+    /// A checkpoint begins when so many thousandths of the journal are used.
+    CheckpointAt(u64),
+    /// File data lies elsewhere.
+    Layout(LayoutChange),
     /// Another disk.
     Disk(&'static Model),
     /// The disk's write cache is off: a write is complete when it is on the platter.
@@ -112,6 +129,14 @@ impl fmt::Display for PlanChange {
             PlanChange::Barriers(Barriers::Off) => f.write_str("barriers off"),
             PlanChange::Barriers(Barriers::On) => f.write_str("barriers on"),
             PlanChange::Barriers(Barriers::Fua) => f.write_str("barriers fua"),
+            PlanChange::Mode(Mode::Writeback) => f.write_str("mode writeback"),
+            PlanChange::Untangle => f.write_str("untangle"),
+            PlanChange::CommitEvery(ns) => write!(f, "commit-every {} s", *ns as f64 / 1e9),
+            PlanChange::GroupCommit(ns) => write!(f, "group-commit {} ms", *ns as f64 / 1e6),
+            PlanChange::JournalSize(bytes) => write!(f, "journal-size {bytes}"),
+            PlanChange::CheckpointAt(part) => write!(f, "checkpoint-at {}%", *part as f64 / 10.0),
+            PlanChange::Layout(LayoutChange::Packed) => f.write_str("layout packed"),
+            PlanChange::Layout(LayoutChange::Spread) => f.write_str("layout spread"),
             PlanChange::Disk(model) => write!(f, "disk {}", model.name),
             PlanChange::CacheOff => f.write_str("cache off"),
         }
@@ -152,13 +177,23 @@ impl PlanChange {
             PlanChange::Disk(model) => no_model_beside_real(world)
                 .map(|()| world.stage.disks[0].0 = PlayDisk::Model(model)),
             PlanChange::CacheOff => timing::cache_off(world),
+            PlanChange::Layout(to) => layout::change(world, *to),
+            PlanChange::Untangle
+            | PlanChange::CommitEvery(_)
+            | PlanChange::GroupCommit(_)
+            | PlanChange::JournalSize(_)
+            | PlanChange::CheckpointAt(_) => Err(NEEDS_CALLS.into()),
         };
         done.map_err(|why| Refused { change: self.to_string(), why })
     }
 }
 
+/// The reason why a change of who commits what, and when, cannot be made to requests.
+pub const NEEDS_CALLS: &str =
+    "which requests there are depends on the programs' calls, and these are not played";
+
 /// The reason why a place or a cache has no meaning if the disk is not known.
-const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither addresses nor caches have a time; name the model, or change the disk";
+pub(crate) const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither addresses nor caches have a time; name the model, or change the disk";
 
 /// A model's time is virtual, and so it is no disk of a stage with a real one.
 fn no_model_beside_real(world: &World<'_>) -> Result<(), String> {

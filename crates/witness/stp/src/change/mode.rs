@@ -35,6 +35,9 @@ pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
     let logged = all
         .values()
         .any(|t| t.log.iter().any(|n| world.plan.step(*n).copies.iter().any(|c| c.data)));
+    if mode == Mode::Writeback {
+        return Err(super::NEEDS_CALLS.into());
+    }
     if mode == Mode::Ordered {
         return match logged {
             true => ordered(&mut world.plan, &span, all),
@@ -51,7 +54,7 @@ pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
     }
     let home = match mode {
         Mode::Data(home) | Mode::Adaptive(home) => home,
-        Mode::Ordered => Home::Sync,
+        Mode::Ordered | Mode::Writeback => Home::Sync,
     };
     let mut later = Later { pending: BTreeMap::new(), used: 0, span, home };
     let mut last = None;

@@ -23,15 +23,7 @@ pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), 
     {
         return Err("the journal has a disk of its own".into());
     }
-    let wanted = match at {
-        JournalPlace::Permille(part) => (u128::from(device) * u128::from(part) / 1000) as u64,
-        JournalPlace::Byte(byte) => byte,
-    };
-    if wanted >= device {
-        return Err(format!("byte {wanted} is not on the device, which has {device}"));
-    }
-    let target = (wanted / 4096 * 4096).min(device.saturating_sub(span.len()) / 4096 * 4096);
-    let swap = Swap { span, target };
+    let swap = Swap { span, target: target(&span, at, device)? };
     for index in world.plan.live().collect::<Vec<_>>() {
         let step = world.plan.step(index).clone();
         if step.disk > 0 || !matches!(step.op, RequestOp::Read | RequestOp::Write) {
@@ -51,15 +43,27 @@ pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), 
     Ok(())
 }
 
+/// The first byte of a journal at a place of a device of `device` bytes.
+pub(crate) fn target(span: &JournalSpan, at: JournalPlace, device: u64) -> Result<u64, String> {
+    let wanted = match at {
+        JournalPlace::Permille(part) => (u128::from(device) * u128::from(part) / 1000) as u64,
+        JournalPlace::Byte(byte) => byte,
+    };
+    if wanted >= device {
+        return Err(format!("byte {wanted} is not on the device, which has {device}"));
+    }
+    Ok((wanted / 4096 * 4096).min(device.saturating_sub(span.len()) / 4096 * 4096))
+}
+
 /// Two ranges of a device that change places.
-struct Swap {
-    span: JournalSpan,
-    target: u64,
+pub(crate) struct Swap {
+    pub(crate) span: JournalSpan,
+    pub(crate) target: u64,
 }
 
 impl Swap {
     /// The new place of a byte, and the number of bytes from it on that stay together.
-    fn of(&self, byte: u64) -> (u64, u64) {
+    pub(crate) fn of(&self, byte: u64) -> (u64, u64) {
         let Swap { span: JournalSpan { first, end, .. }, target } = *self;
         let len = end - first;
         if (first..end).contains(&byte) {

@@ -19,6 +19,7 @@ fn predicted(rules: Rules, changes: &[PlanChange], made: Rules) -> (f64, f64, (f
     let input = Input {
         trace: &trace,
         rows: &rows,
+        calls: &[],
         start: &start,
         system: "ext3",
         bytes: DEVICE,
@@ -98,7 +99,9 @@ fn a_change_that_means_nothing_is_refused() {
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let disk = Some(Rules::new().disk);
     let of = |system, rows: &[ordo_annotate::BlockRow], change: PlanChange| {
-        let input = Input { trace: &trace, rows, start: &start, system, bytes: DEVICE, disk };
+        let calls = &[];
+        let input =
+            Input { trace: &trace, rows, calls, start: &start, system, bytes: DEVICE, disk };
         let predictor = Predictor::new(input, &Window::default()).unwrap();
         match predictor.changed(&[change], 0.0) {
             Err(PredictError::Refused(refused)) => refused.to_string(),
@@ -127,7 +130,9 @@ fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let (trace, rows, seconds) = run(rules);
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let (bytes, system) = (DEVICE, "ext3");
-    let input = Input { trace: &trace, rows: &rows, start: &start, system, bytes, disk: None };
+    let calls = &[];
+    let input =
+        Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk: None };
     let predictor = Predictor::new(input, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
     assert!((unchanged.predicted.seconds - seconds).abs() < 1e-9, "{unchanged:?}");
@@ -148,8 +153,8 @@ fn a_mark_that_is_not_there_is_named() {
     let (trace, rows, _) = run(Rules { syncs: 5, ..Rules::new() });
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let disk = Some(Rules::new().disk);
-    let input =
-        Input { trace: &trace, rows: &rows, start: &start, system: "ext3", bytes: DEVICE, disk };
+    let (calls, system, bytes) = (&[], "ext3", DEVICE);
+    let input = Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk };
     let window = Window { from: Some("begin".into()), until: None };
     let error = Predictor::new(input, &window).err().unwrap().to_string();
     assert_eq!(error, "the trace has no mark 'begin'; it has none");

@@ -27,6 +27,7 @@ mod servers;
 mod simulated;
 mod soft;
 mod streaming;
+mod whatif;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,7 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
@@ -128,10 +129,11 @@ const PAGES: [(&str, &str); 8] = [
     ("aged.md", "File systems that have aged"),
     ("dualfs-kernel.md", "DualFS and the kernel's file systems"),
     ("workloads.md", "Workloads and the programs that they stand for"),
+    ("whatif.md", "Playback with a change, and the change really made"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 28] = [
+const SECTIONS: [(&str, &str, &str, Measure); 34] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -159,6 +161,17 @@ const SECTIONS: [(&str, &str, &str, Measure); 28] = [
     (DUALFS, "dualfs-servers", "The paper's servers", servers::measure),
     (AGED, "aged", "Aged beside fresh", aged::measure),
     (WORKLOADS, "acceptance", "The mix of operations", acceptance::measure),
+    (WHATIF, "whatif", "Every change", whatif::changes),
+    (WHATIF, "whatif-12", "The place of the journal (Figure 12)", whatif::figure_12),
+    (WHATIF, "whatif-adaptive", "The adaptive mode", whatif::adaptive),
+    (
+        WHATIF,
+        "whatif-13",
+        "Tangled and untangled transactions (Figures 6 and 13)",
+        whatif::figure_13,
+    ),
+    (WHATIF, "whatif-14", "Overlapped writes (Figure 14)", whatif::figure_14),
+    (WHATIF, "whatif-differential", "Differences instead of blocks", whatif::differential),
     (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
 ];
 
@@ -170,6 +183,7 @@ const DUALFS: &str = PAGES[4].0;
 const AGED: &str = PAGES[5].0;
 const KERNEL: &str = PAGES[6].0;
 const WORKLOADS: &str = PAGES[7].0;
+const WHATIF: &str = PAGES[8].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

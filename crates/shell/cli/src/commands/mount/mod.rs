@@ -37,6 +37,12 @@ Options, after -o, separated by commas:
   metamirror=PATH   the other half of that metadata device, if it is a mirror [default: searched
                     beside both]; none: use the first half alone
   log-sync          changes of names are durable when their call returns
+  contents=WHAT     file contents that the journal makes safe: none (default), ordered (written
+                    before a commit), data (in the log), adaptive (these two for measurements only: they
+                    can lose synced contents); records=bytes (default), blocks
+  commits=WHOSE     changes that an fsync commits: untangled (its file's, default), tangled (all);
+                    commit-every=SECONDS: a commit without one; phases=together (default), apart,
+                    overlap: contents, records and commit record of an fsync, after or beside each other
   group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
                     of the first for others [default: 1000]; group-batch=N: the most callers
                     [default: 64]

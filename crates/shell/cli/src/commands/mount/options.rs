@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ordo_fuse::handler::ids::{IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
-use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, Tuning};
+use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, JournalMode, Tuning};
 
 /// The registry's name of an ordering that a user names.
 fn ordering(name: &str) -> Result<&'static str> {
@@ -71,6 +71,8 @@ pub struct Wanted {
     pub dual: DualOptions,
     /// Runs of blocks of an FFS, and the gaps between them.
     pub tuning: Tuning,
+    /// The modes of a journal, if any was given.
+    pub journal: Option<JournalMode>,
     /// The last option that only a log with a cleaner takes, that only a DualFS takes, and that only an FFS takes.
     for_cleaners: Option<String>,
     for_pairs: Option<String>,
@@ -205,6 +207,10 @@ impl Wanted {
                 self.dual.set(key, value)?;
                 self.for_pairs = Some(key.to_owned());
             }
+            _ if JournalMode::KEYS.contains(&key) => {
+                self.journal.get_or_insert_default().set(key, value)?;
+                self.for_ffs = Some(key.to_owned());
+            }
             _ if Tuning::KEYS.contains(&key) => {
                 self.tuning.set(key, value)?;
                 self.for_ffs = Some(key.to_owned());
@@ -254,6 +260,9 @@ mod tests {
         assert_eq!(dual.dual, DualOptions { affinity: Some(3), locality });
         let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
         assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
+        let journal = Wanted::parse(&["contents=data,commits=tangled,commit-every=5".into()]);
+        let journal = journal.unwrap().journal.unwrap();
+        assert_eq!(journal.every, Some(Duration::from_secs(5)));
         let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
@@ -276,6 +285,9 @@ mod tests {
             "affinity=-1",
             "maxcontig=0",
             "maxcontig=257",
+            "contents=all",
+            "phases=",
+            "commit-every=0",
             "rotgap=-1",
             "rotgap=65",
             "timeout=soon",

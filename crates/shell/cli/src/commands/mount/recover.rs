@@ -12,8 +12,8 @@ use ordo_block::{BlockDevice, Device};
 use ordo_runtime::Runtime;
 use ordo_systems::journaled::{self, Journaled};
 use ordo_systems::{
-    Attempt, CacheConfig, Choice, Facts, GroupCommit, MountMessage, MountOptions, SoftOptions,
-    SystemError,
+    Attempt, CacheConfig, Choice, Facts, GroupCommit, LogOptions, MountMessage, MountOptions,
+    SoftOptions, SystemError,
 };
 
 use super::Mount;
@@ -218,6 +218,7 @@ impl Plan<'_> {
             salvage: self.wanted.salvage,
             force: self.wanted.force,
             soft: SoftOptions { memory_max, ..SoftOptions::default() },
+            log: LogOptions { mode: self.wanted.journal, ..LogOptions::default() },
             ..MountOptions::default()
         }
     }

@@ -1,12 +1,17 @@
-//! Prediction: playback of the unchanged trace first, then of each change; and the same on a real device.
+//! Prediction: playback of the unchanged trace first, then of each change; and the same on a real device. If the trace has
+//! the programs' calls, these can be played instead of the requests ([`CallWorld`]).
+
+mod by_calls;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use ordo_annotate::calls::StoredCall;
 use ordo_annotate::{BlockRow, Pieces};
 use ordo_block::model::{Model, ModelKind};
 use ordo_trace::Trace;
 
+use crate::calls::CallsError;
 use crate::change::{self, PlanChange, Refused, World};
 use crate::path::{self, Spent};
 use crate::plan::Plan;
@@ -22,6 +27,8 @@ pub struct Input<'a> {
     pub trace: &'a Trace,
     /// The rows of its blocks, in the order of requests.
     pub rows: &'a [BlockRow],
+    /// The calls of the programs, with the requests that they waited for; empty if they were not recorded.
+    pub calls: &'a [StoredCall],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name, as a watcher gives it.
@@ -132,6 +139,8 @@ pub enum PredictPhase {
     Playing(u64, u64),
 }
 
+pub use by_calls::{CallWorld, ClientTimes};
+
 /// A trace that can be played.
 pub struct Predictor<'a> {
     input: Input<'a>,
@@ -141,6 +150,7 @@ pub struct Predictor<'a> {
     from: usize,
     until: Option<usize>,
     measured: f64,
+    calls: Result<CallWorld, CallsError>,
 }
 
 impl<'a> Predictor<'a> {
@@ -172,7 +182,18 @@ impl<'a> Predictor<'a> {
         }
         let disk =
             input.disk.map_or_else(|| PlayDisk::Recorded(Rc::new(medians(&seen))), PlayDisk::Model);
-        Ok(Predictor { input, plan, disk, from, until, measured: measured as f64 / 1e9 })
+        let span = journal::span(input.trace, &plan);
+        let calls = CallWorld::new(&input, &seen, span, window, &disk);
+        let measured = measured as f64 / 1e9;
+        Ok(Predictor { input, plan, disk, from, until, measured, calls })
+    }
+
+    /// The calls of the programs, or the reason why they cannot be played.
+    ///
+    /// # Errors
+    /// The trace has no calls, or they do not belong to its requests.
+    pub fn calls(&self) -> Result<&CallWorld, &CallsError> {
+        self.calls.as_ref()
     }
 
     fn world(&self) -> World<'a> {

@@ -1,0 +1,639 @@
+//! The playback of calls: clients, a journal with policies, and disk models, in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use ordo_block::BlockError;
+use ordo_runtime::sync::{Mutex, Notify, buffer_unordered, select};
+use ordo_runtime::{Duration, Executor, LocalFuture, Runtime, Time};
+use ordo_trace::RequestOp;
+
+use super::facts::TraceFacts;
+use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
+use crate::play::{DiskAtPlay, PlayStage};
+use crate::traffic::Role;
+
+/// The longest request in bytes.
+const REQUEST_MAX: u64 = 1 << 20;
+/// The longest write of a log in bytes.
+const LOG_WRITE_MAX: u64 = 256 << 10;
+/// The age at which dirty contents are written, in nanoseconds.
+const EXPIRE: u64 = 30_000_000_000;
+/// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
+const SEQUENTIAL: u64 = 64 << 10;
+/// The bytes of the log for a block beside its contents: a tag, and for a difference the place and length of a run.
+const OF_BLOCK: u64 = 10;
+/// A record of a commit by itself, in Ordo's log.
+const SMALLEST: u64 = 4;
+
+/// A request that was played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlayedRequest {
+    /// Its role.
+    pub role: Role,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its issue and its completion, in nanoseconds.
+    pub times: (u64, u64),
+}
+
+/// The result of a playback of calls.
+#[derive(Clone, Debug, Default)]
+pub struct CallsPlayed {
+    /// The first call's beginning and the last one's end, in nanoseconds.
+    pub bounds: (u64, u64),
+    /// The requests in order of completion.
+    pub requests: Vec<PlayedRequest>,
+    /// The syncs, and the nanoseconds that they took together.
+    pub syncs: (u64, u64),
+    /// For each client its process, and its first call's beginning and last one's end.
+    pub clients: Vec<(u64, u64, u64)>,
+    /// The bytes that the log takes on its disk.
+    pub log_bytes: f64,
+    /// Blocks that were written and have no place in the trace.
+    pub without_place: u64,
+}
+
+/// A dirty block of a file.
+#[derive(Clone, Debug, Default)]
+struct DirtyUnit {
+    /// The time of its first change since it was clean.
+    since: u64,
+    /// The parts that changed since it was logged, if it was.
+    parts: Vec<(u64, u64)>,
+    /// Whether the log has it as it was before these changes.
+    has_base: bool,
+    /// Whether it is in the log as it is.
+    logged: bool,
+}
+
+/// The log.
+struct Log {
+    /// The bytes that were appended.
+    end: Cell<f64>,
+    durable: Cell<f64>,
+    /// The end at the last checkpoint.
+    start: Cell<f64>,
+    writer: Mutex<()>,
+    disk: usize,
+}
+
+/// The callers that share a write of the log.
+struct Group {
+    waiting: Cell<u64>,
+    expected: Cell<u64>,
+    led: Cell<bool>,
+    full: Notify,
+    done: Notify,
+}
+
+impl Group {
+    fn new() -> Group {
+        Group {
+            waiting: Cell::new(0),
+            expected: Cell::new(1),
+            led: Cell::new(false),
+            full: Notify::new("a full group", 0),
+            done: Notify::new("the write of a group", 0),
+        }
+    }
+}
+
+struct Engine {
+    runtime: Runtime,
+    facts: TraceFacts,
+    disks: Vec<DiskAtPlay>,
+    think: u64,
+    dirty: RefCell<BTreeMap<(u64, u64), DirtyUnit>>,
+    /// The blocks that the log has had.
+    known: RefCell<BTreeSet<(u64, u64)>>,
+    log: Log,
+    commit: Mutex<()>,
+    /// The number of commits that have begun, where one goes on at a time.
+    begun: Cell<u64>,
+    space: Notify,
+    group: Group,
+    /// For each file the first byte and the end of what was written in order and not sent.
+    in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
+    changes: Cell<u64>,
+    played: RefCell<CallsPlayed>,
+    error: Cell<Option<BlockError>>,
+}
+
+/// Plays the clients' calls.
+///
+/// # Errors
+/// A disk refused a request.
+pub fn play_calls(
+    plan: &CallPlan,
+    facts: &TraceFacts,
+    stage: &PlayStage,
+) -> Result<CallsPlayed, BlockError> {
+    let executor = Executor::simulated(stage.seed);
+    let runtime = executor.runtime();
+    let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
+    let log = Log {
+        end: Cell::new(0.0),
+        durable: Cell::new(0.0),
+        start: Cell::new(0.0),
+        writer: Mutex::new((), "the log's writer", 0),
+        disk: stage.disks.len() - 1,
+    };
+    let engine = Rc::new(Engine {
+        facts: facts.clone(),
+        disks: disks.collect(),
+        think: stage.think,
+        dirty: RefCell::default(),
+        known: RefCell::default(),
+        log,
+        commit: Mutex::new((), "a commit", 0),
+        begun: Cell::new(0),
+        space: Notify::new("space in the log", 0),
+        group: Group::new(),
+        in_order: RefCell::default(),
+        changes: Cell::new(0),
+        played: RefCell::default(),
+        error: Cell::new(None),
+        runtime: runtime.clone(),
+    });
+    let done = {
+        let engine = engine.clone();
+        let clients = plan.clients.clone();
+        async move { engine.run(clients, stage.shift).await }
+    };
+    executor.block_on(done).expect("clients that wait for requests and time alone");
+    if let Some(error) = engine.error.get() {
+        return Err(error);
+    }
+    let mut played = engine.played.take();
+    played.requests.retain(|request| request.times.0 < played.bounds.1);
+    Ok(played)
+}
+
+impl Engine {
+    fn now(&self) -> u64 {
+        self.runtime.now().as_nanos()
+    }
+
+    async fn run(self: &Rc<Self>, clients: Vec<CallClient>, shift: u64) {
+        self.start_timers();
+        let tasks: Vec<_> = clients
+            .into_iter()
+            .map(|client| {
+                let engine = self.clone();
+                let began = client.began + shift;
+                self.runtime.spawn("a client", async move {
+                    engine.runtime.sleep_until(Time::from_nanos(began)).await;
+                    let begin = engine.now();
+                    engine.client(&client).await;
+                    (client.process, begin, engine.now())
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            all.push(task.await);
+        }
+        let mut played = self.played.borrow_mut();
+        let begin = all.iter().map(|c| c.1).min().unwrap_or(0);
+        played.log_bytes = self.log.end.get();
+        played.bounds = (begin, all.iter().map(|c| c.2).max().unwrap_or(begin));
+        played.clients = all;
+    }
+
+    /// Starts the task that commits at intervals, and the one that writes old contents.
+    fn start_timers(self: &Rc<Self>) {
+        if let Some(every) = self.facts.policy.every {
+            let engine = self.clone();
+            self.runtime.spawn_daemon("commits at intervals", async move {
+                loop {
+                    engine.runtime.sleep(Duration::from_nanos(every.max(1))).await;
+                    if engine.changes.get() > 0 {
+                        engine.commit(None, false).await;
+                    }
+                }
+            });
+        }
+        let engine = self.clone();
+        self.runtime.spawn_daemon("old contents", async move {
+            loop {
+                engine.runtime.sleep(Duration::from_secs(1)).await;
+                let now = engine.now();
+                engine.write_back(|unit| unit.since + EXPIRE <= now).await;
+                engine.checkpoint_if_due().await;
+            }
+        });
+    }
+
+    async fn pause(&self, ns: u64) {
+        let ns = ns * self.think / 1000;
+        if ns > 0 {
+            self.runtime.sleep(Duration::from_nanos(ns)).await;
+        }
+    }
+
+    async fn client(self: &Rc<Self>, client: &CallClient) {
+        for step in &client.steps {
+            self.pause(step.think).await;
+            match step.act {
+                ClientAct::Write { file, offset, len } => {
+                    self.pause(step.busy).await;
+                    self.change(file, offset, len);
+                    self.write_behind(file, offset, len);
+                }
+                ClientAct::Sync { file } => {
+                    let began = self.now();
+                    self.pause(step.busy).await;
+                    self.sync(Some(file)).await;
+                    let took = self.now() - began;
+                    let mut played = self.played.borrow_mut();
+                    played.syncs = (played.syncs.0 + 1, played.syncs.1 + took);
+                }
+                ClientAct::SyncAll => {
+                    self.pause(step.busy).await;
+                    self.sync(None).await;
+                    self.write_back(|_| true).await;
+                }
+            }
+        }
+    }
+
+    /// Makes bytes of a file dirty.
+    fn change(&self, file: u64, offset: u64, len: u64) {
+        let unit = self.facts.unit;
+        let (mut dirty, known) = (self.dirty.borrow_mut(), self.known.borrow());
+        for block in offset / unit..(offset + len.max(1)).div_ceil(unit) {
+            let part = (offset.max(block * unit), (offset + len).min((block + 1) * unit));
+            let now = self.now();
+            let new = || DirtyUnit {
+                since: now,
+                has_base: known.contains(&(file, block)),
+                ..DirtyUnit::default()
+            };
+            let one = dirty.entry((file, block)).or_insert_with(new);
+            one.logged = false;
+            add_part(&mut one.parts, part);
+        }
+        self.changes.set(self.changes.get() + 1);
+        self.append(self.facts.log.of_change);
+    }
+
+    /// Sends contents that were written in order, if the file system does so.
+    fn write_behind(self: &Rc<Self>, file: u64, offset: u64, len: u64) {
+        let Some(cluster) = self.facts.write_behind.filter(|c| *c > self.facts.unit) else {
+            return;
+        };
+        let mut in_order = self.in_order.borrow_mut();
+        let run = in_order.entry(file).or_insert((offset, offset));
+        if run.1 != offset {
+            *run = (offset, offset);
+        }
+        run.1 = offset + len;
+        let unit = self.facts.unit;
+        while run.1 - run.0 >= cluster {
+            let blocks = run.0 / unit..(run.0 + cluster) / unit;
+            run.0 += cluster;
+            let mut dirty = self.dirty.borrow_mut();
+            let sent: Vec<_> = blocks
+                .filter_map(|block| Some(((file, block), dirty.remove(&(file, block))?)))
+                .collect();
+            drop(dirty);
+            let engine = self.clone();
+            drop(self.runtime.spawn("a write behind", async move {
+                let runs = engine.runs(&sent);
+                engine.send(&runs).await;
+            }));
+        }
+    }
+
+    /// Sends writes of contents that nobody waits for.
+    async fn send(&self, runs: &[(u64, u64)]) {
+        let writes = runs.iter().map(|(offset, len)| {
+            self.request(0, (RequestOp::Write, Role::Data), (*offset, *len), false)
+        });
+        let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
+    }
+
+    fn append(&self, bytes: f64) {
+        self.log.end.set(self.log.end.get() + bytes);
+    }
+
+    async fn sync(&self, file: Option<u64>) {
+        let policy = self.facts.policy;
+        if !policy.serial {
+            return self.commit(file, true).await;
+        }
+        let before = self.begun.get();
+        let _one = self.commit.lock().await;
+        let has_all = policy.contents != ContentsPolicy::Writeback;
+        if self.begun.get() > before && has_all {
+            // A commit that began after this call has had its changes.
+            return;
+        }
+        self.begun.set(self.begun.get() + 1);
+        self.commit(file, true).await;
+    }
+
+    /// Commits the changes of a file, or of all files.
+    async fn commit(&self, file: Option<u64>, waits: bool) {
+        let policy = self.facts.policy;
+        if let Some(delay) = policy.group.filter(|_| waits && policy.serial) {
+            // Others join the transaction meanwhile.
+            self.runtime.sleep(Duration::from_nanos(delay)).await;
+        }
+        let all = policy.tangled || file.is_none();
+        self.wait_for_space().await;
+        self.changes.set(0);
+        let own = policy.contents == ContentsPolicy::Writeback;
+        let contents = self.take(if all && !own { None } else { file });
+        let logged = match policy.contents {
+            ContentsPolicy::Logged => true,
+            ContentsPolicy::Adaptive => !self.is_sequential(&contents),
+            ContentsPolicy::Ordered | ContentsPolicy::Writeback => false,
+        };
+        if logged {
+            self.log_contents(&contents);
+        }
+        let place = if logged { Vec::new() } else { self.runs(&contents) };
+        self.append(self.facts.log.of_commit);
+        if policy.log_first {
+            self.force_commit().await;
+            self.place(&place).await;
+            return;
+        }
+        match policy.order {
+            CommitOrder::Together => {
+                self.place(&place).await;
+                self.force_commit().await;
+            }
+            CommitOrder::Apart => {
+                self.place(&place).await;
+                self.force(false).await;
+                self.force_commit().await;
+            }
+            CommitOrder::Overlap => {
+                let both: [LocalFuture<'_, ()>; 2] =
+                    [Box::pin(self.place(&place)), Box::pin(self.force(false))];
+                let _ = buffer_unordered(2, both, |_, ()| Ok::<(), ()>(())).await;
+                self.force_commit().await;
+            }
+        }
+        self.checkpoint_if_due().await;
+    }
+
+    /// Takes the dirty blocks that are not in the log, of a file or of all.
+    fn take(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
+        let mut dirty = self.dirty.borrow_mut();
+        let wanted = |key: &(u64, u64), unit: &DirtyUnit| {
+            file.is_none_or(|file| key.0 == file) && !unit.logged
+        };
+        let keys: Vec<(u64, u64)> =
+            dirty.iter().filter(|(key, unit)| wanted(key, unit)).map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect()
+    }
+
+    fn is_sequential(&self, contents: &[((u64, u64), DirtyUnit)]) -> bool {
+        let runs = self.runs(contents);
+        let bytes: u64 = runs.iter().map(|run| run.1).sum();
+        runs.is_empty() || bytes / runs.len() as u64 >= SEQUENTIAL
+    }
+
+    /// Puts contents into the log. They stay dirty.
+    fn log_contents(&self, contents: &[((u64, u64), DirtyUnit)]) {
+        let (unit, log) = (self.facts.unit, self.facts.log);
+        let differs = self.facts.policy.differences;
+        let mut bytes = 0;
+        let (mut dirty, mut known) = (self.dirty.borrow_mut(), self.known.borrow_mut());
+        for (key, one) in contents {
+            let changed: u64 = one.parts.iter().map(|part| part.1 - part.0 + OF_BLOCK / 2).sum();
+            bytes += OF_BLOCK + if differs && one.has_base { changed.min(unit) } else { unit };
+            known.insert(*key);
+            let logged =
+                DirtyUnit { since: one.since, parts: Vec::new(), has_base: true, logged: true };
+            dirty.insert(*key, logged);
+        }
+        let grain = log.grain_of_contents();
+        self.append((bytes as f64 * log.overhead / grain).ceil() * grain);
+    }
+
+    /// The places of blocks, neighbours joined. Blocks without a place are counted.
+    fn runs(&self, contents: &[((u64, u64), DirtyUnit)]) -> Vec<(u64, u64)> {
+        let mut places: Vec<u64> = Vec::with_capacity(contents.len());
+        for (key, _) in contents {
+            match self.facts.places.get(key) {
+                Some(place) => places.push(*place),
+                None => self.played.borrow_mut().without_place += 1,
+            }
+        }
+        places.sort_unstable();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for place in places {
+            match runs.last_mut() {
+                Some(run) if run.0 + run.1 == place && run.1 + self.facts.unit <= REQUEST_MAX => {
+                    run.1 += self.facts.unit;
+                }
+                _ => runs.push((place, self.facts.unit)),
+            }
+        }
+        runs
+    }
+
+    /// Writes contents in place, and flushes them if the policy does.
+    async fn place(&self, runs: &[(u64, u64)]) {
+        if runs.is_empty() {
+            return;
+        }
+        let fua = self.facts.place_fua;
+        let writes = runs.iter().map(|(offset, len)| {
+            self.request(0, (RequestOp::Write, Role::Data), (*offset, *len), fua)
+        });
+        let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
+        if self.facts.policy.flush_before {
+            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+        }
+    }
+
+    /// Writes the log up to its end. `is_commit`: the write is one of a commit block.
+    async fn force(&self, is_commit: bool) {
+        let (policy, facts) = (self.facts.policy, self.facts.log);
+        let target = self.log.end.get();
+        if self.log.durable.get() >= target {
+            return;
+        }
+        match policy.group.filter(|_| facts.own) {
+            Some(delay) => return self.force_together(target, delay, is_commit).await,
+            None => {}
+        }
+        let _one = self.log.writer.lock().await;
+        self.write_log(target, is_commit).await;
+    }
+
+    /// Forces as a group: the first caller waits for as many as shared the last write, and writes for all.
+    async fn force_together(&self, target: f64, delay: u64, is_commit: bool) {
+        let group = &self.group;
+        group.waiting.set(group.waiting.get() + 1);
+        if group.waiting.get() >= group.expected.get() {
+            group.full.notify_all();
+        }
+        while self.log.durable.get() < target {
+            if group.led.replace(true) {
+                group.done.notified().await;
+                continue;
+            }
+            let turn = self.log.writer.lock().await;
+            self.runtime.yield_now().await;
+            if self.log.durable.get() < target {
+                if group.waiting.get() < group.expected.get() {
+                    let sleep = self.runtime.sleep(Duration::from_nanos(delay));
+                    select(group.full.notified(), sleep).await;
+                }
+                group.expected.set(group.waiting.replace(0));
+            }
+            group.led.set(false);
+            group.done.notify_all();
+            self.write_log(self.log.end.get().max(target), is_commit).await;
+            drop(turn);
+            group.done.notify_all();
+        }
+    }
+
+    /// Writes the log up to `target`. The caller holds the writer's lock.
+    async fn write_log(&self, target: f64, is_commit: bool) {
+        let (policy, facts) = (self.facts.policy, self.facts.log);
+        while self.log.durable.get() < target {
+            let (from, end) = (self.log.durable.get(), self.log.end.get());
+            let first = (from / facts.grain as f64).floor() as u64 * facts.grain;
+            let last = (end / facts.grain as f64).ceil() as u64 * facts.grain;
+            let len = (last - first).clamp(facts.grain, LOG_WRITE_MAX);
+            let role = if is_commit { Role::Commit } else { Role::Journal };
+            let fua = policy.fua && (is_commit || facts.own);
+            let offset = self.log_place(first, len);
+            let what = (RequestOp::Write, role);
+            self.request(self.log.disk, what, (offset, len), fua).await;
+            self.log.durable.set(end.min((first + len) as f64));
+        }
+    }
+
+    /// The place of a part of the log: around in its space.
+    fn log_place(&self, at: u64, len: u64) -> u64 {
+        let base = if self.log.disk > 0 { 0 } else { self.facts.log.first };
+        match self.facts.policy.log_bytes {
+            Some(size) if size > len + self.facts.log.grain => base + at % (size - len),
+            _ => base + at,
+        }
+    }
+
+    /// Writes the commit block, and what else is in the log, with the policy's flushes.
+    async fn force_commit(&self) {
+        let policy = self.facts.policy;
+        let own = self.facts.log.own;
+        let commit_block = match (own, policy.order) {
+            (true, CommitOrder::Together) => 0,
+            (true, _) => SMALLEST,
+            (false, _) => self.facts.log.commit_block,
+        };
+        self.append(commit_block as f64);
+        if policy.flush_before && !own {
+            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+        }
+        self.force(true).await;
+        if policy.flush_after {
+            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+        }
+    }
+
+    /// Writes dirty contents in place that nobody waits for.
+    async fn write_back(&self, wanted: impl Fn(&DirtyUnit) -> bool) {
+        let mut dirty = self.dirty.borrow_mut();
+        let keys: Vec<(u64, u64)> =
+            dirty.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| *key).collect();
+        let due: Vec<_> =
+            keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect();
+        drop(dirty);
+        let runs = self.runs(&due);
+        self.send(&runs).await;
+    }
+
+    fn used(&self) -> f64 {
+        self.log.end.get() - self.log.start.get()
+    }
+
+    /// Writes what the log holds in place, if so much of the log is used.
+    async fn checkpoint_if_due(&self) {
+        let policy = self.facts.policy;
+        let Some(size) = policy.log_bytes else { return };
+        if self.used() * 1000.0 < size as f64 * policy.checkpoint_permille as f64 {
+            return;
+        }
+        let start = self.log.end.get();
+        self.write_back(|unit| unit.logged).await;
+        self.log.start.set(start);
+        self.space.notify_all();
+    }
+
+    async fn wait_for_space(&self) {
+        let Some(size) = self.facts.policy.log_bytes else { return };
+        // A commit begins when an eighth of the log is free.
+        while self.used() > size as f64 * 7.0 / 8.0 {
+            self.checkpoint_if_due().await;
+            if self.used() > size as f64 * 7.0 / 8.0 {
+                // The checkpoint of another commit has not ended.
+                self.space.notified().await;
+            }
+        }
+    }
+
+    async fn request(
+        &self,
+        disk: usize,
+        (op, role): (RequestOp, Role),
+        (offset, len): (u64, u64),
+        fua: bool,
+    ) {
+        let issued = self.now();
+        if let Err(error) =
+            self.disks[disk].request(&self.runtime, op, role, (offset, len), fua).await
+        {
+            self.error.set(Some(error));
+        }
+        let times = (issued, self.now());
+        self.played.borrow_mut().requests.push(PlayedRequest { role, len, times });
+    }
+}
+
+impl super::facts::LogFacts {
+    /// The unit to which the contents in a commit are rounded.
+    fn grain_of_contents(&self) -> f64 {
+        if self.own { 1.0 } else { self.grain as f64 }
+    }
+}
+
+/// Adds a part to the parts of a block that changed, which are in order and apart.
+fn add_part(parts: &mut Vec<(u64, u64)>, part: (u64, u64)) {
+    let (mut low, mut high) = part;
+    parts.retain(|(begin, end)| {
+        let touches = *begin <= high && low <= *end;
+        if touches {
+            (low, high) = (low.min(*begin), high.max(*end));
+        }
+        !touches
+    });
+    parts.push((low, high));
+    parts.sort_unstable();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that touch are one, and others stay apart.
+    #[test]
+    fn changed_parts_are_joined() {
+        let mut parts = Vec::new();
+        for part in [(10, 20), (40, 50), (20, 25), (0, 5), (24, 41)] {
+            add_part(&mut parts, part);
+        }
+        assert_eq!(parts, [(0, 5), (10, 50)]);
+    }
+}

@@ -1,0 +1,408 @@
+//! What a trace shows of a file system's blocks, log and policies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ordo_annotate::BlockRow;
+use ordo_annotate::calls::StoredCall;
+use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
+use ordo_sba::Class;
+use ordo_trace::{Flags, RequestOp, Trace};
+
+use super::{CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy};
+use crate::journal::JournalSpan;
+use crate::traffic::{Role, SeenTraffic};
+
+/// The bytes of a sector of Ordo's log, and those of them that carry records.
+const OWN_SECTOR: u64 = SECTOR_MIN as u64;
+const OWN_PAYLOAD: u64 = OWN_SECTOR - SectorHead::SIZE as u64;
+/// The block of the kernel's journals, if the trace does not say.
+const KERNEL_BLOCK: u64 = 4096;
+/// The part of a journal, in thousandths, whose use makes a checkpoint begin: of Ordo's, and of the kernel's.
+const OWN_CHECKPOINT: u64 = 625;
+const KERNEL_CHECKPOINT: u64 = 750;
+
+/// Nanoseconds from the end of a write within which a request counts as sent by it, the calls that are looked at, and the
+/// fewest such requests.
+const BEHIND: u64 = 1000;
+const BEHIND_CALLS: usize = 8;
+const BEHIND_MIN: usize = 4;
+/// The bytes that the records of an operation take in Ordo's logs (docs/journal.md).
+const OWN_CHANGE: f64 = 140.0;
+/// Bytes of records for a commit below which they count as those of its changes.
+const SMALL: f64 = 1024.0;
+
+/// The log, as the trace shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogFacts {
+    /// Whether it is one of Ordo's: records of bytes, in sectors that are written again until they are full.
+    pub own: bool,
+    /// The place of its first write, in bytes.
+    pub first: u64,
+    /// The unit of its writes in bytes.
+    pub grain: u64,
+    /// The bytes that each commit adds, whatever it commits.
+    pub of_commit: f64,
+    /// The bytes that each change adds.
+    pub of_change: f64,
+    /// The bytes that a commit block takes, if it is written by itself.
+    pub commit_block: u64,
+    /// The bytes that the log takes for one byte of file contents.
+    pub overhead: f64,
+}
+
+impl LogFacts {
+    /// The log has the bytes that changed of metadata too. Of Ordo's logs is known what that takes.
+    pub fn differences(&mut self) {
+        if self.own && self.of_commit > SMALL {
+            self.of_commit = 0.0;
+            self.of_change = self.of_change.max(OWN_CHANGE);
+        }
+    }
+}
+
+/// What a trace shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceFacts {
+    /// The size of a block of a file, in bytes.
+    pub unit: u64,
+    /// The place of each block of a file: by file and block.
+    pub places: BTreeMap<(u64, u64), u64>,
+    /// The log.
+    pub log: LogFacts,
+    /// The policies.
+    pub policy: JournalPolicy,
+    /// Whether writes of contents that are waited for have FUA.
+    pub place_fua: bool,
+    /// The bytes in order after which a file's contents are written although nobody waits; `None`: this is not seen.
+    pub write_behind: Option<u64>,
+    /// Calls' files without a block in the trace.
+    pub files_without: usize,
+}
+
+/// The blocks of files and their places.
+fn places(rows: &[BlockRow]) -> (u64, BTreeMap<(u64, u64), u64>) {
+    let mut unit = 0;
+    let mut places = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.final_kind == Class::FileData) {
+        if let (Some(ino), Some(block)) = (row.ino, row.file_block) {
+            places.insert((ino, block), row.offset);
+            unit = row.len.max(unit);
+        }
+    }
+    (unit.max(512), places)
+}
+
+/// What an fsync waited for, in the order of the requests' issue.
+struct Waited<'a> {
+    seen: Vec<&'a SeenTraffic>,
+}
+
+impl Waited<'_> {
+    fn with(&self, role: impl Fn(Role) -> bool) -> impl Iterator<Item = &SeenTraffic> {
+        self.seen.iter().copied().filter(move |seen| role(seen.role))
+    }
+
+    fn log(&self) -> impl Iterator<Item = &SeenTraffic> {
+        self.with(|role| matches!(role, Role::Journal | Role::Commit))
+    }
+}
+
+/// A count of syncs that show something, and of those that could.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes(usize, usize);
+
+impl Votes {
+    fn add(&mut self, yes: bool) {
+        self.0 += usize::from(yes);
+        self.1 += 1;
+    }
+
+    fn most(self) -> bool {
+        self.0 * 2 > self.1
+    }
+}
+
+/// Reads the facts.
+///
+/// # Errors
+/// Files that are written and synced have no blocks.
+pub fn facts(
+    trace: &Trace,
+    (rows, seen): (&[BlockRow], &[SeenTraffic]),
+    (calls, plan): (&[StoredCall], &CallPlan),
+    span: Option<JournalSpan>,
+) -> Result<TraceFacts, CallsError> {
+    let (unit, places) = places(rows);
+    let with_place: BTreeSet<u64> = places.keys().map(|(ino, _)| *ino).collect();
+    let synced = plan.clients.iter().flat_map(|client| &client.steps);
+    let synced: BTreeSet<u64> = synced
+        .filter_map(|step| match step.act {
+            ClientAct::Sync { file } => Some(file),
+            _ => None,
+        })
+        .collect();
+    let without = synced.iter().filter(|file| !with_place.contains(file)).count();
+    if without > 0 && without == synced.len() {
+        return Err(CallsError::NoBlocks { files: without, of: synced.len() });
+    }
+    let owners = owners(rows);
+    let by_number: BTreeMap<u64, &SeenTraffic> = seen.iter().map(|s| (s.number, s)).collect();
+    let waited: Vec<Waited<'_>> = calls
+        .iter()
+        .filter(|call| !call.waits.is_empty())
+        .map(|call| Waited {
+            seen: call
+                .waits
+                .iter()
+                .filter_map(|wait| by_number.get(&wait.request))
+                .copied()
+                .collect(),
+        })
+        .collect();
+    let own = is_own(trace, seen);
+    let mut policy = policy(&waited, span, own);
+    let shared = is_shared(seen, &owners, calls);
+    (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
+    let log = log(trace, seen, (calls, plan), (own, &policy));
+    policy.every = policy.every.filter(|_| !own);
+    let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
+    let write_behind = write_behind(seen, &owners, calls);
+    Ok(TraceFacts { unit, places, log, policy, place_fua, write_behind, files_without: without })
+}
+
+/// The file of each request with contents of one.
+fn owners(rows: &[BlockRow]) -> BTreeMap<u64, u64> {
+    let data = rows.iter().filter(|row| row.final_kind == Class::FileData);
+    data.filter_map(|row| Some((row.request, row.ino?))).collect()
+}
+
+/// Whether commits have the contents of several files: those of other files are written while an fsync runs, before its
+/// log, and none is begun while the log is being written, as the fsyncs of several clients by themselves would do.
+fn is_shared(seen: &[SeenTraffic], owners: &BTreeMap<u64, u64>, calls: &[StoredCall]) -> bool {
+    let data: Vec<&SeenTraffic> =
+        seen.iter().filter(|s| s.role == Role::Data && !s.checkpoint).collect();
+    let log: Vec<&SeenTraffic> =
+        seen.iter().filter(|s| matches!(s.role, Role::Journal | Role::Commit)).collect();
+    let (mut others, mut during) = (Votes::default(), Votes::default());
+    for call in calls.iter().filter(|call| !call.waits.is_empty()) {
+        let end = log.partition_point(|l| l.issued <= call.ended);
+        let Some(last) = end.checked_sub(1).map(|n| log[n]) else { continue };
+        let from = data.partition_point(|d| d.issued < call.began);
+        let some = data[from..].iter().take_while(|d| d.issued <= last.issued);
+        others.add(some.clone().any(|d| {
+            owners.get(&d.number).is_some_and(|ino| call.inode.is_some_and(|own| *ino != own))
+        }));
+    }
+    for one in &data {
+        let before = log.partition_point(|l| l.issued < one.issued);
+        during.add(before.checked_sub(1).is_some_and(|n| log[n].completed > one.issued));
+    }
+    others.most() && during.0 * 10 < during.1
+}
+
+/// The length of requests that a file system sends as soon as a program has written so much in order: they are issued
+/// while one of the file's writes runs, or right after it. Only files that nobody syncs show this.
+fn write_behind(
+    seen: &[SeenTraffic],
+    owners: &BTreeMap<u64, u64>,
+    calls: &[StoredCall],
+) -> Option<u64> {
+    let synced: BTreeSet<Option<u64>> =
+        calls.iter().filter(|call| !call.waits.is_empty()).map(|call| call.inode).collect();
+    let is_free = |call: &&StoredCall| {
+        call.name.contains("write") && call.inode.is_some() && !synced.contains(&call.inode)
+    };
+    let writes: Vec<&StoredCall> = calls.iter().filter(is_free).collect();
+    let mut lens: Vec<u64> = Vec::new();
+    for one in seen.iter().filter(|s| s.role == Role::Data) {
+        let until = writes.partition_point(|call| call.began <= one.issued);
+        let near = writes[..until].iter().rev().take(BEHIND_CALLS);
+        let mut near = near.filter(|call| call.ended + BEHIND >= one.issued);
+        if near.any(|call| call.inode == owners.get(&one.number).copied()) {
+            lens.push(one.len);
+        }
+    }
+    lens.sort_unstable();
+    (lens.len() >= BEHIND_MIN).then(|| lens[lens.len() / 2])
+}
+
+/// Whether the log is one of Ordo's.
+fn is_own(trace: &Trace, seen: &[SeenTraffic]) -> bool {
+    let first = seen.iter().find(|s| s.role == Role::Journal && s.op == RequestOp::Write);
+    let bytes = first.and_then(|s| trace.data(&trace.requests()[s.number as usize]));
+    bytes.is_some_and(|bytes| bytes.starts_with(&SECTOR_MAGIC.to_le_bytes()))
+}
+
+fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> JournalPolicy {
+    let [mut placed, mut first, mut apart, mut overlap, mut serial] = [Votes::default(); 5];
+    let [mut flush_before, mut fua, mut flush_after] = [Votes::default(); 3];
+    for one in waited {
+        let data: Vec<&SeenTraffic> = one.with(|role| role == Role::Data).collect();
+        let log: Vec<&SeenTraffic> = one.log().collect();
+        let Some(last) = log.last() else { continue };
+        placed.add(!data.is_empty());
+        apart.add(log.len() > 1);
+        fua.add(last.flags.contains(Flags::FUA));
+        let flushes: Vec<&SeenTraffic> = one.with(|role| role == Role::Flush).collect();
+        flush_before.add(flushes.iter().any(|f| f.completed <= last.issued));
+        flush_after.add(flushes.iter().any(|f| f.issued >= last.completed));
+        serial.add(last.role == Role::Commit);
+        if let Some(end) = data.iter().map(|s| s.completed).max() {
+            first.add(end <= last.issued);
+            let begin = data.iter().map(|s| s.issued).min().unwrap_or(end);
+            overlap.add(log.len() > 1 && log[0].issued < end && begin < log[0].completed);
+        }
+    }
+    let contents = match (placed.most(), first.most()) {
+        (true, true) => ContentsPolicy::Ordered,
+        (true, false) => ContentsPolicy::Writeback,
+        (false, _) => ContentsPolicy::Logged,
+    };
+    let order = match (overlap.most(), apart.most()) {
+        (true, _) => CommitOrder::Overlap,
+        (false, true) => CommitOrder::Apart,
+        (false, false) => CommitOrder::Together,
+    };
+    let serial = serial.most();
+    JournalPolicy {
+        contents,
+        tangled: serial,
+        serial,
+        log_first: contents == ContentsPolicy::Writeback,
+        order,
+        flush_before: flush_before.most(),
+        fua: fua.most(),
+        flush_after: flush_after.most(),
+        differences: false,
+        every: None,
+        group: None,
+        log_bytes: span.filter(|span| span.whole).map(|span| span.len()),
+        checkpoint_permille: if own { OWN_CHECKPOINT } else { KERNEL_CHECKPOINT },
+    }
+}
+
+fn log(
+    trace: &Trace,
+    seen: &[SeenTraffic],
+    (calls, plan): (&[StoredCall], &CallPlan),
+    (own, policy): (bool, &JournalPolicy),
+) -> LogFacts {
+    let (from, until) = plan.bounds;
+    let inside = |s: &&SeenTraffic| s.issued >= from && s.completed <= until;
+    let writes: Vec<&SeenTraffic> = seen
+        .iter()
+        .filter(inside)
+        .filter(|s| matches!(s.role, Role::Journal | Role::Commit))
+        .collect();
+    let first = writes.first().map_or(0, |s| s.offset);
+    let steps = || plan.clients.iter().flat_map(|client| &client.steps);
+    let contents: u64 = match policy.contents {
+        ContentsPolicy::Logged => steps()
+            .map(|step| match step.act {
+                ClientAct::Write { len, .. } => len,
+                _ => 0,
+            })
+            .sum(),
+        _ => 0,
+    };
+    if own {
+        let overhead = OWN_SECTOR as f64 / OWN_PAYLOAD as f64;
+        let logged = policy.contents == ContentsPolicy::Logged;
+        let (of_commit, of_change) = own_sizes(trace, &writes, calls, logged);
+        return LogFacts {
+            own,
+            first,
+            grain: OWN_SECTOR,
+            of_commit: of_commit * overhead,
+            of_change: of_change * overhead,
+            commit_block: 8,
+            overhead,
+        };
+    }
+    let commits = writes.iter().filter(|s| s.role == Role::Commit).count().max(1);
+    let bytes: u64 = writes.iter().filter(|s| s.role == Role::Journal).map(|s| s.len).sum();
+    let of_commit =
+        (bytes.saturating_sub(contents) as f64 / commits as f64).max(KERNEL_BLOCK as f64);
+    LogFacts {
+        own,
+        first,
+        grain: KERNEL_BLOCK,
+        of_commit,
+        of_change: 0.0,
+        commit_block: KERNEL_BLOCK,
+        overhead: 1.0,
+    }
+}
+
+/// The bytes of records that a commit adds to Ordo's log, and those that each change adds: a straight line through the
+/// commits by their numbers of changes. Contents of files are left out, if the log has them.
+fn own_sizes(
+    trace: &Trace,
+    writes: &[&SeenTraffic],
+    calls: &[StoredCall],
+    logged: bool,
+) -> (f64, f64) {
+    let mut changes: Vec<(u64, u64)> = calls
+        .iter()
+        .filter(|call| call.error.is_none() && call.name.contains("write"))
+        .map(|call| (call.ended, call.len.unwrap_or(0)))
+        .collect();
+    changes.sort_unstable();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let (mut next, mut end) = (0, None);
+    for write in writes {
+        let Some((from, to)) = own_range(trace, write) else { continue };
+        let bytes = to.saturating_sub(end.unwrap_or(from)) as f64;
+        end = Some(to);
+        let until = changes.partition_point(|(at, _)| *at <= write.issued);
+        let some = &changes[next.min(until)..until];
+        next = next.max(until);
+        let contents: u64 = some.iter().map(|(_, len)| *len).sum();
+        let bytes = bytes - if logged { contents as f64 } else { 0.0 };
+        match points.last_mut() {
+            // A commit record by itself.
+            Some(last) if some.is_empty() => last.1 += bytes,
+            _ => points.push((some.len() as f64, bytes)),
+        }
+    }
+    line(points.get(1..).unwrap_or_default())
+}
+
+/// The line through points by least squares, neither part below zero. Where all commits have equally many changes, small
+/// records count as those of changes, and large ones as the commit's.
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
+    let count = points.len().max(1) as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1).max(0.0));
+    let spread: f64 = points.iter().map(|p| (p.0 - x) * (p.0 - x)).sum();
+    if spread < 0.25 * count {
+        return if y < SMALL { (0.0, y / x.max(1.0)) } else { (y, 0.0) };
+    }
+    let slope = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>() / spread;
+    let slope = slope.clamp(0.0, y / x);
+    (y - slope * x, slope)
+}
+
+/// The part of the stream of records that a write of Ordo's log has.
+fn own_range(trace: &Trace, seen: &SeenTraffic) -> Option<(u64, u64)> {
+    let bytes = trace.data(trace.requests().get(seen.number as usize)?)?;
+    let first = SectorHead::read(bytes.get(..SECTOR_MIN)?)?;
+    let last = bytes.chunks_exact(SECTOR_MIN).next_back().and_then(SectorHead::read)?;
+    Some((first.lsn, last.lsn + u64::from(last.used)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A commit's own bytes and those of each change are told apart where commits differ; otherwise by their size.
+    #[test]
+    fn sizes_are_told_apart() {
+        assert_eq!(line(&[(1.0, 5000.0), (3.0, 5200.0), (5.0, 5400.0)]), (4900.0, 100.0));
+        assert_eq!(line(&[(1.0, 140.0), (1.0, 150.0)]), (0.0, 145.0));
+        assert_eq!(line(&[(1.0, 4200.0), (1.0, 4300.0)]), (4250.0, 0.0));
+        assert_eq!(line(&[]), (0.0, 0.0));
+        let (of_commit, of_change) = line(&[(1.0, 300.0), (4.0, 100.0)]);
+        assert!(of_commit >= 0.0 && of_change >= 0.0);
+    }
+}

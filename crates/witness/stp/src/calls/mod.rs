@@ -1,0 +1,325 @@
+//! Playback of calls: what the programs did is played, and a model of the journal's policies makes the requests.
+//!
+//! A change of *who commits what, and when* alters which requests there are. No plan of recorded requests shows that. So
+//! the calls of the programs are played instead (§2.2 of the paper): each client makes its next call when the one before
+//! has returned and its think time has passed; a write makes blocks dirty; an fsync commits, by policies that the trace
+//! shows ([`facts`]) or that a change sets ([`JournalPolicy`]). The requests that follow go to the disk models.
+//!
+//! - [`CallPlan`]: the clients and their calls.
+//! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
+//! - [`JournalPolicy`]: the policies, and the changes of them.
+//! - [`engine`]: the playback.
+
+use std::collections::BTreeMap;
+
+use ordo_annotate::calls::StoredCall;
+
+pub mod engine;
+pub mod facts;
+mod policy;
+
+pub use policy::{CommitOrder, ContentsPolicy, JournalPolicy};
+
+/// The fewest fsyncs from which policies are read.
+pub const SYNCS_MIN: usize = 4;
+
+/// The part of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAct {
+    /// Bytes of a file change.
+    Write {
+        /// The file.
+        file: u64,
+        /// The first byte.
+        offset: u64,
+        /// The length in bytes.
+        len: u64,
+    },
+    /// A file is made durable.
+    Sync {
+        /// The file.
+        file: u64,
+    },
+    /// Everything is made durable.
+    SyncAll,
+}
+
+/// One step of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientStep {
+    /// Nanoseconds between the end of the step before and the beginning of this one: the client's own time, and calls that
+    /// wait for no request.
+    pub think: u64,
+    /// Nanoseconds within the call in which no request was waited for.
+    pub busy: u64,
+    /// The act.
+    pub act: ClientAct,
+}
+
+/// A client: a process or thread of the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallClient {
+    /// Its number in the trace.
+    pub process: u64,
+    /// The time of its first call, in nanoseconds on the trace's clock.
+    pub began: u64,
+    /// Its steps.
+    pub steps: Vec<ClientStep>,
+}
+
+/// The clients of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPlan {
+    /// The clients that change or sync something.
+    pub clients: Vec<CallClient>,
+    /// The first call's beginning and the last one's end, in nanoseconds on the trace's clock.
+    pub bounds: (u64, u64),
+    /// Calls that are not played, by the reason.
+    pub left_out: BTreeMap<&'static str, u64>,
+    /// The number of fsyncs.
+    pub syncs: usize,
+}
+
+/// The reason why calls cannot be played.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallsError {
+    /// No calls were recorded.
+    #[error("the trace has no calls of programs; record it with `ordo trace run --calls`")]
+    None,
+    /// No call waits for a request.
+    #[error(
+        "the calls and the requests do not belong together: no fsync of {calls} calls waited for a request{clocks}"
+    )]
+    Apart {
+        /// The number of calls.
+        calls: usize,
+        /// The clocks, if they disagree.
+        clocks: String,
+    },
+    /// Too few calls wait.
+    #[error("only {0} fsyncs waited for requests; {SYNCS_MIN} are needed to see the policies")]
+    Few(usize),
+    /// The end of a call comes before its beginning.
+    #[error("call {0}: it ends before it begins")]
+    Times(usize),
+    /// A file's blocks have no place.
+    #[error(
+        "{files} of {of} files that are written and synced have no block in the trace: it is incomplete, or of another device"
+    )]
+    NoBlocks {
+        /// The files without.
+        files: usize,
+        /// All files that are written and synced.
+        of: usize,
+    },
+}
+
+/// The number of a call's file: its inode, or the order of its path.
+struct FileNumbers<'a> {
+    paths: BTreeMap<&'a str, u64>,
+}
+
+impl<'a> FileNumbers<'a> {
+    fn of(&mut self, call: &'a StoredCall) -> Option<u64> {
+        if let Some(ino) = call.inode {
+            return Some(ino);
+        }
+        let path = call.path.as_deref()?;
+        let next = (1 << 62) + self.paths.len() as u64;
+        Some(*self.paths.entry(path).or_insert(next))
+    }
+}
+
+impl CallPlan {
+    /// The clients of calls, which are in order of their beginnings.
+    ///
+    /// # Errors
+    /// No calls, times that contradict each other, or none that belongs to a request.
+    pub fn new(calls: &[StoredCall], requests: (u64, u64)) -> Result<CallPlan, CallsError> {
+        if calls.is_empty() {
+            return Err(CallsError::None);
+        }
+        if let Some(n) = calls.iter().position(|call| call.ended < call.began) {
+            return Err(CallsError::Times(n));
+        }
+        let mut plan = CallPlan::default();
+        let mut files = FileNumbers { paths: BTreeMap::new() };
+        let mut clients: BTreeMap<u64, (CallClient, u64)> = BTreeMap::new();
+        let mut waited = 0;
+        for call in calls {
+            let (acts, left_out) = acts(call, &mut files);
+            if let Some(why) = left_out {
+                *plan.left_out.entry(why).or_insert(0) += 1;
+            }
+            let new = || {
+                let (process, began) = (call.process, call.began);
+                (CallClient { process, began, steps: Vec::new() }, call.began)
+            };
+            let (client, ended) = clients.entry(call.process).or_insert_with(new);
+            let waits: u64 = call.waits.iter().map(|wait| wait.ns).sum();
+            waited += usize::from(!call.waits.is_empty());
+            for (n, act) in acts.iter().enumerate() {
+                let think = if n == 0 { call.began.saturating_sub(*ended) } else { 0 };
+                let busy = (call.ended - call.began).saturating_sub(waits);
+                let busy = if n + 1 == acts.len() { busy } else { 0 };
+                client.steps.push(ClientStep { think, busy, act: *act });
+                *ended = call.ended.max(*ended);
+                plan.syncs += usize::from(!matches!(act, ClientAct::Write { .. }));
+            }
+        }
+        plan.clients = clients.into_values().map(|(client, _)| client).collect();
+        plan.clients.retain(|client| !client.steps.is_empty());
+        if waited == 0 {
+            return Err(apart(calls, requests));
+        }
+        if waited < SYNCS_MIN {
+            return Err(CallsError::Few(waited));
+        }
+        let played = || calls.iter().filter(|call| acts_of(call));
+        let first = played().map(|call| call.began).min().unwrap_or(0);
+        plan.bounds = (first, played().map(|call| call.ended).max().unwrap_or(0));
+        Ok(plan)
+    }
+}
+
+/// The error of calls without requests, with the clocks if these disagree.
+fn apart(calls: &[StoredCall], (first, last): (u64, u64)) -> CallsError {
+    let began = calls.iter().map(|call| call.began).min().unwrap_or(0);
+    let ended = calls.iter().map(|call| call.ended).max().unwrap_or(0);
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let clocks = match ended < first || began > last {
+        true => format!(
+            ": the calls are from {:.3} to {:.3} s of the clock, the requests from {:.3} to {:.3} s",
+            seconds(began),
+            seconds(ended),
+            seconds(first),
+            seconds(last)
+        ),
+        false => String::new(),
+    };
+    CallsError::Apart { calls: calls.len(), clocks }
+}
+
+fn is_write(call: &StoredCall) -> bool {
+    matches!(&*call.name, "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "pwrite")
+}
+
+fn is_sync(call: &StoredCall) -> bool {
+    matches!(&*call.name, "fsync" | "fdatasync" | "msync" | "sync_file_range")
+}
+
+fn is_sync_all(call: &StoredCall) -> bool {
+    matches!(&*call.name, "sync" | "syncfs")
+}
+
+fn acts_of(call: &StoredCall) -> bool {
+    call.error.is_none() && (is_write(call) || is_sync(call) || is_sync_all(call))
+}
+
+/// The acts of a call, and the reason why a call that changes something has none.
+fn acts<'a>(
+    call: &'a StoredCall,
+    files: &mut FileNumbers<'a>,
+) -> (Vec<ClientAct>, Option<&'static str>) {
+    if !acts_of(call) {
+        let changes = ["rename", "unlink", "mkdir", "rmdir", "link", "truncate", "fallocate"];
+        let is_change = changes.iter().any(|name| call.name.contains(name));
+        return (Vec::new(), is_change.then_some("changes of names and sizes"));
+    }
+    if is_sync_all(call) {
+        return (vec![ClientAct::SyncAll], None);
+    }
+    let Some(file) = files.of(call) else {
+        return (Vec::new(), Some("calls without a file"));
+    };
+    if is_sync(call) {
+        return (vec![ClientAct::Sync { file }], None);
+    }
+    let (Some(offset), Some(len)) = (call.offset, call.len) else {
+        return (Vec::new(), Some("writes without a place"));
+    };
+    let mut acts = vec![ClientAct::Write { file, offset, len }];
+    if !call.waits.is_empty() {
+        acts.push(ClientAct::Sync { file });
+    }
+    (acts, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use ordo_annotate::calls::Wait;
+
+    use super::*;
+
+    fn call(name: &str, process: u64, (began, ended): (u64, u64), waits: &[u64]) -> StoredCall {
+        let wait = |ns: &u64| Wait { request: 0, kind: "file_data", ns: *ns };
+        StoredCall {
+            process,
+            name: name.into(),
+            inode: Some(7),
+            offset: Some(4096),
+            len: Some(4096),
+            began,
+            ended,
+            waits: waits.iter().map(wait).collect(),
+            ..StoredCall::default()
+        }
+    }
+
+    fn pairs(n: u64) -> Vec<StoredCall> {
+        let pair = |n: u64| {
+            let at = n * 100;
+            [call("pwrite64", 1, (at, at + 5), &[]), call("fsync", 1, (at + 7, at + 60), &[40, 5])]
+        };
+        (0..n).flat_map(pair).collect()
+    }
+
+    /// Think times are the client's own; a call's busy time is that in which it waited for no request.
+    #[test]
+    fn clients_think_between_calls() {
+        let plan = CallPlan::new(&pairs(4), (0, 1000)).unwrap();
+        assert_eq!((plan.clients.len(), plan.syncs, plan.bounds), (1, 4, (0, 360)));
+        let write = ClientAct::Write { file: 7, offset: 4096, len: 4096 };
+        let (first, sync) = (plan.clients[0].steps[0], plan.clients[0].steps[1]);
+        assert_eq!(first, ClientStep { think: 0, busy: 5, act: write });
+        assert_eq!(sync, ClientStep { think: 2, busy: 8, act: ClientAct::Sync { file: 7 } });
+        assert_eq!(plan.clients[0].steps[2].think, 40);
+    }
+
+    /// A write that waits is a write and an fsync; what cannot be played is counted by its reason.
+    #[test]
+    fn calls_that_cannot_be_played_are_counted() {
+        let mut calls = pairs(4);
+        calls.push(call("write", 2, (500, 550), &[30]));
+        calls.push(StoredCall { offset: None, ..call("write", 2, (560, 570), &[]) });
+        calls.push(StoredCall { inode: None, ..call("fsync", 2, (580, 590), &[]) });
+        calls.push(call("renameat2", 2, (600, 610), &[]));
+        calls.push(call("getpid", 2, (600, 610), &[]));
+        calls.push(StoredCall { error: Some("EIO".into()), ..call("fsync", 2, (700, 710), &[]) });
+        let plan = CallPlan::new(&calls, (0, 1000)).unwrap();
+        assert_eq!(plan.syncs, 5);
+        let left_out: Vec<_> = plan.left_out.iter().map(|(why, n)| (*why, *n)).collect();
+        let expected = [
+            ("calls without a file", 1),
+            ("changes of names and sizes", 1),
+            ("writes without a place", 1),
+        ];
+        assert_eq!(left_out, expected);
+    }
+
+    /// Calls without blocks, clocks that disagree, calls that end before they begin, and too few: each is named.
+    #[test]
+    fn calls_that_do_not_fit_are_refused() {
+        assert_eq!(CallPlan::new(&[], (0, 9)), Err(CallsError::None));
+        let mut calls = pairs(5);
+        calls.iter_mut().for_each(|call| call.waits.clear());
+        let error = CallPlan::new(&calls, (0, 1000)).unwrap_err().to_string();
+        assert!(error.contains("no fsync of 10 calls") && !error.contains("clock"), "{error}");
+        let error = CallPlan::new(&calls, (5_000_000_000, 9_000_000_000)).unwrap_err();
+        assert!(error.to_string().contains("the requests from 5.000 to 9.000 s"), "{error}");
+        assert_eq!(CallPlan::new(&pairs(3), (0, 1000)), Err(CallsError::Few(3)));
+        let mut calls = pairs(5);
+        calls[3].ended = calls[3].began - 1;
+        assert_eq!(CallPlan::new(&calls, (0, 1000)), Err(CallsError::Times(3)));
+    }
+}

@@ -1,0 +1,265 @@
+//! Prediction by playback of the programs' calls.
+
+use ordo_block::model::Model;
+
+use super::{Input, PredictError, PredictedOutcome, Unchanged, Window, others, widen};
+use crate::calls::engine::{CallsPlayed, play_calls};
+use crate::calls::facts::{TraceFacts, facts};
+use crate::calls::{CallPlan, CallsError, ContentsPolicy, JournalPolicy};
+use crate::change::place::{Swap, target};
+use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
+use crate::journal::JournalSpan;
+use crate::path::{Spent, Thinking};
+use crate::play::{PlayDisk, PlayError, PlayStage};
+use crate::traffic::SeenTraffic;
+
+/// The calls of a trace, and what its requests show of the journal's policies.
+#[derive(Clone, Debug)]
+pub struct CallWorld {
+    /// The clients.
+    pub plan: CallPlan,
+    /// The places, the log, the policies.
+    pub facts: TraceFacts,
+    span: Option<JournalSpan>,
+    stage: PlayStage,
+}
+
+/// What a playback of calls says beside its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClientTimes {
+    /// Seconds that an fsync takes, on average.
+    pub of_sync: f64,
+    /// Seconds from the first call to the last one's end of the client that syncs least.
+    pub of_quietest: f64,
+}
+
+impl CallWorld {
+    /// The calls of the input.
+    ///
+    /// # Errors
+    /// There are none, or they do not belong to the requests.
+    pub(super) fn new(
+        input: &Input<'_>,
+        seen: &[SeenTraffic],
+        span: Option<JournalSpan>,
+        window: &Window,
+        disk: &PlayDisk,
+    ) -> Result<CallWorld, CallsError> {
+        let mark = |text: &Option<String>| {
+            let text = text.as_deref()?;
+            seen.iter().find(|s| s.text.as_deref() == Some(text)).map(|s| s.issued)
+        };
+        let (from, until) = (mark(&window.from).unwrap_or(0), mark(&window.until));
+        let until = until.unwrap_or(u64::MAX);
+        let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);
+        let calls: Vec<_> = inside.cloned().collect();
+        let first = seen.first().map_or(0, |s| s.issued);
+        let last = seen.iter().map(|s| s.completed).max().unwrap_or(0);
+        let plan = CallPlan::new(&calls, (first, last))?;
+        let facts = facts(input.trace, (input.rows, seen), (&calls, &plan), span)?;
+        let stage = PlayStage::one(disk.clone(), input.bytes);
+        Ok(CallWorld { plan, facts, span, stage })
+    }
+
+    /// The policies that the trace shows.
+    pub fn policy(&self) -> JournalPolicy {
+        self.facts.policy
+    }
+
+    /// Plays the calls without a change.
+    ///
+    /// # Errors
+    /// A request lies outside the disk.
+    pub fn unchanged(&self) -> Result<Unchanged, PredictError> {
+        let (begin, end) = self.plan.bounds;
+        let measured = (end - begin) as f64 / 1e9;
+        let mut predicted = self.outcome("unchanged", 0.0)?;
+        let error = predicted.seconds / measured - 1.0;
+        widen(&mut predicted, error);
+        Ok(Unchanged { measured, predicted, error })
+    }
+
+    /// Plays the calls with changes, one after the other; `error` is that of the unchanged playback.
+    ///
+    /// # Errors
+    /// A change means nothing for this trace, or a request lies outside the disk.
+    pub fn changed(
+        &self,
+        changes: &[PlanChange],
+        error: f64,
+    ) -> Result<PredictedOutcome, PredictError> {
+        self.with(changes)?.outcome(&change::name(changes), error)
+    }
+
+    /// What a playback with changes says of the clients.
+    ///
+    /// # Errors
+    /// As [`changed`](Self::changed).
+    pub fn clients(&self, changes: &[PlanChange]) -> Result<ClientTimes, PredictError> {
+        let played = self.with(changes)?.play(&change::name(changes))?;
+        let (syncs, ns) = played.syncs;
+        let syncing = |process: u64| {
+            let client = self.plan.clients.iter().find(|client| client.process == process);
+            client.map_or(0, |client| {
+                client
+                    .steps
+                    .iter()
+                    .filter(|s| !matches!(s.act, crate::calls::ClientAct::Write { .. }))
+                    .count()
+            })
+        };
+        let quietest = played.clients.iter().min_by_key(|client| syncing(client.0));
+        Ok(ClientTimes {
+            of_sync: ns as f64 / 1e9 / syncs.max(1) as f64,
+            of_quietest: quietest.map_or(0.0, |client| (client.2 - client.1) as f64 / 1e9),
+        })
+    }
+
+    /// The bytes that a playback with changes appends to the log.
+    ///
+    /// # Errors
+    /// As [`changed`](Self::changed).
+    pub fn log_bytes(&self, changes: &[PlanChange]) -> Result<u64, PredictError> {
+        let world = self.with(changes)?;
+        let played = world.play(&change::name(changes))?;
+        Ok((played.log_bytes / world.facts.log.overhead) as u64)
+    }
+
+    fn with(&self, changes: &[PlanChange]) -> Result<CallWorld, PredictError> {
+        let mut world = self.clone();
+        for change in changes {
+            if *change == PlanChange::Differential {
+                world.facts.log.differences();
+            }
+            let done = match world.facts.policy.change(change) {
+                Some(done) => done,
+                None => world.place(change),
+            };
+            done.map_err(|why| Refused { change: change.to_string(), why })?;
+        }
+        Ok(world)
+    }
+
+    /// Makes a change of places or disks.
+    fn place(&mut self, change: &PlanChange) -> Result<(), String> {
+        let (disk, bytes) = self.stage.disks[0].clone();
+        let known = disk.model().is_some();
+        let span = || self.span.ok_or_else(|| "the trace has no write to a journal".to_owned());
+        match change {
+            PlanChange::JournalAt(_) | PlanChange::Layout(_) | PlanChange::CacheOff if !known => {
+                Err(change::NO_MODEL.into())
+            }
+            PlanChange::JournalAt(at) => self.journal_at(span()?, *at, bytes),
+            PlanChange::JournalDevice(model) => {
+                let len = span()?.len().max(64 << 20);
+                if self.stage.disks.len() > 1 {
+                    return Err("the journal has a disk of its own already".into());
+                }
+                self.stage.disks.push((PlayDisk::Model(model), len));
+                Ok(())
+            }
+            PlanChange::Layout(to) => {
+                let unit = self.facts.unit;
+                let mut pieces: Vec<u64> = Vec::new();
+                let mut order: Vec<(u64, (u64, u64))> =
+                    self.facts.places.iter().map(|(key, place)| (*place, *key)).collect();
+                order.sort_unstable_by_key(|(_, key)| *key);
+                pieces.extend(order.iter().map(|(place, _)| place / unit * 4096));
+                let map = layout::mapping(&pieces, *to, bytes / unit * 4096);
+                self.facts.places.values_mut().for_each(|place| {
+                    *place = map[&(*place / unit * 4096)] / 4096 * unit;
+                });
+                Ok(())
+            }
+            PlanChange::Disk(model) => {
+                self.disk(model, disk.volatile_cache());
+                Ok(())
+            }
+            PlanChange::CacheOff => match disk.volatile_cache() {
+                Some(true) => {
+                    (self.facts.place_fua, self.facts.policy.fua) = (true, true);
+                    Ok(())
+                }
+                _ => Err("the disk has no volatile write cache".into()),
+            },
+            _ => unreachable!("the other changes are of policies"),
+        }
+    }
+
+    fn journal_at(
+        &mut self,
+        span: JournalSpan,
+        at: JournalPlace,
+        bytes: u64,
+    ) -> Result<(), String> {
+        if self.stage.disks.len() > 1 {
+            return Err("the journal has a disk of its own".into());
+        }
+        let swap = Swap { span, target: target(&span, at, bytes)? };
+        self.facts.places.values_mut().for_each(|place| *place = swap.of(*place).0);
+        self.facts.log.first = swap.of(self.facts.log.first).0;
+        Ok(())
+    }
+
+    /// Another disk. Flushes and FUA come and go with a volatile cache.
+    fn disk(&mut self, model: &'static Model, was_volatile: Option<bool>) {
+        self.stage.disks[0].0 = PlayDisk::Model(model);
+        let is_volatile = model.volatile_cache();
+        if was_volatile != Some(is_volatile) {
+            let policy = &mut self.facts.policy;
+            policy.flush_before = is_volatile && policy.contents != ContentsPolicy::Logged;
+            policy.fua = is_volatile;
+            policy.flush_after = false;
+            self.facts.place_fua = is_volatile && self.facts.log.own;
+        }
+    }
+
+    fn play_on(&self, what: &str, stage: &PlayStage) -> Result<CallsPlayed, PredictError> {
+        let played = play_calls(&self.plan, &self.facts, stage);
+        played.map_err(|error| PredictError::Play {
+            what: what.into(),
+            error: PlayError::Device { step: 0, error },
+        })
+    }
+
+    fn play(&self, what: &str) -> Result<CallsPlayed, PredictError> {
+        self.play_on(what, &self.stage)
+    }
+
+    fn outcome(&self, what: &str, error: f64) -> Result<PredictedOutcome, PredictError> {
+        let main = self.play(what)?;
+        let seconds = |played: &CallsPlayed| (played.bounds.1 - played.bounds.0) as f64 / 1e9;
+        let mut interval = (seconds(&main), seconds(&main));
+        for other in others(&self.stage) {
+            let other = seconds(&self.play_on(what, &other)?);
+            interval = (interval.0.min(other), interval.1.max(other));
+        }
+        let mut outcome = PredictedOutcome::of(seconds(&main), interval);
+        tell(&main, &mut outcome);
+        widen(&mut outcome, error);
+        Ok(outcome)
+    }
+}
+
+/// Requests, their times, and where the time goes: each moment counts for the request under way that was issued first.
+fn tell(played: &CallsPlayed, into: &mut PredictedOutcome) {
+    let (begin, end) = played.bounds;
+    let mut requests = played.requests.clone();
+    requests.sort_by_key(|request| request.times);
+    let mut at = begin;
+    for request in &requests {
+        let count = into.requests.entry(request.role).or_insert((0, 0));
+        *count = (count.0 + 1, count.1 + request.len);
+        let (from, to) = (request.times.0.max(at).min(end), request.times.1.min(end));
+        if to > at {
+            *into.spent.entry(Spent::Think(Thinking::Think)).or_insert(0.0) +=
+                (from - at) as f64 / 1e9;
+            *into.spent.entry(Spent::On(request.role)).or_insert(0.0) += (to - from) as f64 / 1e9;
+            at = to;
+        }
+        let since = |at: u64| at.saturating_sub(begin) as f64 / 1e9;
+        into.timeline.push((request.role, since(request.times.0), since(request.times.1)));
+    }
+    *into.spent.entry(Spent::Think(Thinking::Think)).or_insert(0.0) +=
+        end.saturating_sub(at) as f64 / 1e9;
+}
