@@ -13,7 +13,9 @@ use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap, TapSink};
-use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use ordo_block::{
+    BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags,
+};
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
@@ -301,6 +303,18 @@ impl BlockDevice for Storage {
         }
     }
 
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        match self {
+            Storage::Memory(ram) => ram.write_list(offset, data, flags).await,
+            Storage::Path(disk, _) => disk.write_list(offset, data, flags).await,
+        }
+    }
+
     async fn flush(&self) -> Result<(), BlockError> {
         match self {
             Storage::Memory(ram) => ram.flush().await,
@@ -344,6 +358,24 @@ impl Ruled {
         self.disk.inner()
     }
 
+    /// Whether a write is carried out, after the observer's decision and the delay that it may ask for.
+    async fn is_let_through(&self, offset: u64, len: usize) -> Result<bool, BlockError> {
+        // The tap has just shown this write to the observer; no other code has run since.
+        match self.verdict.take() {
+            RequestDecision::Pass => {}
+            RequestDecision::Delay(time) => self.runtime.sleep(time).await,
+            RequestDecision::Drop => {
+                self.note_dropped();
+                return Ok(false);
+            }
+            RequestDecision::Fail => {
+                let fault = Fault::Io(EIO);
+                return Err(BlockError { op: Operation::Write, offset, len, fault });
+            }
+        }
+        Ok(true)
+    }
+
     /// Notes that the newest request of the recording was dropped.
     fn note_dropped(&self) {
         let newest = self.recorder.with(|records| records.len().checked_sub(1));
@@ -367,22 +399,23 @@ impl BlockDevice for Ruled {
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        // The tap has just shown this write to the observer; no other code has run since.
-        match self.verdict.take() {
-            RequestDecision::Pass => {}
-            RequestDecision::Delay(time) => self.runtime.sleep(time).await,
-            RequestDecision::Drop => {
-                self.note_dropped();
-                return Ok(());
-            }
-            RequestDecision::Fail => {
-                let fault = Fault::Io(EIO);
-                return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
-            }
+        match (self.is_let_through(offset, data.len()).await?, self.paced.get()) {
+            (false, _) => Ok(()),
+            (true, true) => self.disk.write(offset, data, flags).await,
+            (true, false) => self.storage().write(offset, data, flags).await,
         }
-        match self.paced.get() {
-            true => self.disk.write(offset, data, flags).await,
-            false => self.storage().write(offset, data, flags).await,
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        match (self.is_let_through(offset, data.len()).await?, self.paced.get()) {
+            (false, _) => Ok(()),
+            (true, true) => self.disk.write_list(offset, data, flags).await,
+            (true, false) => self.storage().write_list(offset, data, flags).await,
         }
     }
 
@@ -444,8 +477,10 @@ impl Core {
             dropped: RefCell::default(),
             keeps_all: !matches!(setup.keep, KeepRequests::Last(_)),
         };
+        let tap = Tap::new(runtime, ruled);
+        tap.share_buffers(setup.keep == KeepRequests::Contents);
         Ok(Core {
-            tap: Tap::new(runtime, ruled),
+            tap,
             turns: Turns::default(),
             recorder,
             verdict,
