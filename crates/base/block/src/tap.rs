@@ -201,9 +201,8 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         let len = data.len() as u64;
-        // A buffer that takes much more memory than its bytes is better copied, and a lent one must be.
-        let is_whole = data.memory_bytes() >= data.len() && data.memory_bytes() < 2 * data.len();
-        if self.shares.get() && is_whole {
+        // A lent buffer must be copied by those that keep it.
+        if self.shares.get() && data.memory_bytes() >= data.len() {
             let data = Arc::new(data);
             let (op, bytes) = (Operation::Write, Some(&data[..]));
             let ticket = self.issue(op, offset, len, flags, bytes, Some(&data));
@@ -245,6 +244,14 @@ pub enum KeptData {
     Copied(Arc<[u8]>),
     /// The buffer of the request itself.
     Shared(Arc<IoBuf>),
+}
+
+impl KeptData {
+    /// Keeps the buffer of a request, or a copy if there is none.
+    pub fn of(data: &[u8], shared: Option<&Arc<IoBuf>>) -> KeptData {
+        let copy = || KeptData::Copied(Arc::from(data));
+        shared.map_or_else(copy, |buf| KeptData::Shared(buf.clone()))
+    }
 }
 
 impl Deref for KeptData {
@@ -335,9 +342,10 @@ impl Recorder {
     }
 
     fn keep(&self, data: Option<&[u8]>, shared: Option<&Arc<IoBuf>>) -> Option<KeptData> {
+        // A buffer that takes much more memory than its bytes is better copied.
+        let is_tight = |buf: &&Arc<IoBuf>| buf.memory_bytes() < 2 * buf.len();
         let data = data.filter(|_| self.contents)?;
-        let copy = || KeptData::Copied(Arc::from(data));
-        Some(shared.map_or_else(copy, |buf| KeptData::Shared(buf.clone())))
+        Some(KeptData::of(data, shared.filter(is_tight)))
     }
 }
 

@@ -47,7 +47,8 @@ impl Contents {
     /// The bytes of a span; `None` if it is not within one piece.
     pub(crate) fn get(&self, span: RequestSpan) -> Option<&[u8]> {
         let end = span.start.checked_add(span.len)?;
-        let piece = self.pieces.partition_point(|(first, _)| *first <= span.start).checked_sub(1)?;
+        let piece =
+            self.pieces.partition_point(|(first, _)| *first <= span.start).checked_sub(1)?;
         let (first, piece) = &self.pieces[piece];
         piece.bytes().get(span.start - first..end - first)
     }

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
-use ordo_block::tap::{Recorder, Tap, TapSink};
-use ordo_block::{
-    BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags,
-};
+use ordo_block::tap::{Issued, Recorder, Tap, TapSink};
+use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
+use ordo_runtime::sync::Notify;
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
+use crate::deferred::Deferred;
 use crate::turns::Turns;
 
 /// The largest piece in which zeros are written, in bytes.
@@ -135,11 +135,19 @@ impl<'a> Before<'a> {
     }
 }
 
+/// Whether an observer must see a request before it is carried out.
+pub type IsUrgent = Rc<dyn Fn(&Issued<'_>) -> bool>;
+
 /// A watcher of the device while it is used. It runs on the device's own thread.
 pub trait Observer {
     /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
     /// into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
+    /// Which requests must be shown at once; the others may be shown later, in their order, and nothing is decided about
+    /// them. `None`: all of them.
+    fn urgent(&self) -> Option<IsUrgent> {
+        None
+    }
     /// Ends the watch: the device is removed, and the observer must pass on its results.
     fn finish(self: Box<Self>);
     /// Called every half second, between requests.
@@ -442,6 +450,12 @@ pub(crate) struct Core {
     verdict: Rc<Cell<RequestDecision>>,
     make: RefCell<Option<MakeObserver>>,
     observer: RefCell<Option<Box<dyn Observer>>>,
+    /// The requests that the observer is shown later.
+    deferred: RefCell<Option<Rc<Deferred>>>,
+    /// Whether there is a task that shows them.
+    may_defer: Cell<bool>,
+    /// The signal that an observer was attached.
+    pub(crate) attached: Notify,
     keep_start: bool,
     /// Whether marks are kept.
     marked: bool,
@@ -486,6 +500,9 @@ impl Core {
             verdict,
             make: RefCell::new(setup.observer),
             observer: RefCell::default(),
+            deferred: RefCell::default(),
+            may_defer: Cell::new(false),
+            attached: Notify::new("an observer", 0),
             keep_start: setup.keep_start,
             marked: !matches!(setup.keep, KeepRequests::Last(_)),
             start: RefCell::default(),
@@ -513,16 +530,45 @@ impl Core {
         if let Some(make) = self.make.take() {
             let observer = make(&Before::of(self, Some(beside)), &self.verdict);
             if let Some(observer) = observer {
-                self.tap.attach(observer.sink());
+                // Requests to several devices have one order, which the observers share.
+                let can_wait = self.may_defer.get() && beside.devices.len() == 1;
+                match observer.urgent().filter(|_| can_wait) {
+                    Some(urgent) => {
+                        let deferred = Rc::new(Deferred::new(observer.sink(), urgent));
+                        self.tap.attach(deferred.clone());
+                        self.tap.share_buffers(true);
+                        *self.deferred.borrow_mut() = Some(deferred);
+                    }
+                    None => self.tap.attach(observer.sink()),
+                }
                 *self.observer.borrow_mut() = Some(observer);
+                self.attached.notify_all();
             }
         }
         self.tap.attach(self.recorder.clone());
         self.tap.inner().paced.set(true);
     }
 
+    /// Allows requests to be shown later: a task shows them.
+    pub(crate) fn may_defer(&self) {
+        self.may_defer.set(true);
+    }
+
+    /// The requests that the observer is shown later, if it allows that.
+    pub(crate) fn deferred(&self) -> Option<Rc<Deferred>> {
+        self.deferred.borrow().clone()
+    }
+
+    /// Shows the observer all requests so far.
+    fn show_all(&self) {
+        if let Some(deferred) = self.deferred() {
+            deferred.show_all();
+        }
+    }
+
     /// Puts a mark into the trace; ignored where only the last requests are kept.
     pub(crate) fn mark(&self, text: &str) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.mark(text, self.runtime.now());
         }
@@ -539,6 +585,7 @@ impl Core {
 
     /// Tells the observer that time has passed.
     pub(crate) fn tick(&self) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.tick(self.runtime.now());
         }
@@ -552,6 +599,7 @@ impl Core {
 
     /// Gives the observer its turn. No request may be under way.
     pub(crate) fn turn(&self) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.turn(&Before::of(self, None));
         }
@@ -560,6 +608,7 @@ impl Core {
     /// The recording; `None` if recording never began.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
+        self.show_all();
         if let Some(observer) = self.observer.take() {
             observer.finish();
         }

@@ -30,8 +30,14 @@ pub fn has(program: &str) -> bool {
 /// The seconds in which processors of the machine have worked since it started.
 fn worked() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let fields: Vec<f64> =
-        stat.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
+    let fields: Vec<f64> = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
     // user, nice, system, then idle and iowait, then irq and softirq; in hundredths of a second.
     [0, 1, 2, 5, 6].iter().filter_map(|i| fields.get(*i)).sum::<f64>() / 100.0
 }

@@ -70,10 +70,15 @@ pub fn table(work: &str, systems: &[System], costs: &[Vec<Cost>]) -> String {
             beside(processor),
         );
         let Some(floor) = floor else { continue };
-        for (to, than) in [(bare, "the bare loop device"), (floor, "the same server without names")] {
+        for (to, than) in [(bare, "the bare loop device"), (floor, "the same server without names")]
+        {
             let (_, middle, _) = ratios(of, to, wall);
             let verdict = if middle <= GOAL { "PASSED" } else { "MISSED" };
-            let _ = writeln!(verdicts, "- {}: {middle:.2} times {than}, goal {GOAL}: {verdict}", system.name);
+            let _ = writeln!(
+                verdicts,
+                "- {}: {middle:.2} times {than}, goal {GOAL}: {verdict}",
+                system.name
+            );
         }
     }
     format!("{text}\n{verdicts}")

@@ -53,12 +53,17 @@ pub fn all(ring: bool) -> Vec<System> {
     if has(&passthrough()) {
         all.push(new("passthrough_ll of libfuse", Between::Libfuse, false, None));
     }
-    // For a profile: only the systems that have one of these words in their names, whatever they are compared to.
-    if let Ok(only) = std::env::var("ONLY") {
-        all.retain(|system| only.split(',').any(|word| system.name.contains(word)));
+    // For a profile.
+    if std::env::var_os("ONLY").is_some() {
+        all.retain(|system| is_wanted("ONLY", system.name));
         all.iter_mut().for_each(|system| system.floor = None);
     }
     all
+}
+
+/// Whether a name has one of the words that a variable lists, if it is set.
+pub fn is_wanted(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |words| words.split(';').any(|word| name.contains(word)))
 }
 
 fn passthrough() -> String {
@@ -114,7 +119,8 @@ fn over_libfuse(image: &Path, at: &Path, work: &Work) -> Cost {
     let cost = over_loop(&file, at, work);
     // The kernel releases the loop device's file a moment after the device is gone.
     for _ in 0..500 {
-        if std::process::Command::new("umount").arg(dir).output().is_ok_and(|o| o.status.success()) {
+        if std::process::Command::new("umount").arg(dir).output().is_ok_and(|o| o.status.success())
+        {
             return cost;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
