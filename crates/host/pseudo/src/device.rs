@@ -4,7 +4,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,11 +17,10 @@ use ordo_runtime::sync::Notify;
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
-use crate::deferred::Deferred;
+use crate::later::ShownLater;
+use crate::storage::{DeviceContents, Storage};
 use crate::turns::Turns;
 
-/// The largest piece in which zeros are written, in bytes.
-const ZEROS: u64 = 1 << 20;
 const SECTOR: u32 = 512;
 /// The error of a write that fails.
 const EIO: i32 = 5;
@@ -143,8 +141,8 @@ pub trait Observer {
     /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
     /// into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
-    /// Which requests must be shown at once; the others may be shown later, in their order, and nothing is decided about
-    /// them. `None`: all of them.
+    /// A function that tells the requests that must be shown at once; the others may be shown later, in their order, and nothing
+    /// is decided about them. `None`: all must.
     fn urgent(&self) -> Option<IsUrgent> {
         None
     }
@@ -229,121 +227,6 @@ impl Recording {
     /// The number in the trace of a request that an observer counted, since observers are not shown marks.
     pub fn number(&self, request: u64) -> u64 {
         request + self.marks.partition_point(|at| *at <= request) as u64
-    }
-}
-
-enum Storage {
-    Memory(Rc<RamDisk>),
-    /// A file, with a second handle to read the contents without a request.
-    Path(FileDisk, Rc<File>),
-}
-
-/// A handle to read contents without a request.
-#[derive(Clone)]
-enum Held {
-    Memory(Rc<RamDisk>),
-    Path(Rc<File>),
-}
-
-impl Held {
-    /// Reads from a part of the device: its first byte and its size.
-    fn load(&self, (origin, bytes): (u64, u64), offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        end.filter(|end| *end <= bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
-        match self {
-            Held::Memory(ram) => {
-                ram.load(origin + offset, buf);
-                Ok(())
-            }
-            Held::Path(file) => file.read_exact_at(buf, origin + offset),
-        }
-    }
-}
-
-/// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in
-/// them.
-#[derive(Clone)]
-pub struct DeviceContents {
-    /// The size in bytes.
-    pub bytes: u64,
-    origin: u64,
-    held: Held,
-}
-
-impl DeviceContents {
-    /// Fills `buf` from byte `offset`.
-    ///
-    /// # Errors
-    /// The range lies outside the device or its part, or the read failed.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.held.load((self.origin, self.bytes), offset, buf)
-    }
-}
-
-impl Storage {
-    fn held(&self) -> Held {
-        match self {
-            Storage::Memory(ram) => Held::Memory(ram.clone()),
-            Storage::Path(_, file) => Held::Path(file.clone()),
-        }
-    }
-}
-
-impl BlockDevice for Storage {
-    fn geometry(&self) -> Geometry {
-        match self {
-            Storage::Memory(ram) => ram.geometry(),
-            Storage::Path(disk, _) => disk.geometry(),
-        }
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.read(offset, len).await,
-            Storage::Path(disk, _) => disk.read(offset, len).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.write(offset, data, flags).await,
-            Storage::Path(disk, _) => disk.write(offset, data, flags).await,
-        }
-    }
-
-    async fn write_list(
-        &self,
-        offset: u64,
-        data: IoList,
-        flags: WriteFlags,
-    ) -> Result<(), BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.write_list(offset, data, flags).await,
-            Storage::Path(disk, _) => disk.write_list(offset, data, flags).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.flush().await,
-            Storage::Path(disk, _) => disk.flush().await,
-        }
-    }
-
-    /// Discards a range, which then reads as zeros: the loop driver sends ranges that must become zero as discards
-    /// too.
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        if let Storage::Path(disk, _) = self {
-            disk.discard(offset, len).await?;
-        }
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(ZEROS);
-            let zeros = IoBuf::zeroed(piece as usize);
-            self.write(offset + done, zeros, WriteFlags::empty()).await?;
-            done += piece;
-        }
-        Ok(())
     }
 }
 
@@ -451,9 +334,9 @@ pub(crate) struct Core {
     make: RefCell<Option<MakeObserver>>,
     observer: RefCell<Option<Box<dyn Observer>>>,
     /// The requests that the observer is shown later.
-    deferred: RefCell<Option<Rc<Deferred>>>,
+    later: RefCell<Option<Rc<ShownLater>>>,
     /// Whether there is a task that shows them.
-    may_defer: Cell<bool>,
+    may_show_later: Cell<bool>,
     /// The signal that an observer was attached.
     pub(crate) attached: Notify,
     keep_start: bool,
@@ -500,8 +383,8 @@ impl Core {
             verdict,
             make: RefCell::new(setup.observer),
             observer: RefCell::default(),
-            deferred: RefCell::default(),
-            may_defer: Cell::new(false),
+            later: RefCell::default(),
+            may_show_later: Cell::new(false),
             attached: Notify::new("an observer", 0),
             keep_start: setup.keep_start,
             marked: !matches!(setup.keep, KeepRequests::Last(_)),
@@ -531,13 +414,13 @@ impl Core {
             let observer = make(&Before::of(self, Some(beside)), &self.verdict);
             if let Some(observer) = observer {
                 // Requests to several devices have one order, which the observers share.
-                let can_wait = self.may_defer.get() && beside.devices.len() == 1;
+                let can_wait = self.may_show_later.get() && beside.devices.len() == 1;
                 match observer.urgent().filter(|_| can_wait) {
                     Some(urgent) => {
-                        let deferred = Rc::new(Deferred::new(observer.sink(), urgent));
-                        self.tap.attach(deferred.clone());
+                        let later = Rc::new(ShownLater::new(observer.sink(), urgent));
+                        self.tap.attach(later.clone());
                         self.tap.share_buffers(true);
-                        *self.deferred.borrow_mut() = Some(deferred);
+                        *self.later.borrow_mut() = Some(later);
                     }
                     None => self.tap.attach(observer.sink()),
                 }
@@ -550,19 +433,19 @@ impl Core {
     }
 
     /// Allows requests to be shown later: a task shows them.
-    pub(crate) fn may_defer(&self) {
-        self.may_defer.set(true);
+    pub(crate) fn may_show_later(&self) {
+        self.may_show_later.set(true);
     }
 
     /// The requests that the observer is shown later, if it allows that.
-    pub(crate) fn deferred(&self) -> Option<Rc<Deferred>> {
-        self.deferred.borrow().clone()
+    pub(crate) fn shown_later(&self) -> Option<Rc<ShownLater>> {
+        self.later.borrow().clone()
     }
 
     /// Shows the observer all requests so far.
     fn show_all(&self) {
-        if let Some(deferred) = self.deferred() {
-            deferred.show_all();
+        if let Some(later) = self.shown_later() {
+            later.show_all();
         }
     }
 

@@ -17,10 +17,10 @@ use std::thread::JoinHandle;
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
 use ordo_runtime::{Executor, Runtime};
 
-use crate::deferred::show_while_idle;
 use crate::device::{Core, DeviceSetup, Recording, start};
 use crate::file::CONTROL;
 use crate::folders::Folder;
+use crate::later::show_while_idle;
 use crate::marks::LinePipe;
 use crate::session::{PseudoError, Served, failed, joined};
 use crate::turns::while_idle;

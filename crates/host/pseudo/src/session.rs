@@ -13,10 +13,10 @@ use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
 use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
 use ordo_runtime::Executor;
 
-use crate::deferred::show_while_idle;
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
 use crate::folders::Folder;
+use crate::later::show_while_idle;
 use crate::turns::while_idle;
 use crate::watchdog::{self, Watchdog};
 

@@ -13,7 +13,7 @@ mod works;
 use std::path::{Path, PathBuf};
 
 use machine::Cost;
-use systems::System;
+use systems::MeasuredDevice;
 use works::Work;
 
 /// The size of the image in bytes. The work writes 1 GB of it.
@@ -22,7 +22,13 @@ const IMAGE: u64 = 1280 << 20;
 /// The costs of one work, by system and round.
 type Costs = Vec<Vec<Cost>>;
 
-fn measured(work: &Work, systems: &[System], rounds: usize, image: &Path, at: &Path) -> Costs {
+fn measured(
+    work: &Work,
+    systems: &[MeasuredDevice],
+    rounds: usize,
+    image: &Path,
+    at: &Path,
+) -> Costs {
     let mut costs: Costs = vec![Vec::new(); systems.len()];
     // The first round warms everything up, and does not count.
     for round in 0..=rounds {

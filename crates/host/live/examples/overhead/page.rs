@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::machine::Cost;
-use crate::systems::{BARE, System};
+use crate::systems::{BARE, MeasuredDevice};
 
 /// The goal: at most so many times the bare loop device, or the server that names nothing.
 const GOAL: f64 = 1.03;
@@ -19,8 +19,11 @@ fn cell((least, middle, most): (f64, f64, f64)) -> String {
     format!("{middle:.2} ({least:.2} to {most:.2})")
 }
 
+/// One of the two times of a run.
+type What = fn(&Cost) -> f64;
+
 /// The ratios of one system to another, round by round.
-fn ratios(of: &[Cost], to: &[Cost], what: fn(&Cost) -> f64) -> (f64, f64, f64) {
+fn ratios(of: &[Cost], to: &[Cost], what: What) -> (f64, f64, f64) {
     spread(of.iter().zip(to).map(|(one, other)| what(one) / what(other)).collect())
 }
 
@@ -47,8 +50,9 @@ fn is_memory(place: &Path) -> bool {
     tmpfs.into_iter().any(|at| place.starts_with(at))
 }
 
-pub fn table(work: &str, systems: &[System], costs: &[Vec<Cost>]) -> String {
-    let (wall, processor): (fn(&Cost) -> f64, fn(&Cost) -> f64) = (|c| c.wall, |c| c.processor);
+pub fn table(work: &str, systems: &[MeasuredDevice], costs: &[Vec<Cost>]) -> String {
+    let wall: What = |cost| cost.wall;
+    let processor: What = |cost| cost.processor;
     let mut text = format!(
         "#### {work}\n\n| device | seconds | times bare | processor seconds | times bare | times no names | processor, times no names |\n\
          |---|---|---|---|---|---|---|\n"
@@ -57,7 +61,8 @@ pub fn table(work: &str, systems: &[System], costs: &[Vec<Cost>]) -> String {
     for (system, of) in systems.iter().zip(costs) {
         let bare = &costs[BARE];
         let floor = system.floor.map(|number| &costs[number]);
-        let beside = |what| floor.map_or_else(|| "-".into(), |floor| cell(ratios(of, floor, what)));
+        let beside =
+            |what: What| floor.map_or_else(|| "-".into(), |floor| cell(ratios(of, floor, what)));
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",

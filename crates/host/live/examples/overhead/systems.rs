@@ -25,7 +25,7 @@ enum Between {
 }
 
 /// A device that is measured.
-pub struct System {
+pub struct MeasuredDevice {
     pub name: &'static str,
     between: Between,
     ring: bool,
@@ -37,8 +37,8 @@ pub struct System {
 pub const BARE: usize = 0;
 
 /// All systems that this machine can have.
-pub fn all(ring: bool) -> Vec<System> {
-    let new = |name, between, ring, floor| System { name, between, ring, floor };
+pub fn all(ring: bool) -> Vec<MeasuredDevice> {
+    let new = |name, between, ring, floor| MeasuredDevice { name, between, ring, floor };
     let mut all = vec![
         new("bare loop device", Between::Loop, false, None),
         new("no names, /dev/fuse", Between::Server, false, None),
@@ -67,10 +67,11 @@ pub fn is_wanted(variable: &str, name: &str) -> bool {
 }
 
 fn passthrough() -> String {
-    std::env::var("PASSTHROUGH").unwrap_or_else(|_| "passthrough_ll".into())
+    let given = std::env::var("PASSTHROUGH").ok().filter(|name| !name.is_empty());
+    given.unwrap_or_else(|| "passthrough_ll".into())
 }
 
-impl System {
+impl MeasuredDevice {
     /// The cost of a work on this device.
     pub fn carry_out(&self, work: &Work, image: &Path, at: &Path) -> Cost {
         match self.between {

@@ -38,7 +38,7 @@ enum Step {
 }
 
 /// A sink that shows requests to another one later.
-pub(crate) struct Deferred {
+pub(crate) struct ShownLater {
     sink: Rc<dyn TapSink>,
     is_urgent: IsUrgent,
     waiting: RefCell<VecDeque<WaitingRequest>>,
@@ -46,11 +46,11 @@ pub(crate) struct Deferred {
     wake: Notify,
 }
 
-impl Deferred {
-    pub(crate) fn new(sink: Rc<dyn TapSink>, is_urgent: IsUrgent) -> Deferred {
+impl ShownLater {
+    pub(crate) fn new(sink: Rc<dyn TapSink>, is_urgent: IsUrgent) -> ShownLater {
         let wake = Notify::new("requests to show to the observer", 0);
         let (waiting, bytes) = (RefCell::default(), Cell::new(0));
-        Deferred { sink, is_urgent, waiting, bytes, wake }
+        ShownLater { sink, is_urgent, waiting, bytes, wake }
     }
 
     fn is_empty(&self) -> bool {
@@ -103,7 +103,7 @@ impl Deferred {
     }
 }
 
-impl TapSink for Deferred {
+impl TapSink for ShownLater {
     fn issued(&self, r: &Issued<'_>) {
         if (self.is_urgent)(r) {
             self.show_all();
@@ -132,20 +132,20 @@ impl TapSink for Deferred {
 
 /// Shows requests to the observer of a device while the server has nothing else to do.
 pub(crate) async fn show_while_idle(runtime: Runtime, core: Rc<Core>) {
-    core.may_defer();
+    core.may_show_later();
     loop {
-        let Some(deferred) = core.deferred() else {
+        let Some(later) = core.shown_later() else {
             core.attached.notified().await;
             continue;
         };
-        if deferred.is_empty() {
-            deferred.wake.notified().await;
+        if later.is_empty() {
+            later.wake.notified().await;
         }
         // Requests go out, and replies are sent, before anything is named.
         if runtime.look() {
             runtime.yield_now().await;
         } else {
-            deferred.show();
+            later.show();
         }
     }
 }
@@ -189,26 +189,26 @@ mod tests {
     fn requests_are_shown_later_and_in_order() {
         let shown = Shown::default();
         let sink = Rc::new(Seen(shown.clone()));
-        let deferred = Deferred::new(sink, Rc::new(|r: &Issued<'_>| r.offset == 0));
+        let later = ShownLater::new(sink, Rc::new(|r: &Issued<'_>| r.offset == 0));
         let numbers = || shown.borrow().iter().map(|(id, end, _)| (*id, *end)).collect::<Vec<_>>();
         let (first, second) = (issued(0, 4096, Some(&[1; 512])), issued(1, 8192, Some(&[2; 512])));
-        deferred.issued(&first);
-        deferred.issued(&second);
-        deferred.completed(&completed(&second, None));
+        later.issued(&first);
+        later.issued(&second);
+        later.completed(&completed(&second, None));
         assert_eq!(numbers(), []);
-        assert!(deferred.show());
+        assert!(later.show());
         assert_eq!(shown.borrow()[0], (0, false, Some(vec![1; 512])));
-        deferred.issued(&issued(2, 0, Some(&[3; 512])));
+        later.issued(&issued(2, 0, Some(&[3; 512])));
         assert_eq!(numbers(), [(0, false), (1, false), (1, true), (2, false)]);
         let read = issued(3, 4096, None);
-        deferred.issued(&read);
+        later.issued(&read);
         assert_eq!(shown.borrow().len(), 4);
-        deferred.completed(&completed(&read, Some(&[1; 512])));
+        later.completed(&completed(&read, Some(&[1; 512])));
         assert_eq!(numbers()[4..], [(3, false), (3, true)]);
         let long = vec![9; 1 << 20];
-        (4..40).for_each(|id| deferred.issued(&issued(id, 4096, Some(&long))));
-        assert!(deferred.bytes.get() <= WAITING_MAX && shown.borrow().len() > 6);
-        deferred.show_all();
-        assert_eq!((deferred.bytes.get(), numbers().last()), (0, Some(&(39, false))));
+        (4..40).for_each(|id| later.issued(&issued(id, 4096, Some(&long))));
+        assert!(later.bytes.get() <= WAITING_MAX && shown.borrow().len() > 6);
+        later.show_all();
+        assert_eq!((later.bytes.get(), numbers().last()), (0, Some(&(39, false))));
     }
 }
