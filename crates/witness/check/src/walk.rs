@@ -115,9 +115,9 @@ impl Run<'_> {
     ) -> Result<(), BlockError> {
         let mut stack = vec![self.open_indirect(addr, level, lbn).await?];
         while let Some(frame) = stack.last_mut() {
-            let entries = frame.bytes.len() / 8;
+            let entries = self.sb.addresses_per_block() as usize;
             while frame.index < entries
-                && frame.bytes[8 * frame.index..8 * frame.index + 8] == [0; 8]
+                && self.sb.pointer(&frame.bytes, frame.index, self.endian) == 0
             {
                 frame.index += 1;
             }
@@ -129,7 +129,7 @@ impl Run<'_> {
             frame.index += 1;
             let below = frame.level - 1;
             let (block, first) = (frame.addr, frame.lbn);
-            let target = self.endian.get_i64(&frame.bytes, 8 * index);
+            let target = self.sb.pointer(&frame.bytes, index, self.endian);
             let lbn = first.saturating_add((index as u64).saturating_mul(self.reach(below)));
             let slot = Slot::Within { block, index: index as u32 };
             match self.look(walk, slot, lbn, below, target) {
@@ -270,7 +270,7 @@ impl Run<'_> {
     /// granted to the file or cleared, so that the addresses form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
         let mut all = Vec::new();
-        if !has_blocks(node, self.sb.maxsymlinklen as u64) {
+        if !has_blocks(node, self.sb.short_link_size()) {
             self.held_attributes(node, &mut all);
             return Ok(all);
         }
@@ -299,8 +299,8 @@ impl Run<'_> {
             }
             let bytes = self.io.read(held.addr, self.sb.frag as u64).await?;
             let (level, step) = (held.level - 1, self.reach(held.level - 1));
-            for index in 0..bytes.len() / 8 {
-                let addr = self.endian.get_i64(&bytes, 8 * index);
+            for index in 0..self.sb.addresses_per_block() as usize {
+                let addr = self.sb.pointer(&bytes, index, self.endian);
                 if is_block(addr) {
                     let slot = Slot::Within { block: held.addr, index: index as u32 };
                     let lbn = held.lbn + index as u64 * step;
@@ -333,11 +333,11 @@ impl Run<'_> {
 }
 
 /// Whether a file's address fields hold addresses of blocks.
-pub(crate) fn has_blocks(node: &Dinode, short_link: u64) -> bool {
+pub(crate) fn has_blocks(node: &Dinode, short_link: usize) -> bool {
     use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFREG};
     match node.kind() {
         IFREG | IFDIR => true,
-        IFLNK => node.size >= short_link,
+        IFLNK => node.size >= short_link as u64,
         _ => false,
     }
 }
