@@ -365,10 +365,10 @@ impl Superblock {
             (new.nifree, new.nffree) = (wide(old.nifree), wide(old.nffree));
             (new.numclusters, new.spare) = (0, [0; 3]);
             (self.pendingblocks, self.pendinginodes, self.metaspace) = (0, 0, 0);
+            self.qbmask = i64::from(self.bsize) - 1;
+            self.qfmask = i64::from(self.fsize) - 1;
         }
         self.sblockloc = SUPERBLOCK_AT as i64;
-        self.qbmask = i64::from(self.bsize) - 1;
-        self.qfmask = i64::from(self.fsize) - 1;
     }
 
     /// The number of fragments by which a group's structures are moved into the group (`fs_old_cgoffset`): always 0
