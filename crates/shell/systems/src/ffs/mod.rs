@@ -33,12 +33,12 @@ use crate::size::u32_of;
 use crate::system::{ListedEntry, MountFn, Mounting, System};
 
 /// One of the two formats of FFS, with or without a log of Ordo's.
-pub struct Ufs(UfsVersion);
+pub struct UfsFormat(UfsVersion);
 
 /// FreeBSD's UFS2.
-pub const UFS2: Ufs = Ufs(UfsVersion::Ufs2);
+pub const UFS2: UfsFormat = UfsFormat(UfsVersion::Ufs2);
 /// UFS1, the format of 4.4BSD. A system makes UFS2, but runs on either.
-pub const UFS1: Ufs = Ufs(UfsVersion::Ufs1);
+pub const UFS1: UfsFormat = UfsFormat(UfsVersion::Ufs1);
 
 const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> ListedEntry {
     ListedEntry {
@@ -112,7 +112,7 @@ pub fn mkfs_options(geometry: &FsGeometry) -> MkfsOptions {
     UFS2.options(&shaped(geometry)).expect("sizes fit 32 bits, and no option is another format's")
 }
 
-impl Ufs {
+impl UfsFormat {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
         let refused = [
             (options.segment_size.is_some(), "--segment-size"),
@@ -146,7 +146,7 @@ impl Ufs {
     }
 }
 
-impl Format for Ufs {
+impl Format for UfsFormat {
     fn name(&self) -> &'static str {
         match self.0 {
             UfsVersion::Ufs1 => "ufs1",
