@@ -348,6 +348,9 @@ pub struct Crash {
     /// between two changes that belong together. A cluster has a quarter as many blocks.
     #[arg(long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cache_blocks: Option<u32>,
+    /// Write only the changed part of a block of a file, in units of this many bytes, as a mount does (4096).
+    #[arg(long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
+    pub write_unit: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
@@ -483,7 +486,8 @@ impl Crash {
 
     /// The cache of each run.
     pub fn cache(&self) -> CachePlan {
-        CachePlan { real_ages: self.real_ages, cache_blocks: self.cache_blocks }
+        let (real_ages, cache_blocks) = (self.real_ages, self.cache_blocks);
+        CachePlan { real_ages, cache_blocks, write_unit: self.write_unit }
     }
 
     /// The systems to crash, without options.

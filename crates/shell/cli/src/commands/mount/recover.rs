@@ -29,6 +29,8 @@ type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
+/// The unit of writes of a part of a block, in bytes: a page, and a sector of any disk.
+const WRITE_UNIT: usize = 4096;
 
 /// A mount in preparation.
 pub struct Plan<'a> {
@@ -205,7 +207,12 @@ impl Plan<'_> {
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
         let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
         MountOptions {
-            cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
+            cache: CacheConfig {
+                dirty_max,
+                cluster: CLUSTER,
+                write_unit: Some(WRITE_UNIT),
+                ..usual
+            },
             read_only,
             access_times: self.wanted.access_times,
             names_memory: Some(memory / 2),
