@@ -524,6 +524,7 @@ fn only_the_changed_part_of_a_block_is_written() {
         cache.flush_file(9).await.unwrap();
         assert_eq!(taken(), [(0, LARGE)]);
         cache.move_to(&b, at(5)).await;
+        change(&cache, &b, 0, 1);
         cache.flush_file(9).await.unwrap();
         assert_eq!(taken(), [(at(5), LARGE)]);
         // A change during a write is left for the next one.
