@@ -62,6 +62,8 @@ Options, after -o, separated by commas:
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
+  umask=OCTAL       permissions that nobody has here, whatever the disk says; fmask=, dmask=: of
+                    files, of directories
   allow_other, private   others may use the mount (default for root), or not
   acl, noacl        POSIX ACLs [default: as the image is marked]
   atime, relatime, noatime   update the access time on every read; after a change of the file or

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ordo_fuse::handler::ids::{IdMap, Ids};
+use ordo_fuse::handler::ids::{HiddenPermissions, IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
 use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, Tuning};
@@ -110,7 +110,17 @@ impl Wanted {
         for word in all {
             wanted.take(word).with_context(|| format!("-o {word}"))?;
         }
+        if wanted.acl == Some(true) && wanted.hides_permissions() {
+            bail!(
+                "-o acl does not go with umask=, fmask= or dmask=: an ACL gives more permissions than a mode shows"
+            );
+        }
         Ok(wanted)
+    }
+
+    /// Whether some permissions are hidden.
+    pub fn hides_permissions(&self) -> bool {
+        self.ids.hidden != HiddenPermissions::default()
     }
 
     fn take(&mut self, word: &str) -> Result<()> {
@@ -175,6 +185,7 @@ impl Wanted {
     fn take_value(&mut self, key: &str, value: &str) -> Result<()> {
         let bytes = || parse_bytes(value).map_err(|e| anyhow!("{e}"));
         let ids = || Ids::parse(value).map_err(|e| anyhow!("{e}"));
+        let bits = || HiddenPermissions::parse(value).map_err(|e| anyhow!("{e}"));
         match key {
             "ordering" => self.ordering = Some(ordering(value)?),
             "log" => {
@@ -215,6 +226,9 @@ impl Wanted {
             "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
+            "umask" => (self.ids.hidden.files, self.ids.hidden.directories) = (bits()?, bits()?),
+            "fmask" => self.ids.hidden.files = bits()?,
+            "dmask" => self.ids.hidden.directories = bits()?,
             "comment" | "fsname" | "subtype" => {}
             // Options that the table of mounts shows. mount(8) passes them on when it remounts.
             "user_id" | "group_id" | "max_read" | "blksize" => {}
@@ -265,6 +279,9 @@ mod tests {
             "ordering=fast",
             "cache=much",
             "uid=me",
+            "umask=9",
+            "fmask=1000",
+            "umask=22,acl",
             "cleaner=lazy",
             "idle=soon",
             "idle=-1",

@@ -153,7 +153,7 @@ impl Plan<'_> {
 
     /// Whether ACLs are kept.
     pub fn acl(&self) -> bool {
-        self.wanted.acl.unwrap_or(self.facts.acl)
+        self.wanted.acl.unwrap_or(self.facts.acl && !self.wanted.hides_permissions())
     }
 
     /// Whether the image is big-endian.
