@@ -255,10 +255,6 @@ impl Cache {
             return cluster;
         }
         let dirty = self.shared.dirty.borrow();
-        let unit = self.shared.config.write_unit;
-        // Blocks of which only a part is written are gathered only if the parts are adjacent.
-        let has_start = |b: &Buffer| b.unwritten_units(unit).start == 0;
-        let has_end = |b: &Buffer| b.unwritten_units(unit).end == b.len();
         let mut total = buf.len();
         let at = |block: i64, wanted: u64, end: bool| {
             dirty.get(BufKey { file: key.file, block }).filter(|b| {
@@ -269,9 +265,7 @@ impl Cache {
         };
         let mut end = address + buf.len() as u64;
         let mut block = key.block + 1;
-        let mut goes_on = has_end(buf);
-        while let Some(next) = at(block, end, false).filter(|next| goes_on && has_start(next)) {
-            goes_on = has_end(&next);
+        while let Some(next) = at(block, end, false) {
             if total + next.len() > self.shared.config.cluster {
                 break;
             }
@@ -283,9 +277,7 @@ impl Cache {
         let mut before = Vec::new();
         let mut start = address;
         let mut block = key.block - 1;
-        let mut goes_on = has_start(buf);
-        while let Some(prev) = at(block, start, true).filter(|prev| goes_on && has_end(prev)) {
-            goes_on = has_start(&prev);
+        while let Some(prev) = at(block, start, true) {
             if total + prev.len() > self.shared.config.cluster {
                 break;
             }
@@ -376,7 +368,8 @@ impl Cache {
     }
 
     /// Makes the images of the buffers, one after another, as the gate lets them be written, and seals them. Returns the
-    /// number of bytes of the first buffer that need not be written, and the others up to the last that must be.
+    /// number of bytes of the first buffer that need not be written, and the others up to the last that must be. Between
+    /// these, unchanged bytes are written too: a request more would cost more than they do.
     async fn images(
         &self,
         cluster: &[BufRef],

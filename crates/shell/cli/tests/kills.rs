@@ -70,8 +70,14 @@ impl Victim<'_> {
     /// Lets two or three programs work, and kills their server. Returns the number of their syncs.
     fn kill(&mut self) -> Result<usize, String> {
         // With little memory, blocks are written all the time, also in part.
-        let little = ["cache=4m,dirty=512k", "cache=8m,dependencies=256k", "", "group-commit"];
-        let mut options = little[self.dice.below(4)];
+        let little = [
+            "cache=4m,dirty=512k",
+            "cache=4m,dirty=512k,write-unit=4k",
+            "cache=8m,dependencies=256k",
+            "",
+            "group-commit",
+        ];
+        let mut options = little[self.dice.below(little.len())];
         if options == "group-commit" && self.disk.ordering != "journal" {
             options = "";
         }

@@ -44,6 +44,8 @@ Options, after -o, separated by commas:
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
   cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
                     half as much besides; dirty=BYTES: the most dirty data in it
+  write-unit=BYTES  write only the changed part of a file's block, in such units, if no neighbour is
+                    written with it: 4k for random writes to large files [default: block]
   maxcontig=BLOCKS  blocks of an FFS that follow each other and go in one request (default: the
                     superblock's); rotgap=BLOCKS: blocks left free behind each run of so many (default 0)
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold

@@ -59,6 +59,8 @@ pub struct Wanted {
     pub ids: IdMap,
     pub allow_other: Option<bool>,
     pub acl: Option<bool>,
+    /// The unit in bytes in which the changed part of a block of a file is written; `None`: whole blocks.
+    pub write_unit: Option<usize>,
     pub access_times: AccessTimes,
     pub bsd_groups: bool,
     pub synchronous: bool,
@@ -221,6 +223,7 @@ impl Wanted {
                 self.for_ffs = Some(key.to_owned());
             }
             "cache" => self.cache = Some(bytes()?),
+            "write-unit" => self.write_unit = write_unit(value)?,
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             "dependencies" => self.dependencies = Some(bytes()?),
@@ -236,6 +239,18 @@ impl Wanted {
             _ => bail!("there is no such option; ordo mount --help lists them"),
         }
         Ok(())
+    }
+}
+
+/// A unit of writing: a power of two from 4,096 on, which every device can write; or `block`.
+fn write_unit(value: &str) -> Result<Option<usize>> {
+    if value == "block" {
+        return Ok(None);
+    }
+    let bytes = parse_bytes(value).map_err(|e| anyhow!("{e}"))?;
+    match bytes.is_power_of_two() && (4096..=65_536).contains(&bytes) {
+        true => Ok(Some(bytes as usize)),
+        false => bail!("a power of two from 4k to 64k, or block"),
     }
 }
 
@@ -280,6 +295,7 @@ mod tests {
             "cache=much",
             "uid=me",
             "umask=9",
+            "write-unit=1000",
             "fmask=1000",
             "umask=22,acl",
             "cleaner=lazy",

@@ -29,8 +29,6 @@ type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
-/// The unit of writes of a part of a block, in bytes: a page, and a sector of any disk.
-const WRITE_UNIT: usize = 4096;
 
 /// A mount in preparation.
 pub struct Plan<'a> {
@@ -210,7 +208,7 @@ impl Plan<'_> {
             cache: CacheConfig {
                 dirty_max,
                 cluster: CLUSTER,
-                write_unit: Some(WRITE_UNIT),
+                write_unit: self.wanted.write_unit,
                 ..usual
             },
             read_only,
