@@ -139,6 +139,7 @@ impl<F: FileSystem> Handler<F> {
     pub(crate) fn shown(&self, mut attr: Attr) -> Attr {
         attr.uid = self.options.ids.users.here(attr.uid);
         attr.gid = self.options.ids.groups.here(attr.gid);
+        attr.permissions &= !self.options.ids.hidden.of(attr.file_type);
         attr
     }
 
