@@ -345,7 +345,11 @@ fn table(studied: &Studied, all: &[Value]) -> String {
         let answer = finding["answer"].as_str().unwrap_or_default();
         let known = studied.published.iter().find(|published| published.question == question);
         let (said, same) = known.map_or((String::new(), ""), |published| {
-            let same = if agrees(&published.agrees, finding) { "yes" } else { "no" };
+            let same = match answer {
+                _ if answer.starts_with("not reached") => "not shown",
+                _ if agrees(&published.agrees, finding) => "yes",
+                _ => "no",
+            };
             (format!("{} ({})", published.said, published.section), same)
         });
         let _ = writeln!(rows, "| {system} | {question} | {answer} | {said} | {same} |");
@@ -358,16 +362,17 @@ fn page(release: &str, rows: &str) -> Result<String, String> {
     let version = version.lines().next().unwrap_or_default();
     let ends =
         |word: &str| rows.lines().filter(|row| row.ends_with(&format!("| {word} |"))).count();
-    let (same, other) = (ends("yes"), ends("no"));
+    let (same, other, open) = (ends("yes"), ends("no"), ends("not shown"));
     Ok(format!(
         "# Policies beside the paper's\n\nWritten by `make infer-qemu`: `ordo infer` in Linux {release} in {version}, emulated in \
          software on {} processors. The paper is\n\"Analysis and Evolution of Journaling File Systems\" (2005), which studied Linux 2.4; \
          the number in brackets is its section. Where the\npaper gives a number, \"yes\" means that the interval has it. [How each is \
          found](../analysis.md#policies).\n\n\
          | file system | question | found in Linux {release} | found in 2005 | same |\n|---|---|---|---|---|\n{rows}\n\
-         Of {} findings of the paper {same} are the same.\n",
+         Of {} findings of the paper {same} are the same, {other} are others, and {open} are not shown: their thresholds were not \
+         reached.\n",
         shell("nproc")?.trim(),
-        same + other,
+        same + other + open,
     ))
 }
 

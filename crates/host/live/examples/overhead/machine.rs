@@ -60,6 +60,8 @@ impl Image {
     pub fn new(place: &Path, bytes: u64) -> Image {
         let path = place.join(format!("ordo-overhead-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory for the image");
+        // A server that goes to the background leaves the present directory.
+        let path = path.canonicalize().expect("just made");
         let image = Image(path.join("image"));
         let mut file = File::create(image.path()).expect("an image");
         for _ in 0..bytes >> 20 {
