@@ -105,8 +105,11 @@ fn images_of_makefs_are_read() {
     }
 }
 
+/// An ordering's name, and the function that makes it.
+type Named = (&'static str, fn() -> Ordering);
+
 /// Every ordering whose log, if any, is not beside the image.
-fn orderings() -> [(&'static str, fn() -> Ordering); 3] {
+fn orderings() -> [Named; 3] {
     [
         ("none", || NoOrder.into()),
         ("sync", || SyncOrder::default().into()),
