@@ -357,15 +357,17 @@ bench-analysis:
 	  echo '```'; \
 	} > docs/results/analysis.md
 
-# As root, on a quiet machine. PASSTHROUGH is libfuse's example passthrough_ll. Images are in memory and in target/.
+# As root, on a quiet machine. PASSTHROUGH is libfuse's example passthrough_ll. PLACES are the folders of the images: memory, where a
+# device is fastest and the cost largest, and a disk.
 OVERHEAD_ROUNDS ?= 9
+PLACES ?= /dev/shm target/analysis
 bench-overhead:
 	$(CARGO) build --release --quiet --package ordo-live --example overhead
 	mkdir -p target/analysis
 	{ echo '# What a pseudo-device costs'; echo; \
-	  echo "Written by \`make bench-overhead\` on $$(nproc) cores of" \
+	  echo "Written by \`make bench-overhead PLACES='$(PLACES)'\` on $$(nproc) cores of" \
 	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
 	  echo 'The work is on ext4, from the mount to the end of the unmount. "No names" is the server that only passes requests on.'; \
-	  echo; PASSTHROUGH=$(PASSTHROUGH) target/release/examples/overhead $(OVERHEAD_ROUNDS) /dev/shm && \
-	  PASSTHROUGH=$(PASSTHROUGH) target/release/examples/overhead $(OVERHEAD_ROUNDS) target/analysis; \
+	  echo; for place in $(PLACES); do \
+	    PASSTHROUGH=$(PASSTHROUGH) target/release/examples/overhead $(OVERHEAD_ROUNDS) $$place; done; \
 	} > docs/results/overhead.md

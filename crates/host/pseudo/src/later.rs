@@ -154,7 +154,7 @@ pub(crate) async fn show_while_idle(runtime: Runtime, core: Rc<Core>) {
 mod tests {
     use super::*;
 
-    /// What a sink was shown: the number, whether it was the end of the request, and the data.
+    /// The requests that a sink was shown: the number, whether it was the end of the request, and the data.
     type Shown = Rc<RefCell<Vec<(u64, bool, Option<Vec<u8>>)>>>;
 
     #[derive(Default)]

@@ -9,7 +9,7 @@ use ordo_pseudo::{DeviceSetup, KeepRequests, Session, Transport};
 use crate::machine::{Cost, cost_of, has, loop_over, run};
 use crate::works::Work;
 
-/// What is between ext4 and the image.
+/// The layers between ext4 and the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     /// A loop device.
