@@ -492,7 +492,8 @@ fn change(cache: &Cache, buf: &BufRef, at: usize, len: usize) {
 /// with the buffers.
 #[test]
 fn only_the_changed_part_of_a_block_is_written() {
-    let config = CacheConfig { write_unit: Some(4096), ..CacheConfig::default() };
+    let config =
+        CacheConfig { write_unit: Some(4096), cluster: 4 * LARGE, ..CacheConfig::default() };
     with_cache(Rc::new(NoGate), config, async |cache, disk| {
         let at = |n: u64| n * LARGE as u64;
         let taken = || std::mem::take(&mut *disk.writes.borrow_mut());
