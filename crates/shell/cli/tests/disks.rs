@@ -120,47 +120,6 @@ fn each_partition_has_its_own_file_system() {
     is_named_in_a_whole_trace(folder.path(), &out, &live);
 }
 
-/// A disk with partitions that is served over NBD: a client that knows nothing of partitions writes all of it, and each
-/// partition has its own names and numbers, from its own first byte. Needs no root.
-#[test]
-fn a_disk_that_is_served_is_recorded_by_partition() {
-    if std::process::Command::new("nbdcopy").arg("--version").output().is_err() {
-        return ordo_testkit::skip("nbdcopy is not installed");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let image = disk(folder.path());
-    let (new, out) = (folder.path().join("new.img"), folder.path().join("out"));
-    let tree = folder.path().join("tree");
-    fs::create_dir(&tree).unwrap();
-    fs::write(tree.join("told"), vec![7; 100_000]).unwrap();
-    let part = folder.path().join("ext4.part");
-    let made = ["-q", "-F", "-t", "ext4", "-d", tree.to_str().unwrap(), part.to_str().unwrap()];
-    tool("mke2fs", &made);
-    let file = File::options().write(true).open(&image).unwrap();
-    file.write_all_at(&fs::read(&part).unwrap(), MB).unwrap();
-    fs::copy(&image, &new).unwrap();
-    let (socket, script) =
-        (folder.path().join("nbd"), format!("nbdcopy {} $ORDO_URI", new.display()));
-    let serve = ["trace", "serve", image.to_str().unwrap(), "--json", "--socket"];
-    let rest = [socket.to_str().unwrap(), "-o", out.to_str().unwrap(), "--", "sh", "-c", &script];
-    let (code, text, errors) = ordo(&[&serve[..], &rest].concat());
-    assert_eq!(code, Some(0), "{errors}");
-    let live = json(&text);
-    let system = |part: &str| live[part]["system"].as_str().unwrap_or_default().to_owned();
-    let systems = ["p1", "p5", "rest"].map(system);
-    assert_eq!(systems, ["ext4", "swap", "partition table"], "{text}");
-    assert_eq!(data(&live["p1"]).into_keys().collect::<Vec<_>>(), ["/told"], "{text}");
-    assert_eq!(live["p1"]["writes"]["unknown"], Value::Null, "{text}");
-    assert!(live["rest"]["writes"]["partition_table"]["bytes"].as_u64() > Some(0), "{text}");
-    let stored =
-        ordo_annotate::input::open(&[out.join("p1")], None, ordo_annotate::input::WhichVolume::All);
-    let stored = stored.unwrap().trace;
-    let is_inside = |r: &TraceRequest| r.offset + r.len <= 32 * MB;
-    assert!(!stored.requests().is_empty() && stored.requests().iter().all(is_inside));
-    let (code, text, errors) = ordo(&["analyze", out.to_str().unwrap(), "--json"]);
-    assert_eq!((code, json(&text)), (Some(0), live), "{errors}");
-}
-
 /// Compares the owners of blocks of data in the rows with debugfs: the partition's first megabyte, its size in megabytes, and the
 /// size of its blocks in bytes.
 fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64), folder: &Path) {
