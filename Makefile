@@ -11,7 +11,7 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu qemu-kernel bench-mount bench-analysis infer-table named-data crash-programs
+.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu infer-qemu qemu-kernel bench-mount bench-analysis bench-overhead infer-table named-data crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -29,9 +29,11 @@ help:
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
 	@echo 'make test-qemu-logs  LFS beside NILFS2 and F2FS of that kernel under one workload, written to docs/results/lfs-beside.md'
 	@echo 'make bench-qemu  JFS and ReiserFS of that kernel under the source trees, recorded for make bench'
+	@echo 'make infer-qemu  policies of JFS, ReiserFS and ext3 there, beside the paper of 2005, written to docs/results/infer-papers.md'
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
 	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
-	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, what a pseudo-device costs, written to docs/results/analysis.md'
+	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, written to docs/results/analysis.md'
+	@echo 'make bench-overhead [OVERHEAD_ROUNDS=9]  what a pseudo-device costs beside a bare loop device, written to docs/results/overhead.md'
 	@echo 'make infer-table  policies of the kernel'"'"'s file systems, inferred and true (as root), written to docs/results/infer.md'
 	@echo 'make named-data [PGBENCH_SECONDS=20]  how many bytes of pgbench, git and tar get the path of their file (as root), written to docs/results/named.md'
 	@echo 'make bench-fleet [SECTIONS=proof,long]  workers, Spark, and recording in parts, written to docs/results/fleet.md'
@@ -255,6 +257,12 @@ bench-qemu: qemu-kernel
 	$(CARGO) build --release --quiet --package ordo-cli
 	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-sources target/release/ordo
 
+# Policies of JFS, ReiserFS and ext3 in that machine, beside those of the paper of 2005. ONLY names one; what was found on the
+# others is kept in target/qemu. Writes docs/results/infer-papers.md.
+infer-qemu: qemu-kernel
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-infer target/release/ordo
+
 qemu-kernel:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  for p in $(QEMU); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
@@ -335,9 +343,8 @@ MILLIONS ?= 2
 bench-analysis:
 	$(CARGO) build --release --quiet --package ordo-sba --example naming
 	$(CARGO) build --release --quiet --package ordo-annotate --example counting
-	$(CARGO) build --release --quiet --package ordo-live --example overhead
 	mkdir -p target/analysis
-	{ echo '# Traces named and counted, pseudo-devices'; echo; \
+	{ echo '# Traces named and counted'; echo; \
 	  echo "Written by \`make bench-analysis\` on $$(nproc) cores of" \
 	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
 	  echo; echo '```'; \
@@ -347,5 +354,20 @@ bench-analysis:
 	    echo "$${pair##*:}"; target/release/examples/naming target/analysis/start.img target/analysis/log; \
 	    target/release/examples/counting target/analysis/start.img target/analysis/log $(MILLIONS) target/analysis; \
 	  done; \
-	  target/release/examples/overhead $(PAIRS) target/analysis; echo '```'; \
+	  echo '```'; \
 	} > docs/results/analysis.md
+
+# As root, on a quiet machine. PASSTHROUGH is libfuse's example passthrough_ll. PLACES are the folders of the images: memory, where a
+# device is fastest and the cost largest, and a disk.
+OVERHEAD_ROUNDS ?= 9
+PLACES ?= /dev/shm target/analysis
+bench-overhead:
+	$(CARGO) build --release --quiet --package ordo-live --example overhead
+	mkdir -p target/analysis
+	{ echo '# What a pseudo-device costs'; echo; \
+	  echo "Written by \`make bench-overhead PLACES='$(PLACES)'\` on $$(nproc) cores of" \
+	    "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), Linux $$(uname -r); load before: $$(cut -d' ' -f1-3 /proc/loadavg)."; \
+	  echo 'The work is on ext4, from the mount to the end of the unmount. "No names" is the server that only passes requests on.'; \
+	  echo; for place in $(PLACES); do \
+	    PASSTHROUGH=$(PASSTHROUGH) target/release/examples/overhead $(OVERHEAD_ROUNDS) $$place; done; \
+	} > docs/results/overhead.md

@@ -1,7 +1,7 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
 //! builds; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
 //! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`, `cargo xtask qemu-logs
-//! ORDO` and `cargo xtask qemu-sources ORDO` watch file systems of a kernel in QEMU.
+//! ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
 
 mod building;
 mod campaign;
@@ -36,12 +36,13 @@ fn main() -> ExitCode {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             status(mounts::run(ordo.as_ref()))
         }
-        Some(suite @ ("xfstests" | "qemu" | "qemu-logs" | "qemu-sources")) => {
+        Some(suite @ ("xfstests" | "qemu" | "qemu-logs" | "qemu-sources" | "qemu-infer")) => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             let run = match suite {
                 "qemu" => qemu::run,
                 "qemu-logs" => qemu::logs::run,
                 "qemu-sources" => qemu::sources::run,
+                "qemu-infer" => qemu::policies::run,
                 _ => xfstests::run,
             };
             match run(ordo.as_ref()) {
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-sources ORDO"
+                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-sources ORDO | qemu-infer ORDO"
             );
             ExitCode::from(2)
         }

@@ -17,6 +17,7 @@ use guest::Kernel;
 
 mod guest;
 pub mod logs;
+pub mod policies;
 pub mod sources;
 
 /// The time limit of a guest, in seconds.

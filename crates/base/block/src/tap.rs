@@ -2,11 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ordo_runtime::{Runtime, Time};
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// A request when it is sent to the device.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Issued<'a> {
     pub flags: WriteFlags,
     /// The data of a write.
     pub data: Option<&'a [u8]>,
+    /// The buffer of the data, if a sink may keep it.
+    pub shared: Option<&'a Arc<IoBuf>>,
     /// The time of issue.
     pub at: Time,
     /// The number of flushes issued before. A flush has its own number.
@@ -83,6 +87,7 @@ pub struct Tap<D> {
     next_id: Cell<u64>,
     next_order: Cell<u64>,
     epoch: Cell<u64>,
+    shares: Cell<bool>,
 }
 
 /// The fields that the two messages of a request share.
@@ -105,7 +110,13 @@ impl<D: BlockDevice> Tap<D> {
             next_id: Cell::new(0),
             next_order: Cell::new(0),
             epoch: Cell::new(0),
+            shares: Cell::new(false),
         }
+    }
+
+    /// Sets whether sinks may keep the buffers of writes. The device beneath gets such a write as a list.
+    pub fn share_buffers(&self, shares: bool) {
+        self.shares.set(shares);
     }
 
     /// Attaches `sink`, which sees every request from now on.
@@ -141,10 +152,11 @@ impl<D: BlockDevice> Tap<D> {
         len: u64,
         flags: WriteFlags,
         data: Option<&[u8]>,
+        shared: Option<&Arc<IoBuf>>,
     ) -> Ticket {
         let id = self.next_id.replace(self.next_id.get() + 1);
         let (at, epoch) = (self.runtime.now(), self.epoch.get());
-        let request = Issued { id, op, offset, len, flags, data, at, epoch };
+        let request = Issued { id, op, offset, len, flags, data, shared, at, epoch };
         self.each_sink(|sink| sink.issued(&request));
         if op == Operation::Flush {
             self.epoch.set(epoch + 1);
@@ -177,7 +189,7 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         let flags = WriteFlags::empty();
-        let ticket = self.issue(Operation::Read, offset, len as u64, flags, None);
+        let ticket = self.issue(Operation::Read, offset, len as u64, flags, None, None);
         let result = self.inner.read(offset, len).await;
         let (data, status) = match &result {
             Ok(data) => (Some(&data[..]), Ok(())),
@@ -189,21 +201,32 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         let len = data.len() as u64;
-        let ticket = self.issue(Operation::Write, offset, len, flags, Some(&data));
+        // A lent buffer must be copied by those that keep it.
+        if self.shares.get() && data.memory_bytes() >= data.len() {
+            let data = Arc::new(data);
+            let (op, bytes) = (Operation::Write, Some(&data[..]));
+            let ticket = self.issue(op, offset, len, flags, bytes, Some(&data));
+            let mut list = IoList::with_capacity(1);
+            list.push(data);
+            let result = self.inner.write_list(offset, list, flags).await;
+            self.complete(&ticket, None, result);
+            return result;
+        }
+        let ticket = self.issue(Operation::Write, offset, len, flags, Some(&data), None);
         let result = self.inner.write(offset, data, flags).await;
         self.complete(&ticket, None, result);
         result
     }
 
     async fn flush(&self) -> Result<(), BlockError> {
-        let ticket = self.issue(Operation::Flush, 0, 0, WriteFlags::empty(), None);
+        let ticket = self.issue(Operation::Flush, 0, 0, WriteFlags::empty(), None, None);
         let result = self.inner.flush().await;
         self.complete(&ticket, None, result);
         result
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        let ticket = self.issue(Operation::Discard, offset, len, WriteFlags::empty(), None);
+        let ticket = self.issue(Operation::Discard, offset, len, WriteFlags::empty(), None, None);
         let result = self.inner.discard(offset, len).await;
         self.complete(&ticket, None, result);
         result
@@ -213,6 +236,41 @@ impl<D: BlockDevice> BlockDevice for Tap<D> {
         self.inner.immediate()
     }
 }
+
+/// Contents that a [`Recorder`] keeps.
+#[derive(Clone, Debug)]
+pub enum KeptData {
+    /// A copy.
+    Copied(Arc<[u8]>),
+    /// The buffer of the request itself.
+    Shared(Arc<IoBuf>),
+}
+
+impl KeptData {
+    /// Keeps the buffer of a request, or a copy if there is none.
+    pub fn of(data: &[u8], shared: Option<&Arc<IoBuf>>) -> KeptData {
+        let copy = || KeptData::Copied(Arc::from(data));
+        shared.map_or_else(copy, |buf| KeptData::Shared(buf.clone()))
+    }
+}
+
+impl Deref for KeptData {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            KeptData::Copied(bytes) => bytes,
+            KeptData::Shared(buf) => buf,
+        }
+    }
+}
+
+impl PartialEq for KeptData {
+    fn eq(&self, other: &KeptData) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for KeptData {}
 
 /// A request as a [`Recorder`] keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,7 +286,7 @@ pub struct Record {
     /// The flags of a write.
     pub flags: WriteFlags,
     /// The data that was written or read, if contents are kept.
-    pub data: Option<Rc<[u8]>>,
+    pub data: Option<KeptData>,
     /// The time of issue.
     pub issued: Time,
     /// The epoch of issue.
@@ -283,8 +341,11 @@ impl Recorder {
         look(self.records.borrow_mut().make_contiguous())
     }
 
-    fn keep(&self, data: Option<&[u8]>) -> Option<Rc<[u8]>> {
-        data.filter(|_| self.contents).map(Rc::from)
+    fn keep(&self, data: Option<&[u8]>, shared: Option<&Arc<IoBuf>>) -> Option<KeptData> {
+        // A buffer that takes much more memory than its bytes is better copied.
+        let is_tight = |buf: &&Arc<IoBuf>| buf.memory_bytes() < 2 * buf.len();
+        let data = data.filter(|_| self.contents)?;
+        Some(KeptData::of(data, shared.filter(is_tight)))
     }
 }
 
@@ -301,7 +362,7 @@ impl TapSink for Recorder {
             offset: r.offset,
             len: r.len,
             flags: r.flags,
-            data: self.keep(r.data),
+            data: self.keep(r.data, r.shared),
             issued: r.at,
             issue_epoch: r.epoch,
             end: None,
@@ -316,7 +377,7 @@ impl TapSink for Recorder {
         };
         record.end = Some(RecordEnd { order: r.order, at: r.at, epoch: r.epoch, result: r.result });
         if r.data.is_some() {
-            record.data = self.keep(r.data);
+            record.data = self.keep(r.data, None);
         }
     }
 }

@@ -126,19 +126,15 @@ fn other_formats_and_broken_hashes_are_distinguished() {
         let error = Superblock::read(&bytes, 65536).unwrap_err();
         assert!(matches!(error, E::CheckHash { .. }) && error.byte() == 1304);
         Superblock::parse(&bytes).unwrap();
-        for (magic, error) in
-            [(0x0001_1954, E::Ufs1 { endian }), (0x1996_0408, E::Incomplete { endian })]
-        {
-            endian.put_i32(&mut bytes, 1372, magic);
-            assert_eq!(Superblock::parse(&bytes), Err(error));
-        }
+        endian.put_i32(&mut bytes, 1372, 0x1996_0408);
+        assert_eq!(Superblock::parse(&bytes), Err(E::Incomplete { endian }));
         assert_eq!(Superblock::parse(&bytes[..1000]), Err(E::TooShort { have: 1000 }));
     }
     assert_eq!(Superblock::parse(&[0; 8192]), Err(E::Magic { found: 0 }));
 }
 
-/// UFS1's superblock: the older fields are valid unless the newer ones are marked as right, and a fault is named.
-/// UFS2's superblock is refused.
+/// UFS1's superblock: the older fields are valid unless the newer ones are marked as right, and a fault is named. A
+/// superblock that is stored has both.
 #[test]
 fn older_superblocks_are_taken_over() {
     for endian in ORDERS {
@@ -146,11 +142,13 @@ fn older_superblocks_are_taken_over() {
         (old.magic, old.old_inodefmt) = (0x0001_1954, 2);
         (old.nindir, old.inopb) = (old.bsize / 4, old.bsize as u32 / 128);
         old.ipg = old.inopb * (old.ipg / sound().inopb);
+        old.old_flags = 0;
         (old.sblockloc, old.old_cgmask, old.flags) = (0, -1, 0);
         (old.old_size, old.old_dsize) = (old.size as i32, old.dsize as i32);
         old.old_csaddr = old.csaddr as i32;
         (old.size, old.dsize, old.csaddr, old.maxbsize) = (7, 7, 7, 0);
-        let read = |sb: &Superblock| Superblock::read_ufs1(&encoded(sb, endian), 8192);
+        (old.old_cpg, old.old_nrpos) = (1, 1);
+        let read = |sb: &Superblock| Superblock::read(&encoded(sb, endian), 8192);
         let (sb, found) = read(&old).unwrap();
         assert_eq!((sb.size, sb.dsize, sb.csaddr), (sound().size, sound().dsize, sound().csaddr));
         assert!(found == endian && sb.is_ufs1() && sb.inode_size() == 128);
@@ -165,8 +163,26 @@ fn older_superblocks_are_taken_over() {
         );
         let out = Superblock { old_cgoffset: 1 << 20, old_cgmask: !3, ..old.clone() };
         assert_eq!(read(&out), Err(E::GroupOffset { value: 1 << 20 }));
-        assert!(Superblock::read(&encoded(&old, endian), 8192).is_err());
-        assert!(Superblock::read_ufs1(&encoded(&sound(), endian), 65536).is_err());
+        let at_another_place = Superblock::read(&encoded(&old, endian), 65536);
+        assert_eq!(at_another_place, Err(E::Place { value: 8192 }));
+        let tables = Superblock { old_cpg: 0, ..old.clone() };
+        assert_eq!(read(&tables), Err(E::Cylinders { value: 0 }));
+        let tables = Superblock { old_nrpos: -1, ..old.clone() };
+        assert_eq!(read(&tables), Err(E::Positions { value: -1 }));
+        let tables = Superblock { old_cpg: 20_000, ..old.clone() };
+        assert!(matches!(read(&tables), Err(E::GroupHeaderSize { .. })));
+        let mut stored = encoded(&old, endian);
+        let changed = Superblock { time: 77, clean: 1, ..sb.clone() };
+        changed.store(&mut stored, endian);
+        let raw = Superblock::decode(&stored, endian);
+        assert_eq!(
+            (raw.old_time, raw.old_size, i64::from(raw.old_dsize)),
+            (77, old.old_size, sb.dsize)
+        );
+        assert_eq!(Superblock::read(&stored, 8192), Ok((raw, endian)));
+        assert!(changed.older_fields().iter().all(|(_, stored, right)| stored == right));
+        let wrong = Superblock { old_csaddr: 3, ..changed };
+        assert_eq!(wrong.older_fields().iter().filter(|(_, a, b)| a != b).count(), 1);
     }
 }
 

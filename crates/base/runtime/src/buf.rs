@@ -18,13 +18,14 @@ const SIZE_MIN: usize = 64;
 /// The number of size classes. A class holds buffers of `SIZE_MIN << class` bytes, up to 1 MiB.
 const CLASSES: usize = 15;
 
-/// The most memory that one thread keeps on its free list, in bytes.
-const KEEP_BYTES: usize = 32 << 20;
+/// The most memory that one thread keeps on its free list, in bytes: as much as the longest requests take that the kernel
+/// has under way at a FUSE server, so that none of them faults in new memory.
+const KEEP_BYTES: usize = 64 << 20;
 
 /// Initialised memory. It is aligned to its size, if that is a power of two, and to [`ALIGN_MAX`] at most.
 struct Memory {
     start: NonNull<u8>,
-    /// Its size. A memory of 0 bytes is not allocated.
+    /// Its size. A memory of 0 bytes is not allocated, or belongs to somebody else.
     bytes: usize,
 }
 
@@ -107,6 +108,26 @@ impl IoBuf {
         IoBuf { memory: take_free(len).unwrap_or_else(|| Memory::zeroed(len)), len }
     }
 
+    /// A buffer in memory that somebody else owns. It is neither freed nor kept on a free list.
+    ///
+    /// # Safety
+    /// The `len` bytes at `start` are initialised, and stay valid as long as the program runs. Nobody writes them, and
+    /// nobody but this buffer has a mutable reference to them, before the buffer is dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn lent(start: NonNull<u8>, len: usize) -> IoBuf {
+        IoBuf { memory: Memory { start, bytes: 0 }, len }
+    }
+
+    /// The memory that it takes, in bytes; 0 if somebody else owns it.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Takes bytes away from the end, so that `len` are left. The memory stays as large. Has no effect if there are not so many.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// A copy of `bytes`.
     pub fn from_slice(bytes: &[u8]) -> IoBuf {
         let mut buf = IoBuf::scratch(bytes.len());
@@ -117,7 +138,7 @@ impl IoBuf {
     /// Gives it `len` bytes; new ones are zero.
     pub fn resize(&mut self, len: usize) {
         let keep = self.len.min(len);
-        if class_of(len).is_some() && class_of(len) == class_of(self.len) {
+        if class_of(len).is_some_and(|class| SIZE_MIN << class == self.memory.bytes) {
             self.len = len;
             self[keep..].fill(0);
             return;
@@ -195,8 +216,8 @@ fn take_free(len: usize) -> Option<Memory> {
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
-        let Some(class) = class_of(self.len) else { return };
         let memory = std::mem::replace(&mut self.memory, Memory::EMPTY);
+        let Some(class) = class_of(memory.bytes).filter(|_| memory.bytes > 0) else { return };
         debug_assert_eq!(memory.bytes, SIZE_MIN << class);
         // A thread that is ending has no free list any more, so the memory is freed.
         let _ = FREE.try_with(|free| {
@@ -288,6 +309,31 @@ mod tests {
             assert_eq!(buf.len(), to);
             assert!(buf[..kept].iter().all(|b| *b == 7) && buf[kept..].iter().all(|b| *b == 0));
         }
+    }
+
+    /// A buffer that was cut must give its whole memory back to the free list, and lent memory must stay its owner's. Would
+    /// catch a list of buffers that are shorter than their class, and memory with two owners.
+    #[test]
+    fn cut_and_lent_buffers_give_back_what_is_theirs() {
+        let mut cut = IoBuf::scratch(1 << 16);
+        let start = cut.as_ptr();
+        cut.truncate(100);
+        assert_eq!((cut.len(), cut.memory_bytes()), (100, 1 << 16));
+        cut.truncate(200);
+        assert_eq!(cut.len(), 100);
+        drop(cut);
+        let again = IoBuf::scratch(1 << 16);
+        assert_eq!((again.as_ptr(), again.len()), (start, 1 << 16));
+        let owned: &'static mut [u8] = Box::leak(vec![7; 64].into_boxed_slice());
+        let place = NonNull::from(&mut *owned);
+        // SAFETY: the memory is leaked, and nobody writes it while the buffer lives.
+        #[allow(unsafe_code)]
+        let mut lent = unsafe { IoBuf::lent(place.cast(), 64) };
+        assert_eq!((&lent[..], lent.memory_bytes()), (&[7; 64][..], 0));
+        let kept = FREE.with_borrow(|free| free.bytes);
+        lent.resize(32);
+        assert_eq!((&lent[..], lent.memory_bytes()), (&[7; 32][..], 64));
+        assert_eq!(FREE.with_borrow(|free| free.bytes), kept);
     }
 
     /// The free list must not grow without bound.

@@ -36,6 +36,7 @@
 
 mod blktext;
 pub mod blktrace;
+mod contents;
 mod cut;
 pub mod dm_log_writes;
 pub mod iolog;

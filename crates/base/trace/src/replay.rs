@@ -105,6 +105,7 @@ impl<S: TapSink + ?Sized> Player<'_, S> {
             len,
             flags,
             data: written,
+            shared: None,
             at: r.issued,
             epoch,
         });

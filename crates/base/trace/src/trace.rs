@@ -2,10 +2,11 @@
 
 use ordo_block::tap::Record;
 
+use crate::contents::Contents;
 use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 
 /// Requests in order of issue, and their contents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// The unit of offsets and lengths, in bytes.
     sector: u32,
@@ -14,8 +15,23 @@ pub struct Trace {
     /// The name of the disk model that timed the requests.
     disk: Option<String>,
     requests: Vec<TraceRequest>,
-    contents: Vec<u8>,
+    contents: Contents,
 }
+
+/// Traces are the same that have the same requests with the same contents, wherever these lie.
+impl PartialEq for Trace {
+    fn eq(&self, other: &Trace) -> bool {
+        let same = |(a, b): (&TraceRequest, &TraceRequest)| {
+            let (of_a, of_b) = (self.data(a), other.data(b));
+            TraceRequest { data: None, ..*a } == TraceRequest { data: None, ..*b } && of_a == of_b
+        };
+        (self.sector, self.timed, &self.disk) == (other.sector, other.timed, &other.disk)
+            && self.requests.len() == other.requests.len()
+            && self.requests.iter().zip(&other.requests).all(same)
+    }
+}
+
+impl Eq for Trace {}
 
 impl Trace {
     /// A trace without requests, of a device with sectors of `sector` bytes.
@@ -25,7 +41,7 @@ impl Trace {
 
     /// A trace of requests whose spans are in `contents`.
     pub(crate) fn over(sector: u32, requests: Vec<TraceRequest>, contents: Vec<u8>) -> Trace {
-        Trace { sector, requests, contents, ..Trace::default() }
+        Trace { sector, requests, contents: Contents::of(contents), ..Trace::default() }
     }
 
     /// The unit of offsets and lengths, in bytes.
@@ -60,15 +76,13 @@ impl Trace {
 
     /// The contents of a request of this trace, or a mark's text.
     pub fn data(&self, request: &TraceRequest) -> Option<&[u8]> {
-        let span = request.data?;
-        self.contents.get(span.start..span.start.checked_add(span.len)?)
+        self.contents.get(request.data?)
     }
 
     /// Appends a request. Panics if its span, if any, is not within this trace's contents.
     pub fn push(&mut self, request: TraceRequest) {
         if let Some(span) = request.data {
-            let end = span.start.checked_add(span.len);
-            assert!(end.is_some_and(|end| end <= self.contents.len()), "contents that are missing");
+            assert!(self.contents.get(span).is_some(), "contents that are missing");
         }
         self.requests.push(request);
     }
@@ -98,16 +112,14 @@ impl Trace {
 
     /// Adds contents, for a request that is pushed later.
     pub fn keep(&mut self, bytes: &[u8]) -> RequestSpan {
-        let start = self.contents.len();
-        self.contents.extend_from_slice(bytes);
-        RequestSpan { start, len: bytes.len() }
+        self.contents.keep(bytes)
     }
 
     /// The trace of a tap's records, on a device with sectors of `sector` bytes.
     pub fn from_records(records: &[Record], sector: u32) -> Trace {
         let mut trace = Trace::new(sector, true);
         for r in records {
-            let data = r.data.as_deref().map(|bytes| trace.keep(bytes));
+            let data = r.data.as_ref().map(|data| trace.contents.keep_recorded(data));
             let end = |e: ordo_block::tap::RecordEnd| RequestEnd {
                 order: e.order,
                 at: e.at,

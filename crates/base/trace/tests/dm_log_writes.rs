@@ -1,6 +1,6 @@
 //! Logs that the kernel recorded are read and written again; damaged logs give errors.
 
-use ordo_block::tap::{Record, RecordEnd};
+use ordo_block::tap::{KeptData, Record, RecordEnd};
 use ordo_block::{Operation, WriteFlags};
 use ordo_format::Endian;
 use ordo_format::dm_log_writes::LogWritesEntry;
@@ -99,7 +99,7 @@ fn a_recording_becomes_a_trace() {
         offset: 512,
         len: data.map_or(0, <[u8]>::len) as u64,
         flags: WriteFlags::FUA,
-        data: data.map(std::rc::Rc::from),
+        data: data.map(|bytes| KeptData::of(bytes, None)),
         issued: Time::from_nanos(3),
         issue_epoch: 2,
         end,

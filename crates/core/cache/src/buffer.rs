@@ -1,6 +1,7 @@
 //! One block in memory.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -152,7 +153,32 @@ pub struct Buffer {
     verified: Cell<bool>,
     /// Whether the device has contents of the block, at its address or at one that it had before.
     stored: Cell<bool>,
+    /// The bytes that the device lacks.
+    unwritten: Cell<Unwritten>,
     changed: Notify,
+}
+
+/// The bytes of a buffer that the device lacks at the buffer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// All bytes, as far as is known.
+    All,
+    /// At most the bytes from the first number up to the second one.
+    Within(usize, usize),
+}
+
+impl Unwritten {
+    pub(crate) const NONE: Unwritten = Unwritten::Within(usize::MAX, 0);
+
+    /// The bytes that the device lacks if it lacks both.
+    pub(crate) fn and(self, other: Unwritten) -> Unwritten {
+        match (self, other) {
+            (Unwritten::Within(a, b), Unwritten::Within(c, d)) => {
+                Unwritten::Within(a.min(c), b.max(d))
+            }
+            _ => Unwritten::All,
+        }
+    }
 }
 
 impl Buffer {
@@ -174,6 +200,7 @@ impl Buffer {
             clean_place: Cell::new(crate::lists::NOWHERE),
             verified: Cell::new(false),
             stored: Cell::new(false),
+            unwritten: Cell::new(Unwritten::All),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
         }
     }
@@ -204,6 +231,7 @@ impl Buffer {
     pub(crate) fn fill(&self, bytes: IoBuf) {
         debug_assert_eq!(bytes.len(), self.len());
         *self.bytes.borrow_mut() = bytes.into();
+        self.unwritten.set(Unwritten::NONE);
         self.set_stored();
         self.end_loading();
     }
@@ -238,6 +266,7 @@ impl Buffer {
     /// Gives the block another address. No write of the block may be under way.
     pub fn set_address(&self, address: Option<u64>) {
         assert!(!self.writing.get(), "an address changes only between writes");
+        self.unwritten.set(Unwritten::All);
         self.address.set(address);
     }
 
@@ -249,6 +278,7 @@ impl Buffer {
 
     pub(crate) fn set_len(&self, len: usize) {
         self.bytes.borrow_mut().resize(len);
+        self.unwritten.set(Unwritten::All);
         self.len.set(len);
     }
 
@@ -262,7 +292,37 @@ impl Buffer {
     /// goes through an ordering's operation instead, which does both.
     #[inline]
     pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.unwritten.set(Unwritten::All);
         change(self.bytes.borrow_mut().own())
+    }
+
+    /// As [`write`](Self::write), for a change of the bytes in `range` alone, which `change` gets. A cache with a unit of
+    /// writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)) need not write the other bytes.
+    #[inline]
+    pub fn write_part<R>(&self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        let part = Unwritten::Within(range.start, range.end);
+        self.unwritten.set(self.unwritten.get().and(part));
+        change(&mut self.bytes.borrow_mut().own()[range])
+    }
+
+    /// The bytes that the device lacks, in whole units.
+    pub(crate) fn unwritten_units(&self, unit: Option<usize>) -> Range<usize> {
+        match (self.unwritten.get(), unit) {
+            (Unwritten::Within(from, to), Some(unit)) if from < to => {
+                from / unit * unit..to.next_multiple_of(unit).min(self.len())
+            }
+            _ => 0..self.len(),
+        }
+    }
+
+    /// Notes that an image has been made of the bytes that the device lacks; returns what these were.
+    pub(crate) fn begin_image(&self) -> Unwritten {
+        self.unwritten.replace(Unwritten::NONE)
+    }
+
+    /// Notes that the device may lack these bytes after all.
+    pub(crate) fn image_failed(&self, unwritten: Unwritten) {
+        self.unwritten.set(self.unwritten.get().and(unwritten));
     }
 
     /// The number of changes so far. If it is the same at two times, so are the contents.

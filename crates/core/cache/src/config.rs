@@ -18,6 +18,9 @@ pub struct CacheConfig {
     pub dirty_max: usize,
     /// The longest write that is gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
     pub cluster: usize,
+    /// The unit in bytes in which only the changed part of a large block of a file is written: a multiple of each
+    /// device's sector. `None`, the default, writes whole blocks, as the systems of the papers do.
+    pub write_unit: Option<usize>,
     /// The most requests under way at a time.
     pub requests_max: u64,
     /// Whether blocks in which the ordering would have to roll something back are written after those on which
@@ -39,6 +42,7 @@ impl Default for CacheConfig {
             capacity: 64 << 20,
             dirty_max: 16 << 20,
             cluster: 64 << 10,
+            write_unit: None,
             requests_max: 64,
             dependents_last: true,
             evict_independent_first: true,

@@ -1,13 +1,14 @@
 //! Writing: images, the gate, clusters.
 
 use std::cell::Cell;
+use std::ops::Range;
 
-use ordo_block::{BlockError, IoList, WriteFlags};
+use ordo_block::{BlockError, IoBuf, IoList, WriteFlags};
 use ordo_runtime::Time;
 use ordo_runtime::sync::Permit;
 use rustc_hash::FxHashSet;
 
-use crate::buffer::{BufKey, BufRef, Buffer, BufferClass};
+use crate::buffer::{BufKey, BufRef, Buffer, BufferClass, Unwritten};
 use crate::{Cache, Occasion, WriteDecision, WriteImage};
 
 /// One buffer's part in a write.
@@ -17,6 +18,8 @@ pub(crate) struct BufferWrite {
     /// The time at which the buffer's image was made.
     pub(crate) at: Time,
     pub(crate) whole: bool,
+    /// The bytes that the device lacked before the write.
+    pub(crate) unwritten: Unwritten,
 }
 
 /// A write request that is ready to be sent.
@@ -314,10 +317,11 @@ impl Cache {
             return Ok(false);
         }
         drop(live);
-        let (bytes, parts) =
+        let (skipped, bytes, parts) =
             self.images(&claim.0).await.inspect_err(|failure| self.note_failure(*failure))?;
         let meta = claim.0[0].class() != BufferClass::Data;
         let address = claim.0[0].address().expect("a buffer has an address when it is written");
+        let address = address + skipped as u64;
         self.send(Request { address, bytes, parts, meta, sync }, slot, claim).await
     }
 
@@ -363,27 +367,55 @@ impl Cache {
         buf.is_dirty() && !held
     }
 
-    /// Makes the images of the buffers, one after another, as the gate lets them be written, and seals them.
-    async fn images(&self, cluster: &[BufRef]) -> Result<(IoList, Vec<BufferWrite>), BlockError> {
+    /// Makes the images of the buffers, one after another, as the gate lets them be written, and seals them. Returns the
+    /// number of bytes of the first buffer that need not be written, and the others up to the last that must be. Between
+    /// these, unchanged bytes are written too: a request more would cost more than they do.
+    async fn images(
+        &self,
+        cluster: &[BufRef],
+    ) -> Result<(usize, IoList, Vec<BufferWrite>), BlockError> {
         'again: loop {
+            let mut skipped = 0;
             let mut images = IoList::with_capacity(cluster.len());
-            let mut parts = Vec::with_capacity(cluster.len());
-            for buf in cluster {
+            let mut parts: Vec<BufferWrite> = Vec::with_capacity(cluster.len());
+            for (nth, buf) in cluster.iter().enumerate() {
                 let mut image = WriteImage::of(buf);
                 let mut rolled_back = Vec::new();
                 let verdict = self.shared.gate.before_write(buf, &mut image, &mut rolled_back);
                 if let WriteDecision::WaitFor(lsn) = verdict {
+                    for part in parts {
+                        part.buf.image_failed(part.unwritten);
+                    }
                     self.shared.gate.wait_for(lsn).await?;
                     continue 'again;
                 }
                 if let Some(seal) = &*self.shared.seal.borrow() {
                     seal(buf, &mut image, &rolled_back);
                 }
-                parts.push(self.part(buf, verdict == WriteDecision::Write));
-                images.push(image.into_piece());
+                let is_whole = verdict == WriteDecision::Write;
+                let wanted = self.bytes_to_write(buf, is_whole);
+                let from = if nth == 0 { wanted.start } else { 0 };
+                let to = if nth + 1 == cluster.len() { wanted.end } else { buf.len() };
+                skipped += from;
+                parts.push(self.part(buf, is_whole));
+                images.push(match to - from == buf.len() {
+                    true => image.into_piece(),
+                    false => IoBuf::from_slice(&image[from..to]).into(),
+                });
             }
             self.charge_gate();
-            return Ok((images, parts));
+            return Ok((skipped, images, parts));
+        }
+    }
+
+    /// The bytes of a buffer that a write must have. Only large blocks of files are written in part.
+    fn bytes_to_write(&self, buf: &Buffer, is_whole: bool) -> Range<usize> {
+        let unit = self.shared.config.write_unit.filter(|unit| buf.len() > *unit);
+        match unit {
+            Some(unit) if is_whole && buf.class() == BufferClass::Data => {
+                buf.unwritten_units(Some(unit))
+            }
+            _ => 0..buf.len(),
         }
     }
 
@@ -403,6 +435,7 @@ impl Cache {
                 // The buffer keeps its age, but gets a new version, by which the gate tells the next image from
                 // this one.
                 part.buf.bump_version();
+                part.buf.image_failed(part.unwritten);
             }
             rolled_back += u64::from(!part.whole);
             if result.is_ok() {

@@ -138,7 +138,7 @@ impl Cache {
     /// A buffer's part in a request, with the buffer's present bytes.
     pub(crate) fn part(&self, buf: &BufRef, whole: bool) -> BufferWrite {
         let (version, at) = (buf.version(), self.shared.runtime.now());
-        BufferWrite { buf: buf.clone(), version, at, whole }
+        BufferWrite { buf: buf.clone(), version, at, whole, unwritten: buf.begin_image() }
     }
 
     /// Writes a gathered request, and waits. With `sync` the write is durable when this returns.

@@ -9,6 +9,7 @@ use ordo_ufs::io_error;
 use ordo_vfs::FsResult;
 
 use crate::Ffs;
+use crate::state_flags::MountState;
 
 /// The counts of each group and of all, and the fields of the superblock that change.
 pub(crate) struct AllocationSummary {
@@ -82,9 +83,8 @@ impl Ffs {
         self.cache.get(key, self.sb_at, len, BufferClass::Metadata).await.map_err(io_error)
     }
 
-    /// Updates the superblock and the summary area in the cache. `unmounted`: everything else is on the disk,
-    /// so the image is marked clean.
-    pub(crate) async fn store_allocation(&self, unmounted: bool) -> FsResult<()> {
+    /// Updates the superblock and the summary area in the cache.
+    pub(crate) async fn store_allocation(&self, state: MountState) -> FsResult<()> {
         let mut op = Op::begin(&self.cache, OpKind::Housekeeping).await.map_err(io_error)?;
         self.store_summary(&mut op).await?;
         let buf = self.superblock_block().await?;
@@ -93,14 +93,13 @@ impl Ffs {
         let (seconds, _) = self.cache.runtime().wall_time();
         let range = 0..Superblock::SIZE;
         op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
-            let mut sb = Superblock::decode(bytes, self.endian);
+            let mut sb = self.sb.clone();
             let allocation = self.allocation.borrow();
             sb.cstotal = allocation.total.clone();
             sb.optim = allocation.optim;
             sb.time = seconds;
-            self.state_flags.put(&mut sb, unmounted);
-            sb.mtime = self.sb.mtime;
-            sb.encode(bytes, self.endian);
+            self.state_flags.put(&mut sb, state);
+            sb.store(bytes, self.endian);
         });
         self.allocation.borrow_mut().dirty = false;
         op.end().await.map_err(io_error)

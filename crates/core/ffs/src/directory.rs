@@ -1,4 +1,4 @@
-//! UFS2's directories, in the form that `ufs` uses.
+//! Directories, in the form that `ufs` uses.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::dir;

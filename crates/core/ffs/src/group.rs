@@ -195,7 +195,7 @@ impl Ffs {
             let frag = self.frag();
             let mut group = GroupEdit { header, bytes, layout, endian: self.endian, frag };
             let out = edit(&mut group);
-            group.header.time = seconds;
+            self.sb.stamp(&mut group.header, seconds);
             let GroupEdit { header, bytes, .. } = group;
             header.encode(bytes, self.endian);
             self.allocation.borrow_mut().changed(cg, old, header.cs);

@@ -1,4 +1,4 @@
-//! UFS2's inodes in the form that `ufs` uses: the record that every layout has, and the other fields.
+//! Inodes in the form that `ufs` uses: the record that every layout has, and the other fields.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;

@@ -3,9 +3,7 @@
 use std::rc::Rc;
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
-use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
-use ordo_format::ufs2::superblock::CK_INODE;
-use ordo_format::ufs2::{Dinode, ROOT_INO};
+use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
 use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
 use ordo_ufs::{AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
@@ -13,10 +11,8 @@ use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 use crate::allocation::AllocationSummary;
 use crate::directory::UfsDirectory;
 use crate::inode::{Pointers, join, split};
+use crate::state_flags::MountState;
 use crate::{Ffs, FfsInode};
-
-/// The largest link count of an inode: the limit of FreeBSD's UFS (`UFS_LINK_MAX`).
-const LINKS_MAX: u32 = 65_500;
 
 impl Ffs {
     /// The block that holds an inode.
@@ -33,7 +29,7 @@ impl Ffs {
         format!("inode {ino} (at byte {})", self.sb.byte_of(address) + at as u64)
     }
 
-    /// Stores an inode in its block, with its check-hash.
+    /// Stores an inode in its block.
     pub(crate) fn put_inode(
         &self,
         op: &mut Op<'_>,
@@ -42,14 +38,10 @@ impl Ffs {
         admitted: Admitted<'_>,
     ) {
         let (_, at) = self.sb.inode_block(ip.ino());
-        let range = at..at + Dinode::SIZE;
-        let hashed = self.sb.keeps_hash(CK_INODE);
+        let range = at..at + self.sb.inode_size();
         op.apply(block, std::slice::from_ref(&range), admitted, |bytes| {
-            let bytes = &mut bytes[range.clone()];
-            join(&ip.record(), &ip.pointers()).encode(bytes, self.endian);
-            if hashed {
-                Dinode::seal(bytes, self.endian);
-            }
+            let d = join(&ip.record(), &ip.pointers());
+            self.sb.put_inode(&d, &mut bytes[range.clone()], self.endian);
         });
         self.cache.runtime().cpu().touch();
     }
@@ -75,25 +67,23 @@ impl Ffs {
         let (_, at) = self.sb.inode_block(ino);
         let bytes = buf.read();
         let raw = &bytes[at..at + self.sb.inode_size()];
-        let dinode = self.sb.inode(raw, self.endian);
-        if self.sb.keeps_hash(CK_INODE) {
-            Dinode::verify_hash(raw, self.endian).map_err(|e| {
-                let place = self.inode_place(ino);
-                FsError::corrupt(format_args!("{place}: {e}; run a check (fsck)"))
-            })?;
-        }
-        Ok(dinode)
+        self.sb.verify_inode(raw, self.endian).map_err(|e| {
+            let place = self.inode_place(ino);
+            FsError::corrupt(format_args!("{place}: {e}; run a check (fsck)"))
+        })?;
+        Ok(self.sb.inode(raw, self.endian))
     }
 
     /// Whether the block with this inode was ever initialised.
     async fn is_initialised(&self, ino: u64) -> FsResult<bool> {
-        if self.sb.is_ufs1() {
+        if self.sb.inodes_ready(&Group::zeroed()) == self.sb.ipg {
+            // Every inode is initialised, whatever a group says.
             return Ok(true);
         }
         let cg = self.sb.ino_group(ino);
         let buf = self.group(cg).await?;
-        let header = ordo_format::ufs2::Group::decode(&buf.read(), self.endian);
-        Ok(ino - self.sb.cg_first_inode(cg) < u64::from(header.initediblk))
+        let ready = self.sb.inodes_ready(&Group::decode(&buf.read(), self.endian));
+        Ok(ino - self.sb.cg_first_inode(cg) < u64::from(ready))
     }
 }
 
@@ -111,9 +101,11 @@ impl Layout for Ffs {
             block: self.sb.block_size(),
             block_unit: 512,
             file_max: self.sb.max_file_size(),
-            short_link: (self.sb.maxsymlinklen.max(0) as usize).min(SHORT_LINK_SIZE),
-            links_max: LINKS_MAX,
-            attributes: Some(AttributeArea {
+            short_link: self.sb.short_link_size(),
+            links_max: self.sb.links_max(),
+            seconds: self.sb.inode_seconds().into_inner(),
+            birth_times: self.sb.has_birth_times(),
+            attributes: self.sb.has_attributes().then(|| AttributeArea {
                 bytes_max: 2 * self.sb.block_size(),
                 endian: self.endian,
             }),
@@ -305,7 +297,7 @@ impl Layout for Ffs {
 
     async fn sync(&self) -> FsResult<()> {
         if self.allocation.borrow().dirty {
-            self.store_allocation(false).await?;
+            self.store_allocation(MountState::InUse).await?;
         }
         self.cache.ordering().sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)
@@ -318,11 +310,11 @@ impl Layout for Ffs {
         if let Some(failure) = self.cache.failure() {
             return Err(io_error(failure));
         }
-        self.store_allocation(false).await?;
+        self.store_allocation(MountState::InUse).await?;
         self.cache.ordering().sync(&self.cache).await.map_err(io_error)?;
         self.cache.flush_all().await.map_err(io_error)?;
         // The superblock is marked clean last, when everything else is on the disk.
-        self.store_allocation(true).await?;
+        self.store_allocation(MountState::Unmounted).await?;
         self.cache.flush_all().await.map_err(io_error)?;
         self.cache.ordering().close(&self.cache).await.map_err(io_error)
     }

@@ -90,7 +90,7 @@ pub type FastFs = Ufs<Ffs>;
 /// The number of direct blocks of an inode, as a logical block number.
 pub(crate) const DIRECT: u64 = NDADDR as u64;
 
-/// The layout: one mounted UFS2 file system.
+/// The layout: one mounted UFS2 or UFS1 file system.
 pub struct Ffs {
     cache: OrderedCache,
     /// The superblock: geometry and constants. Its counts are those at the time of the mount.

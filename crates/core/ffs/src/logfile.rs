@@ -46,9 +46,6 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
 /// The device failed, or the file's blocks cannot be right.
 pub async fn find(device: &Device, image: &LocatedSuperblock) -> FsResult<Option<Vec<(u64, u64)>>> {
     let sb = &image.sb;
-    if sb.is_ufs1() {
-        return Ok(None);
-    }
     let block = sb.block_size();
     let per_block = u64::from(sb.inopb);
     let mut first = 0;
@@ -56,8 +53,8 @@ pub async fn find(device: &Device, image: &LocatedSuperblock) -> FsResult<Option
     while first < u64::from(sb.ipg).min(per_block * 4) {
         let (address, _) = sb.inode_block(first);
         let bytes = read(device, sb.byte_of(address), block).await?;
-        for (i, inode) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
-            let d = Dinode::decode(inode, image.endian);
+        for (i, inode) in bytes.chunks_exact(sb.inode_size()).enumerate() {
+            let d = sb.inode(inode, image.endian);
             let is_file = FileType::from_mode(d.mode) == Some(FileType::Regular);
             if first + i as u64 > ROOT_INO && is_file && d.flags & FLAGS == FLAGS {
                 return extents(device, image, &d).await.map(Some);
@@ -99,8 +96,8 @@ async fn extents(
                 }
                 let at = sb.byte_of(address.cast_unsigned());
                 let bytes = read(device, at, block as usize).await?;
-                let count = block as usize / 8;
-                below.extend((0..count).map(|i| image.endian.get_i64(&bytes, i * 8)));
+                let count = sb.addresses_per_block() as usize;
+                below.extend((0..count).map(|i| sb.pointer(&bytes, i, image.endian)));
                 if below.len() as u64 > left {
                     break;
                 }

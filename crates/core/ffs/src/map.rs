@@ -277,9 +277,9 @@ impl Ffs {
         address: u64,
         admitted: Admitted<'_>,
     ) {
-        let range = index * 8..index * 8 + 8;
+        let range = self.sb.pointer_bytes(index..index + 1);
         op.apply(buf, std::slice::from_ref(&range), admitted, |bytes| {
-            self.endian.put_i64(bytes, index * 8, address.cast_signed());
+            self.sb.put_pointer(bytes, index, self.endian, address.cast_signed());
         });
     }
 

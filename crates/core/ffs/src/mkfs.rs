@@ -1,4 +1,4 @@
-//! Making an empty UFS2 file system, with FreeBSD's defaults.
+//! Making an empty UFS2 or UFS1 file system, with FreeBSD's defaults.
 //!
 //! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each group's bytes and
 //! writes them. A crash during mkfs leaves a superblock that says "incomplete".
@@ -9,14 +9,26 @@ mod write;
 
 use ordo_block::{BlockDevice, Device, Geometry};
 use ordo_format::Endian;
-use ordo_format::ufs2::{Superblock, superblock};
+use ordo_format::ufs2::Superblock;
 
 pub use error::MkfsError;
 pub use plan::plan;
 
+/// The two formats of a fast file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UfsVersion {
+    /// UFS1, the format of 4.4BSD: addresses and times of 32 bits, no extended attributes, no check-hashes.
+    Ufs1,
+    /// UFS2.
+    #[default]
+    Ufs2,
+}
+
 /// Options of mkfs. [`Default`] gives those of FreeBSD's newfs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MkfsOptions {
+    /// The format.
+    pub version: UfsVersion,
     /// The block size in bytes: a power of two from 4,096 to 65,536.
     pub block_size: u32,
     /// The fragment size in bytes: an eighth of the block size up to all of it, 512 or more.
@@ -27,7 +39,7 @@ pub struct MkfsOptions {
     pub label: String,
     /// Whether the superblock asks for soft updates.
     pub soft_updates: bool,
-    /// Whether superblock, groups and inodes carry check-hashes.
+    /// Whether superblock, groups and inodes carry check-hashes. UFS1's never do.
     pub check_hashes: bool,
     /// Percentage of space kept free.
     pub min_free: u8,
@@ -59,6 +71,7 @@ pub struct MkfsOptions {
 impl Default for MkfsOptions {
     fn default() -> MkfsOptions {
         MkfsOptions {
+            version: UfsVersion::Ufs2,
             block_size: 32 * 1024,
             frag_size: 4 * 1024,
             endian: Endian::Little,
@@ -99,7 +112,7 @@ pub struct MkfsReport {
 /// Makes an empty file system on `device`; `now` is in seconds since 1970.
 ///
 /// Writes only what must be written, in large requests: the superblock and its copies, the groups' headers, two
-/// blocks of inodes in each group, the summary, the root directory. Other bytes of the device stay, but no
+/// blocks of inodes in each group (on UFS1 all of them), the summary, the root directory. Other bytes of the device stay, but no
 /// structure refers to them. The file system is durable when this returns.
 ///
 /// ```
@@ -145,6 +158,3 @@ fn usable(options: &MkfsOptions, geometry: &Geometry) -> Result<u64, MkfsError> 
         None => Ok(geometry.bytes),
     }
 }
-
-/// The place of the superblock, in bytes.
-const SUPERBLOCK_AT: u64 = superblock::SEARCH[0];

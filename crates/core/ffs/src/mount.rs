@@ -3,18 +3,20 @@
 use ordo_block::{BlockDevice, BlockError, Device, Geometry};
 use ordo_cache::{BufRef, CacheConfig};
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError};
+use ordo_format::ufs2::superblock::{
+    CK_SUPERBLOCK, FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError,
+};
 use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
 use ordo_ordering::{Image, OrderedCache, Ordering, RecoverError, Recovery};
 use ordo_runtime::Runtime;
-use ordo_ufs::{Layout, Ufs, UfsConfig};
+use ordo_ufs::{Layout, Ufs, UfsConfig, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use crate::allocation::{AllocationSummary, summary_block};
 use crate::group::seal;
 use crate::rebuild::{self, Recovered};
 use crate::recover::OnDevice;
-use crate::state_flags::{self, StateFlags};
+use crate::state_flags::{self, MountState, StateFlags};
 use crate::{FastFs, Ffs, Tuning, torn_superblock};
 
 /// Options of a mount.
@@ -40,7 +42,7 @@ pub enum MountError {
     Device(#[from] BlockError),
     /// No superblock is at any of its places.
     #[error(
-        "no UFS2 superblock at byte 65536, 8192, 262144 or 0; a check can look for copies of it \
+        "no UFS superblock at byte 65536, 8192, 262144 or 0; a check can look for copies of it \
          (ordo fsck)"
     )]
     NoSuperblock,
@@ -110,14 +112,6 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
                 return Ok(LocatedSuperblock { sb, endian, at, torn_superblock: false });
             }
             Err(SuperblockError::Magic { .. }) => {}
-            Err(SuperblockError::Ufs1 { .. }) => match Superblock::read_ufs1(&bytes, at) {
-                Ok((sb, endian)) => {
-                    return Ok(LocatedSuperblock { sb, endian, at, torn_superblock: false });
-                }
-                Err(error) => {
-                    damaged.get_or_insert(MountError::Superblock { at, error });
-                }
-            },
             Err(error) => {
                 let is_hash = matches!(error, SuperblockError::CheckHash { .. });
                 if is_hash && let Some(found) = torn_superblock::read(device, &bytes, at).await? {
@@ -132,11 +126,7 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
 
 /// The feature in the superblock that forbids writing the image; `None` if it may be written.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
-    if sb.is_ufs1() {
-        Some(
-            "this is UFS1, which Ordo only reads, because its check cannot repair UFS1 after a crash",
-        )
-    } else if sb.flags & FS_SUJ != 0 {
+    if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {
         Some("it uses FreeBSD's gjournal")
@@ -147,7 +137,7 @@ fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
     }
 }
 
-/// Mounts a file system under an ordering. UFS1 can only be mounted read-only.
+/// Mounts a file system under an ordering.
 ///
 /// # Errors
 /// [`MountError`]. Nothing has been written then.
@@ -218,9 +208,7 @@ async fn mount_on(
         sb,
     };
     if !read_only {
-        ffs.store_allocation(false).await?;
-        let buf = ffs.superblock_block().await?;
-        ffs.cache.write_now(std::slice::from_ref(&buf)).await?;
+        ffs.write_superblock(clean).await?;
         ffs.cache.ordering().start(&ffs.cache);
     }
     let fs = Ufs::new(ffs, options.ufs.clone());
@@ -240,6 +228,24 @@ fn check_writable(sb: &Superblock, geometry: &Geometry, usable: bool) -> Result<
         return Err(MountError::Unclean);
     }
     Ok(())
+}
+
+impl Ffs {
+    /// Writes the superblock of an image, `clean` or not, that is about to be used.
+    ///
+    /// A crash may tear the write. A check-hash shows that, but without one the clean flag may be the new one beside the
+    /// old flags, which lie in another sector. So then the flags are written first, while the image is still clean.
+    async fn write_superblock(&self, clean: bool) -> FsResult<()> {
+        let in_two_steps = clean && !self.sb.keeps_hash(CK_SUPERBLOCK);
+        for state in [MountState::Announced, MountState::InUse] {
+            if state == MountState::InUse || in_two_steps {
+                self.store_allocation(state).await?;
+                let buf = self.superblock_block().await?;
+                self.cache.write_now(std::slice::from_ref(&buf)).await.map_err(io_error)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A cache that sets the check-hashes of the superblock and of groups before they are written.

@@ -68,7 +68,7 @@ impl Ffs {
                 self.put_inode(op, &inode, ip, admitted);
             }
             Reset::In(buf, range) => {
-                let range = range.start * 8..range.end * 8;
+                let range = self.sb.pointer_bytes(range);
                 let clear = |b: &mut [u8]| b[range.clone()].fill(0);
                 op.apply(&buf, std::slice::from_ref(&range), admitted, clear);
             }
@@ -126,7 +126,7 @@ impl Ffs {
         let (mut to_free, mut blocks) = self.data_to_free(ip, first, &pointers);
         // The step frees indirect blocks upwards, up to the first that has other pointers.
         let mut level = above.len();
-        while level > 0 && is_empty_but(&above[level - 1], &range) {
+        while level > 0 && is_empty_but(&above[level - 1], self.sb.pointer_bytes(range.clone())) {
             level -= 1;
             blocks += 1;
             let (node, address) = (&path.levels()[level], addresses[level]);
@@ -156,9 +156,9 @@ impl Ffs {
     }
 }
 
-/// Whether an indirect block has no pointers outside of a range.
-fn is_empty_but(buf: &BufRef, range: &Range<usize>) -> bool {
+/// Whether an indirect block has no pointers outside of a range of its bytes.
+fn is_empty_but(buf: &BufRef, range: Range<usize>) -> bool {
     let bytes = buf.read();
-    let rest = [&bytes[..range.start * 8], &bytes[range.end * 8..]];
+    let rest = [&bytes[..range.start], &bytes[range.end..]];
     rest.iter().all(|part| part.iter().all(|byte| *byte == 0))
 }

@@ -13,6 +13,17 @@ use std::cell::Cell;
 use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_NEEDSFSCK, FS_UNCLEAN};
 
+/// The point of a mount at which a superblock is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MountState {
+    /// Nothing was written yet. The flags are those of the mount, but a clean image is still clean.
+    Announced,
+    /// The file system is in use.
+    InUse,
+    /// Everything else is on the disk.
+    Unmounted,
+}
+
 /// The state flags of an image during a mount and after it.
 pub(crate) struct StateFlags {
     flags: Cell<i32>,
@@ -46,12 +57,15 @@ impl StateFlags {
         StateFlags { flags: Cell::new(flags), when_clean }
     }
 
-    /// Sets the flags in a superblock. `unmounted`: everything is on the disk.
-    pub fn put(&self, sb: &mut Superblock, unmounted: bool) {
+    /// Sets the flags in a superblock.
+    pub fn put(&self, sb: &mut Superblock, state: MountState) {
         let flags = self.flags.get();
-        let clean = unmounted && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
+        let clean = state != MountState::InUse && flags & (FS_UNCLEAN | FS_NEEDSFSCK) == 0;
         sb.clean = i8::from(clean);
-        sb.flags = if clean { flags | self.when_clean } else { flags };
+        sb.flags = match state {
+            MountState::Unmounted if clean => flags | self.when_clean,
+            _ => flags,
+        };
         sb.fmod = 0;
         (sb.pendingblocks, sb.pendinginodes) = (0, 0);
     }

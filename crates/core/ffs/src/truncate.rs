@@ -26,7 +26,7 @@ pub(crate) enum ToFree {
 impl Ffs {
     pub(crate) async fn set_size(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let old = ip.size();
-        if !has_blocks(ip) {
+        if !self.has_blocks(ip) {
             // Such an inode has no pointers: their place is empty, or has the target of a short link.
             return if size > old {
                 self.extend_to(op, ip, size).await
@@ -40,6 +40,20 @@ impl Ffs {
             self.cut_to(op, ip, size).await
         } else {
             Ok(())
+        }
+    }
+
+    /// Whether the pointer fields of an inode hold pointers, and any is set.
+    fn has_blocks(&self, ip: &FfsInode) -> bool {
+        use ordo_vfs::FileType::{Directory, Regular, Symlink};
+        let (d, pointers) = (ip.record(), ip.pointers());
+        match ip.file_type() {
+            Regular | Directory => {
+                pointers.db.iter().chain(&pointers.ib).any(|address| *address != 0)
+            }
+            // A target in the inode takes no blocks, but a target in a block does.
+            Symlink => d.blocks > 0 && d.size >= self.sb.short_link_size() as u64,
+            _ => false,
         }
     }
 
@@ -274,7 +288,7 @@ impl Ffs {
             if to_free.len() > before {
                 let what = What::ClearPointers { ino: ip.ino() };
                 let admitted = op.admit(&what).await.map_err(io_error)?;
-                let range = from * 8..buf.len();
+                let range = self.sb.pointer_bytes(from..from).start..buf.len();
                 op.apply(&buf, std::slice::from_ref(&range), admitted, |bytes| {
                     bytes[range.clone()].fill(0);
                 });
@@ -379,17 +393,5 @@ impl Ffs {
         self.cache.forget(BufKey::file(ip.ino(), level.key())).await;
         freed += self.free_checked(op, ip, level.key(), address, self.frag(), damage).await?;
         Ok(freed)
-    }
-}
-
-/// Whether the pointer fields of an inode hold pointers, and any is set.
-fn has_blocks(ip: &FfsInode) -> bool {
-    use ordo_vfs::FileType::{Directory, Regular, Symlink};
-    let (d, pointers) = (ip.record(), ip.pointers());
-    match ip.file_type() {
-        Regular | Directory => pointers.db.iter().chain(&pointers.ib).any(|address| *address != 0),
-        // A target in the inode takes no blocks, but a target in a block does.
-        Symlink => d.blocks > 0 && d.size >= ordo_format::ufs2::inode::SHORT_LINK_SIZE as u64,
-        _ => false,
     }
 }

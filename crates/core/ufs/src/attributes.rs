@@ -4,7 +4,7 @@ use ordo_ordering::{Op, OpKind, What};
 use ordo_vfs::{Attr, Errno, FileType, FsResult, Ino, SetAttr, SetTime, Timestamp, flags};
 
 use crate::inode::InodeRecord;
-use crate::layout::{Layout, PinnedInode};
+use crate::layout::{Layout, Limits, PinnedInode};
 use crate::{LayoutInode, Ufs, io_error};
 
 impl<L: Layout> Ufs<L> {
@@ -85,7 +85,7 @@ impl<L: Layout> Ufs<L> {
         }
         let now = self.now();
         let what = What::SetAttributes { ino: ip.ino() };
-        self.update_inode(&mut op, &ip, what, |d| apply(d, set, now)).await?;
+        self.update_inode(&mut op, &ip, what, |d| apply(d, set, now, self.limits())).await?;
         op.end().await.map_err(io_error)?;
         Ok(self.attr_of(&ip))
     }
@@ -102,10 +102,10 @@ fn check_times(set: &SetAttr) -> FsResult<()> {
     Ok(())
 }
 
-fn apply(d: &mut InodeRecord, set: &SetAttr, now: Timestamp) {
+fn apply(d: &mut InodeRecord, set: &SetAttr, now: Timestamp, limits: &Limits) {
     let at = |t: SetTime| match t {
         SetTime::Now => now,
-        SetTime::To(t) => t,
+        SetTime::To(t) => limits.nearest(t),
     };
     if set.size.is_some() {
         d.mtime = now;
@@ -122,8 +122,8 @@ fn apply(d: &mut InodeRecord, set: &SetAttr, now: Timestamp) {
     if let Some(t) = set.mtime {
         d.mtime = at(t);
     }
-    if let Some(t) = set.birthtime {
-        d.birthtime = t;
+    if let Some(t) = set.birthtime.filter(|_| limits.birth_times) {
+        d.birthtime = limits.nearest(t);
     }
     d.ctime = now;
 }

@@ -272,13 +272,20 @@ impl<L: Layout> Ufs<L> {
                 // The inode may be stored before all of the write is done, with the pointers set so far.
                 ip.record_mut().size = old_size.max(at + n as u64);
             }
-            buf.write(|bytes| {
-                bytes[within..within + n].copy_from_slice(piece);
-                let used = (old_size.saturating_sub(lbn * block as u64)).min(bytes.len() as u64);
-                let tail = (within + n).max(used as usize);
-                // Behind the file's end, a reused or enlarged block may have bytes of an older file.
-                bytes[tail..].fill(0);
+            let used = (old_size.saturating_sub(lbn * block as u64)).min(buf.len() as u64);
+            // Behind the file's end, a reused or enlarged block may have bytes of an older file.
+            let ends_here = within + n >= used as usize;
+            let range = within..if ends_here { buf.len() } else { within + n };
+            buf.write_part(range, |bytes| {
+                bytes[..n].copy_from_slice(piece);
+                bytes[n..].fill(0);
             });
+            if !ends_here {
+                let tail = used as usize..buf.len();
+                if !tail.is_empty() {
+                    buf.write_part(tail, |bytes| bytes.fill(0));
+                }
+            }
             self.cache().mark_dirty(&buf);
             self.cache().runtime().cpu().bytes(n);
             written += n;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ordo_cache::BufRef;
 use ordo_format::Endian;
 use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
-use ordo_vfs::{Errno, FsResult, StatFs};
+use ordo_vfs::{Errno, FsResult, StatFs, Timestamp};
 
 use crate::LayoutInode;
 use crate::dir::format::DirFormat;
@@ -30,8 +30,24 @@ pub struct Limits {
     pub short_link: usize,
     /// The largest link count of an inode.
     pub links_max: u32,
+    /// The earliest and the latest time that an inode can have, in seconds since 1970. Other times become the nearer one.
+    pub seconds: (i64, i64),
+    /// Whether an inode keeps the time at which it was made.
+    pub birth_times: bool,
     /// Extended attributes, where files can have them.
     pub attributes: Option<AttributeArea>,
+}
+
+impl Limits {
+    /// The time that an inode keeps of this one.
+    pub(crate) fn nearest(&self, t: Timestamp) -> Timestamp {
+        let (first, last) = self.seconds;
+        match t.seconds {
+            s if s < first => Timestamp { seconds: first, nanos: 0 },
+            s if s > last => Timestamp { seconds: last, nanos: 0 },
+            _ => t,
+        }
+    }
 }
 
 /// Extended attributes as a layout keeps them: one area for each inode, in UFS2's encoding

@@ -175,7 +175,7 @@ impl<L: Layout> Ufs<L> {
     /// The time now, as stored on disk.
     pub(crate) fn now(&self) -> Timestamp {
         let (seconds, nanos) = self.cache().runtime().wall_time();
-        Timestamp { seconds, nanos }
+        self.limits().nearest(Timestamp { seconds, nanos })
     }
 
     /// Checks that changes are allowed. A read-only mount refuses them. After a failed write they are refused

@@ -173,7 +173,7 @@ impl<L: Layout> Ufs<L> {
             atime: now,
             mtime: now,
             ctime: now,
-            birthtime: now,
+            birthtime: if self.limits().birth_times { now } else { Timestamp::default() },
             generation,
             ..InodeRecord::default()
         };

@@ -49,6 +49,7 @@ mod types;
 
 pub use any::AnyFs;
 pub use error::{Errno, FsError, FsResult};
+pub use ordo_runtime::IoBuf;
 pub use types::{
     Access, Attr, Cookie, DirEntry, Extent, FileType, Ino, NewNode, RenameMode, Seek, SetAttr,
     SetTime, StatFs, Timestamp, XattrMode,
@@ -112,6 +113,12 @@ pub trait FileSystem {
     /// Writes `data` at `offset`. Returns the number of bytes that were written: fewer than all if space ran
     /// out after some, [`Errno::NoSpace`] if it ran out before any.
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize>;
+
+    /// Writes a buffer that the caller does not need any more, as [`write`](Self::write) does. For file systems that hand
+    /// it on and need no copy. The buffer may be [lent](IoBuf::lent): it is dropped before this returns.
+    async fn write_buf(&self, ino: Ino, offset: u64, data: IoBuf) -> FsResult<usize> {
+        self.write(ino, offset, &data).await
+    }
 
     /// Allocates storage for the unmapped parts of a range of a file (`fallocate`), so that a write there cannot run
     /// out of space. The file grows if the range ends behind its end. After [`Errno::NoSpace`] part of the storage may

@@ -9,19 +9,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
 use ordo_runtime::sync::Notify;
-use ordo_runtime::{Duration, Runtime};
+use ordo_runtime::{Duration, IoBuf, Runtime};
 use ordo_vfs::FileSystem;
 
 use crate::handler::{Answer, Handler};
 use crate::uring;
 use crate::wire::{
-    INVALIDATE_INODE, InitFlags, MAX_ARGS, MAX_DATA, OUT_HEADER, Opcode, Request,
+    INVALIDATE_INODE, InitFlags, MAX_DATA, OUT_HEADER, Opcode, Request, WRITE_HEAD,
     invalid_attributes,
 };
 
@@ -31,8 +31,8 @@ const UNDER_WAY_MAX: usize = 128;
 /// The time that a request beside a ring may wait; no task waits for its reply.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The number of buffers kept for later requests: their touched pages stay in memory.
-const KEPT_MAX: usize = 16;
+/// The size of replies to requests other than those for lists and data: at most an attribute's value.
+pub(crate) const SMALL_REPLY: usize = (64 << 10) + 4096;
 
 /// The end of serving, and the reply that is still due (the shutdown reply).
 pub enum ShutdownReply {
@@ -109,19 +109,70 @@ impl Clean {
     }
 }
 
-/// The buffers of one request.
-struct Slot {
-    message: Box<[u8]>,
-    reply: Box<[u8]>,
+/// A message of the kernel's. It is read into two parts, so that the data of a write lie alone in a buffer that a device
+/// can take.
+struct Message {
+    head: [u8; WRITE_HEAD],
+    data: IoBuf,
+    /// The length of both parts.
+    len: usize,
 }
 
-impl Slot {
-    fn new() -> Slot {
-        // Untouched memory costs nothing.
-        Slot {
-            message: vec![0; MAX_DATA + MAX_ARGS].into_boxed_slice(),
-            reply: vec![0; MAX_DATA + MAX_ARGS].into_boxed_slice(),
+impl Message {
+    fn new() -> Message {
+        Message { head: [0; WRITE_HEAD], data: IoBuf::scratch(MAX_DATA), len: 0 }
+    }
+
+    /// Reads a message, if there is one.
+    fn receive(&mut self, mut device: &File) -> io::Result<Received> {
+        loop {
+            let parts = &mut [IoSliceMut::new(&mut self.head), IoSliceMut::new(&mut self.data)];
+            let error = match device.read_vectored(parts) {
+                Ok(len) => {
+                    self.len = len;
+                    return Ok(Received::Message);
+                }
+                Err(error) => error,
+            };
+            match error.raw_os_error() {
+                // The read was interrupted, or the request was given up before it was read.
+                Some(libc::EINTR | libc::ENOENT) => {}
+                Some(libc::EAGAIN) => return Ok(Received::Nothing),
+                Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Received::Unmounted),
+                _ => return Err(error),
+            }
         }
+    }
+
+    /// The kind and the identity of its request.
+    fn head(&self) -> Option<(Opcode, u64)> {
+        Request::head(&self.head[..self.len.min(WRITE_HEAD)])
+    }
+
+    /// Carries its request out. Returns the request's identity and its result, with the reply's buffer; `None` if it is not
+    /// a request.
+    async fn carry_out<F: FileSystem>(
+        mut self,
+        handler: &Handler<F>,
+    ) -> Option<(u64, Answer, IoBuf)> {
+        let opcode = self.head().map(|(opcode, _)| opcode);
+        let mut reply = IoBuf::scratch(match opcode {
+            Some(Opcode::Read | Opcode::Readdir | Opcode::Readdirplus) => MAX_DATA,
+            _ => SMALL_REPLY,
+        });
+        let (first, second) = (self.len.min(WRITE_HEAD), self.len.saturating_sub(WRITE_HEAD));
+        let answered = if opcode == Some(Opcode::Write) && first == WRITE_HEAD {
+            self.data.truncate(second);
+            handler.write_message(&self.head, self.data, &mut reply).await
+        } else if second == 0 {
+            handler.message(&self.head[..first], &mut reply).await
+        } else {
+            let whole = [&self.head[..], &self.data[..second]].concat();
+            // The buffer is free for the next message meanwhile.
+            drop(self);
+            handler.message(&whole, &mut reply).await
+        };
+        answered.map(|(unique, answer)| (unique, answer, reply))
     }
 }
 
@@ -131,7 +182,6 @@ pub(crate) struct Shared<F> {
     pub(crate) device: Arc<File>,
     pub(crate) handler: Rc<Handler<F>>,
     stop: Rc<Stop>,
-    free: RefCell<Vec<Slot>>,
     under_way: Cell<usize>,
     /// A signal that a request has ended.
     ended: Notify,
@@ -145,14 +195,11 @@ impl<F: FileSystem> Shared<F> {
     pub(crate) async fn catch_up(self: &Rc<Self>) -> bool {
         let mut any = false;
         loop {
-            let mut slot = self.free.borrow_mut().pop().unwrap_or_else(Slot::new);
-            let Ok(Message::Request(len)) = receive(&self.device, &mut slot.message) else {
-                self.free.borrow_mut().push(slot);
-                return any;
-            };
+            let mut message = Message::new();
+            let Ok(Received::Message) = message.receive(&self.device) else { return any };
             any = true;
             self.begin();
-            carry_out(self.clone(), slot, len).await;
+            carry_out(self.clone(), message).await;
         }
     }
 }
@@ -176,16 +223,16 @@ impl<F: FileSystem> Shared<F> {
     }
 
     /// Reads the device. With `looks`, it polls for a moment where there is no request.
-    fn receive(&self, buf: &mut [u8], looks: bool) -> io::Result<Message> {
-        let message = receive(&self.device, buf)?;
-        if !looks || !matches!(message, Message::Nothing) {
-            return Ok(message);
+    fn receive(&self, message: &mut Message, looks: bool) -> io::Result<Received> {
+        let received = message.receive(&self.device)?;
+        if !looks || !matches!(received, Received::Nothing) {
+            return Ok(received);
         }
-        let again = || match receive(&self.device, buf)? {
-            Message::Nothing => Ok(None),
-            message => Ok(Some(message)),
+        let again = || match message.receive(&self.device)? {
+            Received::Nothing => Ok(None),
+            received => Ok(Some(received)),
         };
-        Ok(self.busy_poll.look(&self.runtime, again)?.unwrap_or(Message::Nothing))
+        Ok(self.busy_poll.look(&self.runtime, again)?.unwrap_or(Received::Nothing))
     }
 
     /// Notes the kernel's last request.
@@ -224,8 +271,8 @@ impl<F: FileSystem> Shared<F> {
 }
 
 /// The result of a read of the device.
-enum Message {
-    Request(usize),
+enum Received {
+    Message,
     Nothing,
     Unmounted,
 }
@@ -245,7 +292,6 @@ pub async fn serve<F: FileSystem + 'static>(
         device: device.clone(),
         handler: handler.clone(),
         stop: stop.clone(),
-        free: RefCell::default(),
         under_way: Cell::new(0),
         ended: Notify::new("the end of a request", 0),
         busy_poll: BusyPoll::default(),
@@ -263,29 +309,28 @@ pub async fn serve<F: FileSystem + 'static>(
         if let Some(asked) = shared.asked.borrow_mut().take() {
             break asked?;
         }
-        let mut slot = shared.free.borrow_mut().pop().unwrap_or_else(Slot::new);
+        let mut message = Message::new();
         let looks = !over_ring && shared.busy_poll.is_set() && shared.under_way.get() == 0;
-        match shared.receive(&mut slot.message, looks)? {
-            Message::Request(len) => {
-                let head = Request::head(&slot.message[..len]);
+        match shared.receive(&mut message, looks)? {
+            Received::Message => {
+                let head = message.head();
                 if let Some((Opcode::Destroy, unique)) = head {
                     break ShutdownReply::Asked { device: device.clone(), unique };
                 }
                 shared.begin();
                 if let Some((Opcode::Init, _)) = head {
-                    carry_out(shared.clone(), slot, len).await;
+                    carry_out(shared.clone(), message).await;
                     if handler.agreed().contains(InitFlags::OVER_IO_URING) {
                         uring::start(&shared)?;
                         over_ring = true;
                     }
                     continue;
                 }
-                runtime.spawn("a request of the kernel's", carry_out(shared.clone(), slot, len));
+                runtime.spawn("a request of the kernel's", carry_out(shared.clone(), message));
                 // The task that was just spawned sends its reply before the next read.
                 runtime.yield_now().await;
             }
-            Message::Nothing => {
-                shared.free.borrow_mut().push(slot);
+            Received::Nothing => {
                 let slept = runtime.now();
                 stop.or_readable(runtime, device).await?;
                 if over_ring {
@@ -295,7 +340,7 @@ pub async fn serve<F: FileSystem + 'static>(
                     shared.busy_poll.slept(runtime.now().since(slept));
                 }
             }
-            Message::Unmounted => break ShutdownReply::Gone,
+            Received::Unmounted => break ShutdownReply::Gone,
         }
     };
     while shared.under_way.get() > 0 {
@@ -305,9 +350,8 @@ pub async fn serve<F: FileSystem + 'static>(
     Ok(shutdown_reply)
 }
 
-async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: usize) {
-    let Slot { message, reply } = &mut slot;
-    if let Some((unique, answer)) = shared.handler.message(&message[..len], reply).await {
+async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, message: Message) {
+    if let Some((unique, answer, reply)) = message.carry_out(&shared.handler).await {
         shared.tell_stale();
         // The kernel may have given the request up.
         let _ = match answer {
@@ -315,9 +359,6 @@ async fn carry_out<F: FileSystem>(shared: Rc<Shared<F>>, mut slot: Slot, len: us
             Answer::Error(number) => send(&shared.device, unique, number, &[]),
             Answer::Silence => Ok(()),
         };
-    }
-    if shared.free.borrow().len() < KEPT_MAX {
-        shared.free.borrow_mut().push(slot);
     }
     shared.end();
 }
@@ -359,22 +400,6 @@ impl BusyPoll {
     fn slept(&self, time: Duration) {
         if time < 3 * Self::LOOKS_FOR {
             self.credit.set((self.credit.get() + 2).min(Self::CREDIT_MAX));
-        }
-    }
-}
-
-fn receive(mut device: &File, buf: &mut [u8]) -> io::Result<Message> {
-    loop {
-        let error = match device.read(buf) {
-            Ok(len) => return Ok(Message::Request(len)),
-            Err(error) => error,
-        };
-        match error.raw_os_error() {
-            // The read was interrupted, or the request was given up before it was read.
-            Some(libc::EINTR | libc::ENOENT) => {}
-            Some(libc::EAGAIN) => return Ok(Message::Nothing),
-            Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Message::Unmounted),
-            _ => return Err(error),
         }
     }
 }

@@ -22,10 +22,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ordo_runtime::{Command, Runtime};
+use ordo_runtime::{Command, IoBuf, Runtime};
 use ordo_vfs::FileSystem;
 
-use crate::dev::{Clean, Shared};
+use crate::dev::{Clean, SMALL_REPLY, Shared};
 use crate::handler::Answer;
 use crate::wire::{MAX_DATA, OUT_HEADER, Opcode, Request, get_u32, get_u64};
 
@@ -36,9 +36,6 @@ const STRUCTURE: usize = 128;
 const COMMIT_ID: usize = 264;
 const PAYLOAD: usize = 272;
 const HEAD: usize = 288;
-
-/// The size of replies to requests with names or data: at most an attribute's value.
-const SMALL: usize = (64 << 10) + 4096;
 
 /// The command that registers an entry (`FUSE_IO_URING_CMD_REGISTER`).
 const REGISTER: u32 = 1;
@@ -150,6 +147,7 @@ impl Entry {
     ) -> (Option<Rc<Clean>>, Answer) {
         let (head, payload) = self.memory.parts();
         let len = (get_u32(head, PAYLOAD) as usize).min(payload.len());
+        let opcode = Request::head(&head[..STRUCTURE]).map(|(opcode, _)| opcode);
         let header: [u8; STRUCTURE] = head[..STRUCTURE].try_into().expect("as long");
         let structure = &head[STRUCTURE..2 * STRUCTURE];
         let answer = if len == 0 {
@@ -161,8 +159,23 @@ impl Entry {
                 }
                 Some(request) => shared.handler.request(&request, payload).await,
             }
+        } else if opcode == Some(Opcode::Write) {
+            small.resize(SMALL_REPLY, 0);
+            let structure: [u8; STRUCTURE] = structure.try_into().expect("as long");
+            let data = self.memory.lend(len);
+            let answer = match Request::parts(&header, &structure, &[]) {
+                None => Answer::Error(libc::ENOSYS),
+                Some(request) => {
+                    request.data.replace(Some(data));
+                    shared.handler.request(&request, small).await
+                }
+            };
+            if let Answer::Reply(len) = answer {
+                self.memory.parts().1[..len].copy_from_slice(&small[..len]);
+            }
+            answer
         } else {
-            small.resize(SMALL, 0);
+            small.resize(SMALL_REPLY, 0);
             let answer = match Request::parts(&header, structure, &payload[..len]) {
                 None => Answer::Error(libc::ENOSYS),
                 Some(request) => shared.handler.request(&request, small).await,
@@ -207,8 +220,9 @@ struct Memory {
 impl Memory {
     fn new() -> Memory {
         let head = NonNull::from(Box::leak(Box::new([0; HEAD])));
-        // Untouched memory costs nothing.
-        let payload = NonNull::from(Box::leak(vec![0; MAX_DATA].into_boxed_slice()));
+        // Untouched memory costs nothing. It is aligned, so that a disk can take it.
+        let mut payload = std::mem::ManuallyDrop::new(IoBuf::zeroed(MAX_DATA));
+        let payload = NonNull::from(&mut payload[..]);
         let place =
             |at: NonNull<u8>, len: usize| (at.as_ptr().expose_provenance() as u64, len as u64);
         let vectors = [place(head.cast(), HEAD), place(payload.cast(), MAX_DATA)];
@@ -218,6 +232,17 @@ impl Memory {
     /// The address of the vector of parts and its length, for registration.
     fn places(&self) -> (u64, u32) {
         (self.vectors.as_ptr().expose_provenance() as u64, self.vectors.len() as u32)
+    }
+
+    /// The data of a write, as a buffer.
+    #[allow(unsafe_code)]
+    fn lend(&mut self, len: usize) -> IoBuf {
+        let start = self.payload.cast();
+        assert!(len <= self.payload.len(), "more data than there is memory");
+        // SAFETY: the memory was leaked, so it lives for ever, and all of it was zeroed. A file system drops the buffer
+        // before its write returns (`FileSystem::write_buf`); only then does the entry use the memory again, or give it
+        // to the kernel.
+        unsafe { IoBuf::lent(start, len) }
     }
 
     /// Both parts, while the kernel does not have the entry.

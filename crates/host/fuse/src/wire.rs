@@ -3,7 +3,9 @@
 //! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a header of 16 bytes and
 //! the result. All numbers have the machine's byte order.
 
-use ordo_vfs::{Attr, FileType, StatFs, Timestamp};
+use std::cell::RefCell;
+
+use ordo_vfs::{Attr, FileType, IoBuf, StatFs, Timestamp};
 
 /// The protocol's version.
 pub const VERSION: (u32, u32) = (7, 45);
@@ -15,8 +17,8 @@ pub const IN_HEADER: usize = 40;
 pub const OUT_HEADER: usize = 16;
 /// The most data in one read or write, in bytes.
 pub const MAX_DATA: usize = 1 << 20;
-/// The largest number of bytes before a write's data.
-pub const MAX_ARGS: usize = 4096;
+/// The bytes before a write's data: the header and the structure.
+pub const WRITE_HEAD: usize = IN_HEADER + 40;
 
 macro_rules! opcodes {
     ($($name:ident = $number:literal, $size:literal;)*) => {
@@ -162,7 +164,7 @@ pub fn invalid_attributes(node: u64) -> [u8; 24] {
 }
 
 /// A parsed request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Request<'a> {
     /// The kind of request.
     pub opcode: Opcode,
@@ -178,6 +180,8 @@ pub struct Request<'a> {
     pub fields: &'a [u8],
     /// The names or data after the structure.
     pub rest: &'a [u8],
+    /// The data of a write, in the place of `rest`, if the transport has it in a buffer of its own.
+    pub data: RefCell<Option<IoBuf>>,
 }
 
 /// The reason why a message is not a request.
@@ -228,6 +232,7 @@ impl<'a> Request<'a> {
             gid: get_u32(header, 28),
             fields,
             rest,
+            data: RefCell::default(),
         }
     }
 

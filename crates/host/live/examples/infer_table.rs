@@ -163,7 +163,8 @@ fn main() {
     println!("| file system | question | found | true | inside |\n|---|---|---|---|---|");
     let (mut inside, mut with_truth) = (0, 0);
     for (one, timers) in chosen.iter().zip(timers) {
-        let others = measure(one, 1, &["mode", "logging"]);
+        let others =
+            measure(one, 1, &["mode", "logging", "tangled", "overlap", "waits", "restart"]);
         let others = others.and_then(|mut all| {
             all.extend(measure(one, 2, &["thresholds"])?);
             Ok(all)

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ordo_block::tap::TapSink;
-use ordo_pseudo::{Before, MakeObserver, Observer};
+use ordo_block::tap::{Issued, TapSink};
+use ordo_pseudo::{Before, IsUrgent, MakeObserver, Observer};
 use ordo_runtime::Time;
 use ordo_sba::analysis::{Analysis, Transactions};
 use ordo_sba::stats::ByClass;
@@ -125,6 +125,11 @@ impl Observer for Counting {
             self.written.set(Some(now));
             self.write();
         }
+    }
+
+    fn urgent(&self) -> Option<IsUrgent> {
+        let watch = self.watch.clone();
+        Some(Rc::new(move |r: &Issued<'_>| watch.must_see_now(r)))
     }
 
     fn finish(self: Box<Self>) {

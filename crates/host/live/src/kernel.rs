@@ -24,6 +24,9 @@ const MAKERS: [(&str, &[&str]); 8] = [
     ("btrfs", &["mkfs.btrfs", "-q", "-f"]),
 ];
 
+/// File systems whose journal is replayed by a program before the mount, and not by the kernel.
+const REPLAYERS: [(&str, &[&str]); 1] = [("jfs", &["fsck.jfs", "-a"])];
+
 /// The reason why there is no file system to watch.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
@@ -122,7 +125,7 @@ fn put(image: &[u8], device: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Mounts an image as it is, and calls `look` with the mount point.
+/// Mounts an image as a crash left it, and calls `look` with the mount point.
 ///
 /// # Errors
 /// The image cannot be mounted.
@@ -131,6 +134,11 @@ pub fn look_into<T>(
     image: &Path,
     look: impl FnOnce(&Path) -> T,
 ) -> Result<T, LiveError> {
+    if let Some((_, replayer)) = REPLAYERS.iter().find(|(system, _)| *system == name) {
+        // Its exit status tells that it has changed something, too; the mount tells whether that was enough.
+        let done = Command::new(replayer[0]).args(&replayer[1..]).arg(image).output();
+        done.map_err(|e| LiveError::Program(format!("{}: {e}; is it installed?", replayer[0])))?;
+    }
     let folder = folder()?;
     let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
     let options = format!("loop{}", one_of_many(name));

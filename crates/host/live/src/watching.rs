@@ -12,7 +12,9 @@ use ordo_annotate::rows::{BlockRow, FileShare};
 use ordo_annotate::volumes::{self, DiskVolume};
 use ordo_annotate::{Learning, Pieces};
 use ordo_block::tap::{Completed, Issued, TapSink};
-use ordo_pseudo::{Before, DeviceContents, MakeObserver, Observer, Recording, RequestDecision};
+use ordo_pseudo::{
+    Before, DeviceContents, IsUrgent, MakeObserver, Observer, Recording, RequestDecision,
+};
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_sba::decoder::DiskImage;
@@ -145,6 +147,7 @@ struct Watching {
     sink: Rc<Counted>,
     rows: Rc<RefCell<Collector>>,
     rules: Rc<RefCell<WriteRules>>,
+    ruled: bool,
     start: Pieces,
     into: Into,
 }
@@ -152,6 +155,11 @@ struct Watching {
 impl Observer for Watching {
     fn sink(&self) -> Rc<dyn TapSink> {
         self.sink.clone()
+    }
+
+    fn urgent(&self) -> Option<IsUrgent> {
+        let watch = self.sink.watch.clone();
+        (!self.ruled).then(|| Rc::new(move |r: &Issued<'_>| watch.must_see_now(r)) as IsUrgent)
     }
 
     fn finish(self: Box<Self>) {
@@ -215,6 +223,6 @@ pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
         }
         watch.number_by(now.clone());
         let sink = Rc::new(Counted { watch, first: Cell::new(None), now });
-        Some(Box::new(Watching { sink, rows, rules, start, into }) as Box<dyn Observer>)
+        Some(Box::new(Watching { sink, rows, rules, ruled, start, into }) as Box<dyn Observer>)
     })
 }

@@ -40,6 +40,35 @@ fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding
     all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
 }
 
+/// A commit of ext3 waits for another file's data in ordered mode and not in writeback mode, and in both for the journal; after
+/// a restart a durable file is whole only if its data, the journal and its commit were not lost. Fault model: writes of one
+/// kind are delayed, or lost in a power cut. Would catch a wait that is not seen, or is seen where there is none.
+#[test]
+fn delayed_and_dropped_writes_show_what_waits_and_what_is_needed() {
+    let effort = Effort { trials: 1, wait: Duration::ZERO };
+    for (options, waits) in [("data=ordered", true), ("data=writeback", false)] {
+        let only: &[&str] = if waits { &["waits", "restart"] } else { &["waits"] };
+        let Some(all) = found_with("ext3", options, only, effort) else { return };
+        let data = answer(&all, "what waits for file data");
+        assert_eq!(data.answer.contains("the commit"), waits, "{options}: {data:?}");
+        let journal = answer(&all, "what waits for the journal");
+        assert!(journal.answer.contains("the commit, fsync"), "{options}: {journal:?}");
+        let metadata = answer(&all, "what waits for metadata in place");
+        assert_eq!(metadata.answer, "nothing", "{options}: {metadata:?}");
+        if waits {
+            for (question, needed) in [
+                ("a restart without file data", "has not its contents"),
+                ("a restart without the journal's blocks", "is not there"),
+                ("a restart without commits", "is not there"),
+                ("a restart without metadata in their places", "there was no such write"),
+            ] {
+                let found = answer(&all, question);
+                assert!(found.answer.ends_with(needed), "{found:?}");
+            }
+        }
+    }
+}
+
 /// ext3 in its three modes, ext4, XFS: each must be distinguished from the others.
 #[test]
 fn modes_are_distinguished() {

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,15 +11,16 @@ use std::time::{Duration, Instant};
 use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
-use ordo_block::tap::{Recorder, Tap, TapSink};
-use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, Operation, WriteFlags};
+use ordo_block::tap::{Issued, Recorder, Tap, TapSink};
+use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
+use ordo_runtime::sync::Notify;
 use ordo_runtime::{Runtime, Time};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
+use crate::later::ShownLater;
+use crate::storage::{DeviceContents, Storage};
 use crate::turns::Turns;
 
-/// The largest piece in which zeros are written, in bytes.
-const ZEROS: u64 = 1 << 20;
 const SECTOR: u32 = 512;
 /// The error of a write that fails.
 const EIO: i32 = 5;
@@ -133,11 +133,19 @@ impl<'a> Before<'a> {
     }
 }
 
+/// Whether an observer must see a request before it is carried out.
+pub type IsUrgent = Rc<dyn Fn(&Issued<'_>) -> bool>;
+
 /// A watcher of the device while it is used. It runs on the device's own thread.
 pub trait Observer {
     /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
     /// into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
+    /// A function that tells the requests that must be shown at once; the others may be shown later, in their order, and nothing
+    /// is decided about them. `None`: all must.
+    fn urgent(&self) -> Option<IsUrgent> {
+        None
+    }
     /// Ends the watch: the device is removed, and the observer must pass on its results.
     fn finish(self: Box<Self>);
     /// Called every half second, between requests.
@@ -222,109 +230,6 @@ impl Recording {
     }
 }
 
-enum Storage {
-    Memory(Rc<RamDisk>),
-    /// A file, with a second handle to read the contents without a request.
-    Path(FileDisk, Rc<File>),
-}
-
-/// A handle to read contents without a request.
-#[derive(Clone)]
-enum Held {
-    Memory(Rc<RamDisk>),
-    Path(Rc<File>),
-}
-
-impl Held {
-    /// Reads from a part of the device: its first byte and its size.
-    fn load(&self, (origin, bytes): (u64, u64), offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        end.filter(|end| *end <= bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
-        match self {
-            Held::Memory(ram) => {
-                ram.load(origin + offset, buf);
-                Ok(())
-            }
-            Held::Path(file) => file.read_exact_at(buf, origin + offset),
-        }
-    }
-}
-
-/// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in
-/// them.
-#[derive(Clone)]
-pub struct DeviceContents {
-    /// The size in bytes.
-    pub bytes: u64,
-    origin: u64,
-    held: Held,
-}
-
-impl DeviceContents {
-    /// Fills `buf` from byte `offset`.
-    ///
-    /// # Errors
-    /// The range lies outside the device or its part, or the read failed.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.held.load((self.origin, self.bytes), offset, buf)
-    }
-}
-
-impl Storage {
-    fn held(&self) -> Held {
-        match self {
-            Storage::Memory(ram) => Held::Memory(ram.clone()),
-            Storage::Path(_, file) => Held::Path(file.clone()),
-        }
-    }
-}
-
-impl BlockDevice for Storage {
-    fn geometry(&self) -> Geometry {
-        match self {
-            Storage::Memory(ram) => ram.geometry(),
-            Storage::Path(disk, _) => disk.geometry(),
-        }
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.read(offset, len).await,
-            Storage::Path(disk, _) => disk.read(offset, len).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.write(offset, data, flags).await,
-            Storage::Path(disk, _) => disk.write(offset, data, flags).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), BlockError> {
-        match self {
-            Storage::Memory(ram) => ram.flush().await,
-            Storage::Path(disk, _) => disk.flush().await,
-        }
-    }
-
-    /// Discards a range, which then reads as zeros: the loop driver sends ranges that must become zero as discards
-    /// too.
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        if let Storage::Path(disk, _) = self {
-            disk.discard(offset, len).await?;
-        }
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(ZEROS);
-            let zeros = IoBuf::zeroed(piece as usize);
-            self.write(offset + done, zeros, WriteFlags::empty()).await?;
-            done += piece;
-        }
-        Ok(())
-    }
-}
-
 /// Storage that takes a disk's time, and applies the observer's decision to each write.
 pub(crate) struct Ruled {
     disk: Modeled<Storage>,
@@ -342,6 +247,24 @@ pub(crate) struct Ruled {
 impl Ruled {
     fn storage(&self) -> &Storage {
         self.disk.inner()
+    }
+
+    /// Whether a write is carried out, after the observer's decision and the delay that it may ask for.
+    async fn is_let_through(&self, offset: u64, len: usize) -> Result<bool, BlockError> {
+        // The tap has just shown this write to the observer; no other code has run since.
+        match self.verdict.take() {
+            RequestDecision::Pass => {}
+            RequestDecision::Delay(time) => self.runtime.sleep(time).await,
+            RequestDecision::Drop => {
+                self.note_dropped();
+                return Ok(false);
+            }
+            RequestDecision::Fail => {
+                let fault = Fault::Io(EIO);
+                return Err(BlockError { op: Operation::Write, offset, len, fault });
+            }
+        }
+        Ok(true)
     }
 
     /// Notes that the newest request of the recording was dropped.
@@ -367,22 +290,23 @@ impl BlockDevice for Ruled {
     }
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
-        // The tap has just shown this write to the observer; no other code has run since.
-        match self.verdict.take() {
-            RequestDecision::Pass => {}
-            RequestDecision::Delay(time) => self.runtime.sleep(time).await,
-            RequestDecision::Drop => {
-                self.note_dropped();
-                return Ok(());
-            }
-            RequestDecision::Fail => {
-                let fault = Fault::Io(EIO);
-                return Err(BlockError { op: Operation::Write, offset, len: data.len(), fault });
-            }
+        match (self.is_let_through(offset, data.len()).await?, self.paced.get()) {
+            (false, _) => Ok(()),
+            (true, true) => self.disk.write(offset, data, flags).await,
+            (true, false) => self.storage().write(offset, data, flags).await,
         }
-        match self.paced.get() {
-            true => self.disk.write(offset, data, flags).await,
-            false => self.storage().write(offset, data, flags).await,
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        match (self.is_let_through(offset, data.len()).await?, self.paced.get()) {
+            (false, _) => Ok(()),
+            (true, true) => self.disk.write_list(offset, data, flags).await,
+            (true, false) => self.storage().write_list(offset, data, flags).await,
         }
     }
 
@@ -409,6 +333,12 @@ pub(crate) struct Core {
     verdict: Rc<Cell<RequestDecision>>,
     make: RefCell<Option<MakeObserver>>,
     observer: RefCell<Option<Box<dyn Observer>>>,
+    /// The requests that the observer is shown later.
+    later: RefCell<Option<Rc<ShownLater>>>,
+    /// Whether there is a task that shows them.
+    may_show_later: Cell<bool>,
+    /// The signal that an observer was attached.
+    pub(crate) attached: Notify,
     keep_start: bool,
     /// Whether marks are kept.
     marked: bool,
@@ -444,13 +374,18 @@ impl Core {
             dropped: RefCell::default(),
             keeps_all: !matches!(setup.keep, KeepRequests::Last(_)),
         };
+        let tap = Tap::new(runtime, ruled);
+        tap.share_buffers(setup.keep == KeepRequests::Contents);
         Ok(Core {
-            tap: Tap::new(runtime, ruled),
+            tap,
             turns: Turns::default(),
             recorder,
             verdict,
             make: RefCell::new(setup.observer),
             observer: RefCell::default(),
+            later: RefCell::default(),
+            may_show_later: Cell::new(false),
+            attached: Notify::new("an observer", 0),
             keep_start: setup.keep_start,
             marked: !matches!(setup.keep, KeepRequests::Last(_)),
             start: RefCell::default(),
@@ -478,16 +413,45 @@ impl Core {
         if let Some(make) = self.make.take() {
             let observer = make(&Before::of(self, Some(beside)), &self.verdict);
             if let Some(observer) = observer {
-                self.tap.attach(observer.sink());
+                // Requests to several devices have one order, which the observers share.
+                let can_wait = self.may_show_later.get() && beside.devices.len() == 1;
+                match observer.urgent().filter(|_| can_wait) {
+                    Some(urgent) => {
+                        let later = Rc::new(ShownLater::new(observer.sink(), urgent));
+                        self.tap.attach(later.clone());
+                        self.tap.share_buffers(true);
+                        *self.later.borrow_mut() = Some(later);
+                    }
+                    None => self.tap.attach(observer.sink()),
+                }
                 *self.observer.borrow_mut() = Some(observer);
+                self.attached.notify_all();
             }
         }
         self.tap.attach(self.recorder.clone());
         self.tap.inner().paced.set(true);
     }
 
+    /// Allows requests to be shown later: a task shows them.
+    pub(crate) fn may_show_later(&self) {
+        self.may_show_later.set(true);
+    }
+
+    /// The requests that the observer is shown later, if it allows that.
+    pub(crate) fn shown_later(&self) -> Option<Rc<ShownLater>> {
+        self.later.borrow().clone()
+    }
+
+    /// Shows the observer all requests so far.
+    fn show_all(&self) {
+        if let Some(later) = self.shown_later() {
+            later.show_all();
+        }
+    }
+
     /// Puts a mark into the trace; ignored where only the last requests are kept.
     pub(crate) fn mark(&self, text: &str) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.mark(text, self.runtime.now());
         }
@@ -504,6 +468,7 @@ impl Core {
 
     /// Tells the observer that time has passed.
     pub(crate) fn tick(&self) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.tick(self.runtime.now());
         }
@@ -517,6 +482,7 @@ impl Core {
 
     /// Gives the observer its turn. No request may be under way.
     pub(crate) fn turn(&self) {
+        self.show_all();
         if let Some(observer) = &*self.observer.borrow() {
             observer.turn(&Before::of(self, None));
         }
@@ -525,6 +491,7 @@ impl Core {
     /// The recording; `None` if recording never began.
     pub(crate) fn finish(&self) -> Option<Recording> {
         self.tap.detach_all();
+        self.show_all();
         if let Some(observer) = self.observer.take() {
             observer.finish();
         }

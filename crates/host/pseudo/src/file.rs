@@ -37,6 +37,12 @@ pub(crate) fn name_of(number: usize) -> String {
     }
 }
 
+async fn write_to(core: &Core, offset: u64, data: IoBuf) -> FsResult<usize> {
+    let len = data.len();
+    let done = core.write(offset, data, WriteFlags::empty()).await;
+    done.map(|()| len).map_err(|_| Errno::Io.into())
+}
+
 /// The devices as files.
 pub(crate) struct DeviceFs {
     pub(crate) cores: Vec<Rc<Core>>,
@@ -139,9 +145,7 @@ impl FileSystem for DeviceFs {
 
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         if let Some(core) = self.device(ino) {
-            let bytes = IoBuf::from_slice(data);
-            let done = core.write(offset, bytes, WriteFlags::empty()).await;
-            return done.map(|()| data.len()).map_err(|_| Errno::Io.into());
+            return write_to(core, offset, IoBuf::from_slice(data)).await;
         }
         match ino {
             CONTROL_INO if data == START.as_bytes() => {
@@ -161,6 +165,13 @@ impl FileSystem for DeviceFs {
                 Ok(data.len())
             }
             _ => Err(Errno::Invalid.into()),
+        }
+    }
+
+    async fn write_buf(&self, ino: Ino, offset: u64, data: IoBuf) -> FsResult<usize> {
+        match self.device(ino) {
+            Some(core) => write_to(core, offset, data).await,
+            None => self.write(ino, offset, &data).await,
         }
     }
 

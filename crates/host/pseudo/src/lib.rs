@@ -9,7 +9,8 @@
 //! Invariants:
 //! - The recording has every request to the device, in the order of arrival, with its contents.
 //! - A flush of the device is a flush at the tap, and ends when that flush has ended.
-//! - An observer sees a write before it is carried out, and decides whether it is.
+//! - An observer sees a write before it is carried out, and decides whether it is. One that decides nothing sees it later
+//!   (`later`), so that naming a block takes no time of the program that waits; the order is the same.
 //! - The loop device and the mount go away with their session, however it ends.
 //! - Temporary folders of a process that is killed are found again ([`leftovers`]).
 //! - An observer may take a turn between requests: then none is under way (`turns`).
@@ -31,17 +32,20 @@
 mod device;
 mod file;
 mod folders;
+mod later;
 mod marks;
 pub mod nbd;
 mod session;
+mod storage;
 mod turns;
 mod watchdog;
 
 pub use device::{
-    Before, DeviceContents, DeviceSetup, KeepRequests, MakeObserver, Observer, RecordedDisk,
-    Recording, RequestDecision, Transport,
+    Before, DeviceSetup, IsUrgent, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
+    RequestDecision, Transport,
 };
 pub use folders::{Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers};
 pub use marks::LinePipe;
 pub use session::{PseudoError, Session};
+pub use storage::DeviceContents;
 pub use watchdog::WatchedMount;

@@ -20,6 +20,7 @@ use ordo_runtime::{Executor, Runtime};
 use crate::device::{Core, DeviceSetup, Recording, start};
 use crate::file::CONTROL;
 use crate::folders::Folder;
+use crate::later::show_while_idle;
 use crate::marks::LinePipe;
 use crate::session::{PseudoError, Served, failed, joined};
 use crate::turns::while_idle;
@@ -194,6 +195,8 @@ fn run(
         rt.spawn_daemon("marks", async move {
             followed.follow(&of, |line| put_mark(&marked, line)).await;
         });
+        let shown = show_while_idle(rt.clone(), served.clone());
+        rt.spawn_daemon("requests for the observer", shown);
         rt.spawn_daemon("turns of the observer", while_idle(rt.clone(), served.clone()));
         rt.spawn_daemon("new connections", accept(rt.clone(), listener, tcp, served.clone()));
         let stopped = Arc::new(File::from(OwnedFd::from(stopped)));

@@ -16,6 +16,7 @@ use ordo_runtime::Executor;
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
 use crate::folders::Folder;
+use crate::later::show_while_idle;
 use crate::turns::while_idle;
 use crate::watchdog::{self, Watchdog};
 
@@ -279,6 +280,8 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     let of_turns = cores.clone();
     let served = executor.block_on(async move {
         for core in of_turns {
+            let shown = show_while_idle(runtime.clone(), core.clone());
+            runtime.spawn_daemon("requests for the observer", shown);
             runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), core));
         }
         let options = HandlerOptions { io_uring, ..HandlerOptions::default() };

@@ -170,6 +170,7 @@ fn follows(report: &Report, finding: &Finding) -> bool {
     match finding {
         Finding::Totals { .. }
         | Finding::Summary { .. }
+        | Finding::OlderField { .. }
         | Finding::GroupCounts { .. }
         | Finding::FragmentRuns { .. }
         | Finding::ClusterMap { .. }
@@ -194,7 +195,7 @@ async fn inode(
     let at = sb.byte_of(addr) + within as u64;
     let sector = u64::from(snapshot.geometry().sector);
     let start = at / sector * sector;
-    let len = (at + Dinode::SIZE as u64 - start).next_multiple_of(sector);
+    let len = (at + sb.inode_size() as u64 - start).next_multiple_of(sector);
     let bytes = snapshot.read(start, len as usize).await?;
-    Ok(Box::new(Dinode::decode(&bytes[(at - start) as usize..], endian)))
+    Ok(Box::new(sb.inode(&bytes[(at - start) as usize..], endian)))
 }

@@ -16,6 +16,9 @@ const GROUP: u32 = 64;
 /// The most fragments in a block.
 const FRAGMENTS_MAX: u32 = 8;
 
+/// The bytes by which UFS2's boot area is larger than UFS1's.
+const BOOT_AREA: u32 = 65_536 - 8192;
+
 /// The shape and size of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsGeometry {
@@ -35,6 +38,9 @@ pub struct FsGeometry {
     pub density: Option<u32>,
     /// The percentage of space that is reserved.
     pub min_free: u8,
+    /// Whether an FFS is UFS1.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ufs1: bool,
 }
 
 impl Default for FsGeometry {
@@ -60,6 +66,7 @@ impl FsGeometry {
             group_blocks: (block_size == frag_size).then_some(GROUP),
             density: None,
             min_free: 8,
+            ufs1: false,
         }
     }
 
@@ -108,8 +115,20 @@ impl FsGeometry {
         plain.into_iter().chain(few).collect()
     }
 
-    /// The shape with this name in [`all`](Self::all).
+    /// The shapes of an FFS with the format UFS1: those of [`all`](Self::all), with names that begin with `ufs1-`.
+    pub fn all_of_ufs1() -> Vec<FsGeometry> {
+        let older = |g: FsGeometry| {
+            // UFS1 has a smaller boot area, which must not be free space in a full shape.
+            let less = if g.min_free == 0 { BOOT_AREA / g.block_size * g.block_size } else { 0 };
+            let (name, bytes) = (format!("ufs1-{}", g.name), g.bytes - u64::from(less));
+            FsGeometry { name, bytes, ufs1: true, ..g }
+        };
+        FsGeometry::all().into_iter().map(older).collect()
+    }
+
+    /// The shape with this name in [`all`](Self::all) or [`all_of_ufs1`](Self::all_of_ufs1).
     pub fn by_name(name: &str) -> Option<FsGeometry> {
-        FsGeometry::all().into_iter().find(|g| g.name == name)
+        let mut all = FsGeometry::all().into_iter().chain(FsGeometry::all_of_ufs1());
+        all.find(|g| g.name == name)
     }
 }

@@ -69,6 +69,7 @@ impl Config {
             // Small files have clusters too, then.
             self.cache.cluster = (blocks as usize / 4).max(2) * block;
         }
+        self.cache.write_unit = plan.write_unit.map(|unit| unit as usize);
         self
     }
 }
@@ -82,6 +83,9 @@ pub struct CachePlan {
     /// The capacity in blocks, if it is not the usual one. A cluster then has a quarter of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_blocks: Option<u32>,
+    /// The unit in bytes in which parts of blocks of files are written, as in a mount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_unit: Option<u32>,
 }
 
 /// All events so far.

@@ -151,7 +151,7 @@ mod tests {
             seed: 7,
             bytes: 1 << 20,
             geometry: Some(FsGeometry::of(8192, 1024)),
-            cache: CachePlan { real_ages: true, cache_blocks: Some(12) },
+            cache: CachePlan { real_ages: true, cache_blocks: Some(12), write_unit: Some(512) },
             workload: String::new(),
             script: Some(Script::random(1, 1, 3)),
             rules: Vec::new(),

@@ -302,6 +302,7 @@ Examples:
   ordo mkfs disk.img --size 1g
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
   ordo mkfs /dev/sdx1 --soft-updates
+  ordo mkfs old.img --size 1g --fs ufs1 --big-endian
   ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
   ordo mkfs dual.img --fs dualfs --size 4g --meta 10%
   ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3
@@ -309,7 +310,7 @@ Examples:
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
-    /// The format, ufs2, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
+    /// The format, ufs2, ufs1, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
     pub fs: MkfsTarget,
     /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
@@ -365,6 +366,9 @@ pub struct Mkfs {
     /// Make a big-endian file system, as on SPARC or PowerPC.
     #[arg(long = "big-endian")]
     pub big_endian: bool,
+    /// Make UFS1, the format of 4.4BSD, for a system that makes UFS2 otherwise; for --fs ufs2, the same as --fs ufs1.
+    #[arg(long)]
+    pub ufs1: bool,
     /// Write no check-hashes on superblock, groups and inodes.
     #[arg(long = "no-check-hashes")]
     pub no_check_hashes: bool,

@@ -23,6 +23,18 @@ pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     }
 }
 
+/// Writes to standard output. What nobody reads any more is left out; after another error the program ends.
+pub fn say(text: std::fmt::Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    match out.write_fmt(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("ordo: writing to standard output: {error}");
+            std::process::exit(1);
+        }
+        _ => {}
+    }
+}
+
 /// The mode as `ls -l` shows it: `drwxr-xr-x`.
 pub fn mode(attr: &Attr) -> String {
     let kind = match attr.file_type {

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use mounting::{Disk, can_mount, text};
 use ordo_testkit::FreebsdFsck;
-use page::{Lot, write_page};
+use page::{Lot, Shape, write_page};
 use programs::{Dice, Program, Record};
 
 /// The orderings, each with the place of its log.
@@ -36,8 +36,17 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("none", "file"),
 ];
 
-/// Block and fragment sizes.
-const SHAPES: [(&str, &str); 4] = [("4k", "512"), ("8k", "1k"), ("16k", "2k"), ("32k", "4k")];
+/// The format, and block and fragment sizes.
+const SHAPES: [Shape; 8] = [
+    ("ufs2", "4k", "512"),
+    ("ufs1", "8k", "1k"),
+    ("ufs2", "16k", "2k"),
+    ("ufs1", "32k", "4k"),
+    ("ufs2", "8k", "1k"),
+    ("ufs1", "4k", "512"),
+    ("ufs2", "32k", "4k"),
+    ("ufs1", "16k", "2k"),
+];
 
 /// The number of kills of one image.
 const KILLS_OF_ONE: usize = 4;
@@ -52,7 +61,8 @@ struct Victim<'a> {
 
 impl Victim<'_> {
     fn new<'a>(lot: &Lot, seed: u64, freebsd: Option<&'a FreebsdFsck>) -> Victim<'a> {
-        let shape = ["--size", "64m", "-b", lot.shape.0, "-f", lot.shape.1];
+        let (format, block, fragment) = lot.shape;
+        let shape = ["--fs", format, "--size", "64m", "-b", block, "-f", fragment];
         let disk = Disk::shaped(lot.system.0, lot.system.1, &shape);
         Victim { disk, record: Arc::default(), dice: Dice(seed), freebsd }
     }
@@ -60,8 +70,14 @@ impl Victim<'_> {
     /// Lets two or three programs work, and kills their server. Returns the number of their syncs.
     fn kill(&mut self) -> Result<usize, String> {
         // With little memory, blocks are written all the time, also in part.
-        let little = ["cache=4m,dirty=512k", "cache=8m,dependencies=256k", "", "group-commit"];
-        let mut options = little[self.dice.below(4)];
+        let little = [
+            "cache=4m,dirty=512k",
+            "cache=4m,dirty=512k,write-unit=4k",
+            "cache=8m,dependencies=256k",
+            "",
+            "group-commit",
+        ];
+        let mut options = little[self.dice.below(little.len())];
         if options == "group-commit" && self.disk.ordering != "journal" {
             options = "";
         }
@@ -228,7 +244,7 @@ fn a_handful_of_kills() {
 }
 
 /// As many kills as `ORDO_KILLS` says, of the lots whose names contain `ORDO_KILLS_ONLY`: `soft-updates file
-/// 4k/512`.
+/// ufs2 4k/512`.
 #[test]
 #[ignore = "takes minutes: make test-kills"]
 fn many_kills() {

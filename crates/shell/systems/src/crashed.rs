@@ -9,7 +9,7 @@ use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{FileSystem, NewNode};
 
 use crate::SystemError;
-use crate::ffs::Ufs2;
+use crate::ffs::UFS2;
 use crate::forms::CrashForm;
 use crate::journaled::LogPlace;
 use crate::options::{LogOptions, MakeOptions, MountOptions};
@@ -26,6 +26,7 @@ pub fn shaped(geometry: &FsGeometry) -> MakeOptions {
         group_blocks: geometry.group_blocks,
         density: geometry.density.map(u64::from),
         min_free: Some(geometry.min_free),
+        ufs1: geometry.ufs1,
         ..MakeOptions::default()
     }
 }
@@ -230,7 +231,7 @@ impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> 
     }
 
     fn format(&self) -> Option<&dyn DiskFormat> {
-        Some(&Ufs2)
+        Some(&UFS2)
     }
 
     fn devices(&self) -> Vec<u64> {

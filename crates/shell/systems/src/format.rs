@@ -231,7 +231,7 @@ pub trait Format: Sync {
 }
 
 /// Every format. The first one is assumed for an image about which nothing else is known.
-pub static FORMATS: [&dyn Format; 3] = [&ffs::Ufs2, &lfs::Lfs, &dualfs::Dual];
+pub static FORMATS: [&dyn Format; 4] = [&ffs::UFS2, &ffs::UFS1, &lfs::Lfs, &dualfs::Dual];
 
 /// The format that a device holds. [`FORMATS`] is tried from its end: if a file system was made over one of the
 /// first format, that format's old superblock, which lies far from the beginning, may still be there.

@@ -18,7 +18,7 @@ use ordo_vfs::FsError;
 use ordo_wafs::{GroupCommit, LogError, Turn, Wafs};
 
 use crate::SystemError;
-use crate::ffs::Ufs2;
+use crate::ffs::UFS2;
 use crate::mounted::{Mounted, OnFfs};
 use crate::rules::{all_but, names};
 use crate::system::{ListedEntry, Mounting, System};
@@ -95,7 +95,7 @@ const fn entry(name: &'static str, about: &'static str, kind: LogKind) -> Listed
         about,
         ordering: "journal",
         also: &[],
-        format: &Ufs2,
+        format: &UFS2,
         mounting: Mounting::Journal(kind),
         promise: kind.promise(),
         rules: names::<JournalRules>,

@@ -41,6 +41,8 @@ pub struct MakeOptions {
     pub soft_updates: bool,
     /// Whether the format is big-endian.
     pub big_endian: bool,
+    /// Make UFS1 where the format is UFS2 otherwise.
+    pub ufs1: bool,
     /// Leave out the check-hashes of superblock, groups and inodes.
     pub no_check_hashes: bool,
     /// Leave out the seals of partial segments.

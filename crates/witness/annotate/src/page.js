@@ -178,38 +178,40 @@ for (const p of pictures) {
   });
 }
 
-const note = timeline.left_out ? " (" + timeline.left_out.toLocaleString("en") + " of them left out)" : "";
-const shown = view(timeline.x, extent(timeline.marks.flatMap(m => [m[1], m[2]])));
-figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.length || 1), shown, (g, at) => {
-  const high = (at.bottom - at.top) / (timeline.rows.length || 1);
-  g.textAlign = "right";
-  timeline.rows.forEach((name, i) => {
-    g.fillStyle = ink;
-    g.fillText(name, at.left - 8, at.top + i * high + high * .7);
-    g.fillStyle = faint;
-    if (i) g.fillRect(at.left, at.top + i * high - .5, at.right - at.left, 1);
+for (const timeline of timelines) {
+  const note = timeline.left_out ? " (" + timeline.left_out.toLocaleString("en") + " of them left out)" : "";
+  const shown = view(timeline.x, extent(timeline.marks.flatMap(m => [m[1], m[2]])));
+  figure(timeline.title + note, timeline.x, above + bottom + 20 * (timeline.rows.length || 1), shown, (g, at) => {
+    const high = (at.bottom - at.top) / (timeline.rows.length || 1);
+    g.textAlign = "right";
+    timeline.rows.forEach((name, i) => {
+      g.fillStyle = ink;
+      g.fillText(name, at.left - 8, at.top + i * high + high * .7);
+      g.fillStyle = faint;
+      if (i) g.fillRect(at.left, at.top + i * high - .5, at.right - at.left, 1);
+    });
+    g.save();
+    g.beginPath();
+    g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
+    g.clip();
+    g.fillStyle = green;
+    g.globalAlpha = .45;
+    for (const moment of timeline.flushes) if (moment >= at.from && moment <= at.to) g.fillRect(at.x(moment) - .5, at.top, 1, at.bottom - at.top);
+    g.globalAlpha = 1;
+    for (const [row, from, to, , journal] of timeline.marks) {
+      if (to < at.from || from > at.to) continue;
+      g.fillStyle = colours[journal ? 0 : 1];
+      g.fillRect(at.x(from), at.top + row * high + 3, Math.max(1.5, at.x(to) - at.x(from)), high - 6);
+    }
+    g.restore();
+  }, (at, y, off) => {
+    const row = Math.floor((y - above) / 20), near = timeline.marks.filter(m => m[0] === row && m[1] - off <= at && at <= m[2] + off);
+    const flush = timeline.flushes.some(moment => Math.abs(moment - at) <= off) ? "a flush" : "";
+    const lines = near.slice(0, 4).map(m => timeline.rows[row] + ", " + timeline.noun + " " + m[3] + ": " + number(m[1]) + " to " + number(m[2]) + " " + timeline.x);
+    if (near.length > 4) lines.push("and " + (near.length - 4) + " more");
+    return [...lines, flush].filter(line => line).join("\n");
   });
-  g.save();
-  g.beginPath();
-  g.rect(at.left, at.top, at.right - at.left, at.bottom - at.top);
-  g.clip();
-  g.fillStyle = green;
-  g.globalAlpha = .45;
-  for (const moment of timeline.flushes) if (moment >= at.from && moment <= at.to) g.fillRect(at.x(moment) - .5, at.top, 1, at.bottom - at.top);
-  g.globalAlpha = 1;
-  for (const [row, from, to] of timeline.marks) {
-    if (to < at.from || from > at.to) continue;
-    g.fillStyle = colours[timeline.journal[row] ? 0 : 1];
-    g.fillRect(at.x(from), at.top + row * high + 3, Math.max(1.5, at.x(to) - at.x(from)), high - 6);
-  }
-  g.restore();
-}, (at, y, off) => {
-  const row = Math.floor((y - above) / 20), near = timeline.marks.filter(m => m[0] === row && m[1] - off <= at && at <= m[2] + off);
-  const flush = timeline.flushes.some(moment => Math.abs(moment - at) <= off) ? "a flush" : "";
-  const lines = near.slice(0, 4).map(m => timeline.rows[row] + ", request " + m[3] + ": " + number(m[1]) + " to " + number(m[2]) + " " + timeline.x);
-  if (near.length > 4) lines.push("and " + (near.length - 4) + " more");
-  return [...lines, flush].filter(line => line).join("\n");
-});
+}
 const flushKey = element("div", "", document.getElementById("pictures"));
 flushKey.className = "key";
 flushKey.style.marginLeft = left + "px";

@@ -1,5 +1,7 @@
 //! A self-contained HTML page with the paper's plots, which needs no network.
 
+mod lanes;
+
 use std::fmt::Write;
 
 use ordo_sba::Class;
@@ -36,16 +38,19 @@ struct Picture {
     lines: Vec<Line>,
 }
 
-/// The timeline: writes by kind, and system calls that waited for requests by name.
+/// A mark of a timeline: its row, start, end and number, and whether it is the journal's.
+type Mark = (usize, f64, f64, u64, bool);
+
+/// A timeline: writes by kind and system calls that waited for requests by name; transactions; or files.
 #[derive(serde::Serialize)]
 struct Timeline {
     title: &'static str,
+    /// The word for what the marks' numbers count.
+    noun: &'static str,
     x: &'static str,
     rows: Vec<String>,
-    /// For each row, whether it is a row of the journal.
-    journal: Vec<bool>,
-    /// For each write: its row, start, end and number. For a call the number is that of the last request for which it waited.
-    marks: Vec<(usize, f64, f64, u64)>,
+    /// For a call the number is that of the last request for which it waited.
+    marks: Vec<Mark>,
     /// The moments of flushes.
     flushes: Vec<f64>,
     left_out: usize,
@@ -63,7 +68,6 @@ impl Timeline {
                 Some(row) => first + row,
                 None => {
                     self.rows.push(call.name.clone());
-                    self.journal.push(false);
                     self.rows.len() - 1
                 }
             };
@@ -73,7 +77,7 @@ impl Timeline {
             }
             let last = call.waits.last().map_or(0, |wait| wait.request);
             let (began, ended) = (clock.seconds(call.began), clock.seconds(call.ended));
-            self.marks.push((row, began, ended, last));
+            self.marks.push((row, began, ended, last, false));
         }
     }
 }
@@ -97,6 +101,16 @@ impl Clock<'_> {
         (issued, r.end.map_or(issued, |end| self.seconds(end.at.as_nanos())))
     }
 
+    /// The moments of flushes.
+    fn flushes(&self) -> Vec<f64> {
+        let flushes = self.trace.requests().iter().enumerate();
+        let flushes =
+            flushes.filter(|(_, r)| r.op == RequestOp::Flush || r.flags.contains(Flags::PREFLUSH));
+        let flushes: Vec<f64> = flushes.map(|(number, _)| self.span(number).0).collect();
+        let every = flushes.len().div_ceil(MARKS).max(1);
+        flushes.into_iter().step_by(every).collect()
+    }
+
     /// Seconds since the first request.
     fn seconds(&self, nanos: u64) -> f64 {
         let first = self.trace.requests().first().map_or(0, |r| r.issued.as_nanos());
@@ -117,8 +131,11 @@ pub fn page(
     if trace.timed() {
         pictures.push(outstanding(&clock, blocks));
     }
-    let mut timeline = timeline(&clock, blocks);
-    timeline.add_calls(&clock, calls);
+    let mut by_kind = timeline(&clock, blocks);
+    by_kind.add_calls(&clock, calls);
+    let lanes = [lanes::transactions(&clock, blocks), lanes::files(&clock, blocks)];
+    let timelines: Vec<Timeline> =
+        std::iter::once(by_kind).chain(lanes.into_iter().flatten()).collect();
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
     out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     out.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
@@ -134,7 +151,7 @@ pub fn page(
     let _ = write!(out, "<h2>Numbers</h2>\n<pre>{}</pre>\n", escape(tables));
     let _ = writeln!(out, "<script>\nconst pictures = {};", script_json(&pictures));
     let _ =
-        writeln!(out, "const timeline = {};\n{SCRIPT}</script>\n</html>", script_json(&timeline));
+        writeln!(out, "const timelines = {};\n{SCRIPT}</script>\n</html>", script_json(&timelines));
     out
 }
 
@@ -275,19 +292,19 @@ fn timeline(clock: &Clock<'_>, blocks: &[BlockRow]) -> Timeline {
         last = this;
         let row = rows.binary_search(&block.final_kind).unwrap_or(0);
         let (from, to) = clock.span(block.request as usize);
-        marks.push((row, from, to, block.request));
+        marks.push((row, from, to, block.request, block.final_kind.is_journal()));
     }
-    let (all, step) = (marks.len(), marks.len().div_ceil(MARKS).max(1));
-    let marks: Vec<_> = marks.into_iter().step_by(step).collect();
-    let left_out = all - marks.len();
-    let flushes = clock.trace.requests().iter().enumerate();
-    let flushes =
-        flushes.filter(|(_, r)| r.op == RequestOp::Flush || r.flags.contains(Flags::PREFLUSH));
-    let flushes: Vec<f64> = flushes.map(|(number, _)| clock.span(number).0).collect();
-    let every = flushes.len().div_ceil(MARKS).max(1);
-    let flushes = flushes.into_iter().step_by(every).collect();
-    let journal = rows.iter().map(|class| class.is_journal()).collect();
+    let (marks, left_out) = thin_marks(marks);
     let rows = rows.into_iter().map(|class| class.words().to_owned()).collect();
-    let (title, x) = ("Writes by kind, and flushes", clock.unit());
-    Timeline { title, x, rows, journal, marks, flushes, left_out }
+    let (title, noun) = ("Writes by kind, and flushes", "request");
+    let (x, flushes) = (clock.unit(), clock.flushes());
+    Timeline { title, noun, x, rows, marks, flushes, left_out }
+}
+
+/// Leaves out marks where there are too many, evenly. Returns the number of those left out too.
+fn thin_marks(marks: Vec<Mark>) -> (Vec<Mark>, usize) {
+    let (all, step) = (marks.len(), marks.len().div_ceil(MARKS).max(1));
+    let marks: Vec<Mark> = marks.into_iter().step_by(step).collect();
+    let left_out = all - marks.len();
+    (marks, left_out)
 }

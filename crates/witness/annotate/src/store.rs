@@ -27,8 +27,10 @@ pub use crate::reading::{StoreError, VERSION};
 /// can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
-/// The most contents in a row group, since the columns of a group are in memory together.
+/// The most contents in a row group, and their bytes, since the columns of a group are in memory together. A single one may have
+/// more bytes.
 const CONTENTS_GROUP: usize = 1 << 12;
+const CONTENTS_BYTES: usize = 8 << 20;
 
 const CONTENTS: &str = "contents.parquet";
 const START: &str = "start.parquet";
@@ -206,9 +208,18 @@ impl Files<'_> {
         whole: impl Fn(usize) -> bool,
         columns: impl Fn(Range<usize>) -> Vec<Column>,
     ) -> Result<(), StoreError> {
+        self.put_groups(file, &table::ends(rows, self.most, whole), columns)
+    }
+
+    /// Writes a file whose row groups end at `ends`.
+    fn put_groups(
+        &mut self,
+        file: &'static str,
+        ends: &[usize],
+        columns: impl Fn(Range<usize>) -> Vec<Column>,
+    ) -> Result<(), StoreError> {
         let path = self.dir.join(file);
-        let ends = table::ends(rows, self.most, whole);
-        let seal = table::write(&path, &self.says, &ends, columns)
+        let seal = table::write(&path, &self.says, ends, columns)
             .map_err(|error| StoreError::NotWritten { path: path.clone(), error })?;
         let size = fs::metadata(&path).map(|m| m.len());
         self.sizes.insert(file, size.map_err(|error| StoreError::Io { path, error })?);
@@ -230,14 +241,12 @@ impl Files<'_> {
     /// Writes the different contents, and the device before the trace.
     fn put_contents(&mut self, all: &[&[u8]], start: &[(u64, u64)]) -> Result<(), StoreError> {
         let alone = |_| false;
-        let most = self.most;
-        self.most = most.min(CONTENTS_GROUP);
-        self.put(CONTENTS, all.len(), alone, |rows| {
+        let ends = ends_of_contents(all, self.most.min(CONTENTS_GROUP));
+        self.put_groups(CONTENTS, &ends, |rows| {
             let numbers = rows.start as u64..rows.end as u64;
             let bytes = all[rows].iter().copied();
             vec![Column::rising("content", numbers), Column::bytes("bytes", bytes)]
         })?;
-        self.most = most;
         self.put(START, start.len(), alone, |rows| {
             let at = || start[rows.clone()].iter().map(|(at, _)| *at);
             vec![
@@ -276,6 +285,20 @@ impl Files<'_> {
         }
         Ok(())
     }
+}
+
+/// The ends of groups of contents that have at most `most` rows, and few bytes.
+fn ends_of_contents(all: &[&[u8]], most: usize) -> Vec<usize> {
+    let (mut ends, mut first, mut bytes) = (Vec::new(), 0, 0);
+    for (row, one) in all.iter().enumerate() {
+        if row > first && (row - first == most || bytes + one.len() > CONTENTS_BYTES) {
+            ends.push(row);
+            (first, bytes) = (row, 0);
+        }
+        bytes += one.len();
+    }
+    ends.extend((first < all.len()).then_some(all.len()));
+    ends
 }
 
 /// For each block, the number of its contents, if they were kept.
@@ -540,4 +563,22 @@ fn keep<'a>(
     }
     done(now.take(), trace);
     Ok(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of contents are bounded by rows and by bytes, and have every row once. Would catch a writer that copies all
+    /// contents of a long recording at once, and a row that is lost between two groups.
+    #[test]
+    fn groups_of_contents_have_few_bytes() {
+        let (long, short) = (vec![0; CONTENTS_BYTES / 2 + 1], vec![0; 10]);
+        let all = [&long[..], &short, &long, &short, &short, &short];
+        assert_eq!(ends_of_contents(&all, 3), [2, 5, 6]);
+        assert_eq!(ends_of_contents(&all[..2], 3), [2]);
+        assert_eq!(ends_of_contents(&[], 3), [0; 0]);
+        let huge = vec![0; 2 * CONTENTS_BYTES];
+        assert_eq!(ends_of_contents(&[&huge, &huge], 3), [1, 2]);
+    }
 }

@@ -225,7 +225,7 @@ impl TapSink for CutSink {
             let from = at.saturating_sub(r.offset) as usize;
             let data = r.data.and_then(|data| data.get(from..from + len as usize));
             let offset = at - self.volume.origin;
-            self.inner.issued(&Issued { id, offset, len, data, ..*r });
+            self.inner.issued(&Issued { id, offset, len, data, shared: None, ..*r });
         }
     }
 

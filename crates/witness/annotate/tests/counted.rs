@@ -282,7 +282,7 @@ fn reads_may_overtake_each_other() {
     let read = |id: u64| (id, id * 4096, WriteFlags::empty(), Time::ZERO);
     for (id, offset, flags, at) in (0..3).map(read) {
         let (op, len, data, epoch) = (Operation::Read, 4096, None, 0);
-        watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
+        watch.issued(&Issued { id, op, offset, len, flags, data, shared: None, at, epoch });
     }
     for (order, (id, offset, flags, at)) in [2, 0, 1].map(read).into_iter().enumerate() {
         let (op, len, data, epoch, issued) = (Operation::Read, 4096, None, 0, at);

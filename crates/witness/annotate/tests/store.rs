@@ -311,9 +311,12 @@ fn the_page_stands_alone() {
         2,
         "without times nothing is known to be outstanding"
     );
-    let json = page.split("const timeline = ").nth(1).unwrap().split(";\n").next().unwrap();
-    let timeline: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert!(timeline["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
+    let json = page.split("const timelines = ").nth(1).unwrap().split(";\n").next().unwrap();
+    let timelines: serde_json::Value = serde_json::from_str(json).unwrap();
+    let titles: Vec<&str> =
+        timelines.as_array().unwrap().iter().flat_map(|t| t["title"].as_str()).collect();
+    assert!(titles.contains(&"Transactions"), "{titles:?}");
+    assert!(timelines[0]["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
     let empty = Trace::new(512, true);
     let page = ordo_annotate::page::page(&empty, &[], &[], &analysis, "");
     assert!(page.contains("0 requests"));
@@ -333,7 +336,7 @@ fn the_page_agrees_with_the_table() {
             let text = page.split(&format!("const {what} = ")).nth(1).unwrap();
             serde_json::from_str(text.split(";\n").next().unwrap()).unwrap()
         };
-        let (pictures, timeline) = (json("pictures"), json("timeline"));
+        let (pictures, timeline) = (json("pictures"), json("timelines")[0].take());
         for (line, sum) in [(0, analysis.journal.bytes), (1, analysis.fixed.bytes)] {
             let points = pictures[0]["lines"][line]["points"].as_array().unwrap();
             let last = points.last().unwrap()[1].as_f64().unwrap();

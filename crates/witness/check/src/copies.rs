@@ -106,6 +106,7 @@ fn difference(a: &Superblock, b: &Superblock) -> Option<(&'static str, i64, i64)
             ("sblockloc", s.sblockloc),
         ]
     };
-    let pairs = shape(a).into_iter().zip(shape(b));
+    let older = a.older_shape().into_iter().zip(b.older_shape());
+    let pairs = shape(a).into_iter().zip(shape(b)).chain(older);
     pairs.map(|((field, a), (_, b))| (field, a, b)).find(|(_, a, b)| a != b)
 }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use ordo_block::BlockError;
+use ordo_format::ufs1::OlderGroupFields;
 use ordo_format::ufs2::group::{Group, GroupLayout};
 use ordo_format::ufs2::superblock::{
     FS_FLAGS_UPDATED, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock,
@@ -24,7 +25,11 @@ impl Run<'_> {
         let own = i64::from(sb.ncg) * i64::from(sb.dblkno - sb.sblkno);
         let data = sb.size - i64::from(sb.sblkno) - own - summary;
         let whole = Superblock::SIZE.next_multiple_of(sb.fsize as usize).min(SBLOCK_SIZE) as i32;
-        let largest = sb.max_file_size();
+        // Some systems store UFS1's limit, and others what the pointers can map.
+        let largest = match sb.maxfilesize == sb.max_file_size() {
+            true => sb.maxfilesize,
+            false => sb.mapped_bytes_max(),
+        };
         let flags = sb.old_flags | FS_FLAGS_UPDATED as u8;
         let derived = [
             ("fsbtodb", i64::from(sb.fsbtodb), i64::from(shift)),
@@ -37,6 +42,10 @@ impl Run<'_> {
         (sb.maxfilesize, sb.old_flags) = (largest, flags);
         for (field, stored, right) in derived.into_iter().filter(|(_, a, b)| a != b) {
             self.finding(Finding::SuperblockField { field, stored, right });
+        }
+        for (field, stored, right) in self.sb.older_fields().into_iter().filter(|(_, a, b)| a != b)
+        {
+            self.finding(Finding::OlderField { field, stored, right });
         }
         let total = &mut self.sb.cstotal;
         let reserved = [("numclusters", &[total.numclusters][..]), ("spare", &total.spare[..])];
@@ -125,6 +134,22 @@ impl Run<'_> {
         for (field, stored) in reserved(group, has_clusters).into_iter().filter(|(_, v)| *v != 0) {
             self.finding(Finding::GroupReserved { cg, field, stored });
         }
+        let right = self.sb.older_group_fields(cg);
+        let ready = self.sb.stored_ready(group.initediblk);
+        for (field, stored, right) in [
+            ("old_ncyl", i64::from(group.old_ncyl), i64::from(right.ncyl)),
+            ("old_niblk", group.old_niblk.into(), right.old_niblk.into()),
+            ("old_btotoff", group.old_btotoff.into(), right.btotoff.into()),
+            ("old_boff", group.old_boff.into(), right.boff.into()),
+            ("niblk", group.niblk.into(), right.niblk.into()),
+            ("initediblk", group.initediblk.into(), ready.into()),
+        ] {
+            match (stored == right, right) {
+                (true, _) => {}
+                (false, 0) => self.finding(Finding::GroupReserved { cg, field, stored }),
+                (false, _) => self.finding(Finding::OlderGroupField { cg, field, stored, right }),
+            }
+        }
     }
 
     /// Checks the bytes between a group's bitmaps, and the bytes after the last bit of each.
@@ -149,14 +174,10 @@ pub(crate) fn padding(layout: &GroupLayout) -> Range<usize> {
 }
 
 /// The fields of a header that must be zero, with their values.
-fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
+fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 6] {
     let unless_clusters = |value: u32| if has_clusters { 0 } else { value.into() };
     [
         ("firstfield", group.firstfield.into()),
-        ("old_ncyl", group.old_ncyl.into()),
-        ("old_niblk", group.old_niblk.into()),
-        ("old_btotoff", group.old_btotoff.into()),
-        ("old_boff", group.old_boff.into()),
         ("clustersumoff", unless_clusters(group.clustersumoff)),
         ("clusteroff", unless_clusters(group.clusteroff)),
         ("nclusterblks", unless_clusters(group.nclusterblks)),
@@ -165,11 +186,11 @@ fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 10] {
     ]
 }
 
-/// Sets the right places of the bitmaps in a header, and zeros its reserved fields.
-pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout) {
+/// Sets the right places of the bitmaps in a header and its older fields, and zeros its reserved fields.
+pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout, older: &OlderGroupFields) {
     (group.firstfield, group.sparecon32, group.sparecon64) = (0, 0, [0; 3]);
-    (group.old_ncyl, group.old_niblk) = (0, 0);
-    (group.old_btotoff, group.old_boff) = (0, 0);
+    (group.old_ncyl, group.old_niblk, group.niblk) = (older.ncyl, older.old_niblk, older.niblk);
+    (group.old_btotoff, group.old_boff) = (older.btotoff, older.boff);
     (group.iusedoff, group.freeoff) = (layout.inodes.start as u32, layout.frags.start as u32);
     group.nextfreeoff = layout.end as u32;
     if layout.clusters.is_empty() {

@@ -99,6 +99,16 @@ findings! {
         stored: i64,
     } CountsOnly, "superblock: {field} is reserved, but holds {stored}", repair "cleared";
 
+    /// A field of UFS1's superblock that repeats a newer one is wrong.
+    OlderField {
+        /// The field.
+        field: &'static str,
+        /// The field's value.
+        stored: i64,
+        /// The right value.
+        right: i64,
+    } CountsOnly, "superblock: {field}, for older systems, is {stored}, but must be {right}", repair "corrected";
+
     /// The recovery record in the boot area, which helps to find the superblock's copies, has another geometry.
     RecoveryRecord {
         /// The field.
@@ -166,6 +176,18 @@ findings! {
         /// The field's value.
         stored: i64,
     } CountsOnly, "group {cg}: {field} is reserved, but holds {stored}", repair "cleared";
+
+    /// A field of a UFS1 group's header that only older systems read is wrong.
+    OlderGroupField {
+        /// The group.
+        cg: u32,
+        /// The field.
+        field: &'static str,
+        /// The field's value.
+        stored: i64,
+        /// The right value.
+        right: i64,
+    } CountsOnly, "group {cg}: {field}, for older systems, is {stored}, but must be {right}", repair "corrected";
 
     /// A byte between a group's bitmaps is not zero.
     GroupPadding {

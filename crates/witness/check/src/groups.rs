@@ -98,8 +98,8 @@ impl Run<'_> {
         let keeps_maps = !rebuilt && in_place;
         let mut new = if keeps_maps { header.clone() } else { vec![0; self.sb.block_size()] };
         let mut group = old.clone();
-        straighten(&mut group, &layout);
-        group.initediblk = self.groups[cg as usize].inodes.len() as u32;
+        straighten(&mut group, &layout, &self.sb.older_group_fields(cg));
+        group.initediblk = self.sb.stored_ready(self.groups[cg as usize].inodes.len() as u32);
         self.build_header(&mut new, group, &layout, (&inodes, &free), &expected);
         let hash = CKHASH_OFFSET..CKHASH_OFFSET + 4;
         let kept = self.sb.keeps_hash(CK_CYLGRP);

@@ -6,7 +6,7 @@ use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{CHUNK, type_of_mode};
 use ordo_format::ufs2::group::Group;
 use ordo_format::ufs2::inode::{IFBLK, IFCHR, IFDIR, IFIFO, IFLNK, IFMT, IFREG, IFSOCK};
-use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE};
+use ordo_format::ufs2::superblock::SBLOCK_SIZE;
 use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, NXADDR, bitmap, extattr};
 
 use crate::state::{DirInfo, GroupState, InodeInfo, ROOT, Run};
@@ -50,9 +50,10 @@ impl Run<'_> {
     fn initial_map(&self, cg: u32) -> Vec<u8> {
         let sb = &self.sb;
         let mut free = vec![0; (sb.fpg as usize).div_ceil(8)];
-        let before = if cg == 0 { 0 } else { sb.sblkno as u32 };
+        let own = |addr: u64| sb.frag_in_group(addr);
+        let before = if cg == 0 { 0 } else { own(sb.cg_superblock(cg)) };
         (0..before)
-            .chain(sb.dblkno as u32..sb.cg_frags(cg))
+            .chain(own(sb.cg_inodes(cg)) + (sb.dblkno - sb.iblkno) as u32..sb.cg_frags(cg))
             .for_each(|bit| bitmap::set(&mut free, bit));
         if sb.frag_group(sb.csaddr as u64) == cg {
             let first = sb.frag_in_group(sb.csaddr as u64);
@@ -123,13 +124,17 @@ impl Run<'_> {
         };
         let in_place = parsed.as_ref().is_none_or(|group| self.check_layout(cg, group));
         let inited = match &parsed {
-            None => self.plausible_inodes(cg, None, 0).await?,
+            None => {
+                // A format that initialises every inode needs no header for their number.
+                let least = self.sb.inodes_ready(&Group::zeroed());
+                self.plausible_inodes(cg, None, least).await?
+            }
             Some(group) => {
                 let used: &[u8] = match in_place {
                     true => &header[group.layout(&self.sb).inodes],
                     false => &[],
                 };
-                let stored = group.initediblk;
+                let stored = self.sb.inodes_ready(group);
                 // Every mkfs initialises at least this many inodes.
                 let least = stored.max(self.sb.ipg.min(2 * self.sb.inopb));
                 let bits = self.sb.ipg.min(8 * used.len() as u32);
@@ -168,7 +173,7 @@ impl Run<'_> {
             let count = batch.min(ipg / inopb - block);
             let addr = self.sb.cg_inodes(cg) + u64::from(block) * frag;
             let bytes = self.io.read(addr, u64::from(count) * frag).await?;
-            for (i, slot) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+            for (i, slot) in bytes.chunks_exact(self.sb.inode_size()).enumerate() {
                 let within = block * inopb + i as u32;
                 if within >= last
                     && used.is_none_or(|used| bitmap::is_set(used, within))
@@ -183,11 +188,11 @@ impl Run<'_> {
     }
 
     fn is_plausible(&self, slot: &[u8]) -> bool {
-        let node = Dinode::decode(slot, self.endian);
+        let node = self.sb.inode(slot, self.endian);
         is_type(node.mode)
             && node.size <= self.sb.max_file_size()
             && node.nlink > 0
-            && (!self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok())
+            && self.sb.verify_inode(slot, self.endian).is_ok()
     }
 
     /// Checks consecutive inodes, the first of which has number `first` in the group. With `used`, only the inodes
@@ -200,7 +205,7 @@ impl Run<'_> {
         used: Option<&[u8]>,
     ) -> Result<(), BlockError> {
         let inited = self.groups[cg as usize].inodes.len();
-        for (i, slot) in bytes.chunks_exact(Dinode::SIZE).enumerate() {
+        for (i, slot) in bytes.chunks_exact(self.sb.inode_size()).enumerate() {
             let within = first as usize + i;
             let ino = self.sb.cg_first_inode(cg) as u32 + within as u32;
             if within >= inited {
@@ -214,15 +219,11 @@ impl Run<'_> {
                 self.check_unused_number(ino, slot).await?;
                 continue;
             }
-            if self.endian.get_u16(slot, 0) == 0 {
-                // In a free inode, size, blocks, attributes and addresses are all zero.
-                let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-                if !is_zero(&slot[16..32]) || !is_zero(&slot[92..232]) {
-                    self.finding(Finding::PartlyFreed { ino });
-                    self.clear_inode(ino).await?;
-                }
-            } else {
+            if self.endian.get_u16(slot, 0) != 0 {
                 self.check_inode(ino, slot).await?;
+            } else if !is_empty(&self.sb.inode(slot, self.endian)) {
+                self.finding(Finding::PartlyFreed { ino });
+                self.clear_inode(ino).await?;
             }
         }
         Ok(())
@@ -230,10 +231,9 @@ impl Run<'_> {
 
     /// Checks inodes 0 and 1, which no file has: only their check-hashes must be right.
     async fn check_unused_number(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
-        let kept = self.sb.keeps_hash(CK_INODE) && self.endian.get_u16(slot, 0) != 0;
-        if kept && Dinode::verify_hash(slot, self.endian).is_err() {
+        if self.sb.verify_inode(slot, self.endian).is_err() {
             self.finding(Finding::InodeHash { ino });
-            let node = Dinode::decode(slot, self.endian);
+            let node = self.sb.inode(slot, self.endian);
             self.store_inode(ino, &node).await?;
         }
         Ok(())
@@ -241,13 +241,12 @@ impl Run<'_> {
 
     async fn check_inode(&mut self, ino: u32, slot: &[u8]) -> Result<(), BlockError> {
         self.io.work.inodes_used += 1;
-        let before = Dinode::decode(slot, self.endian);
+        let before = self.sb.inode(slot, self.endian);
         let mut node = before.clone();
         if !self.check_kind(ino, &node) {
             return self.clear_inode(ino).await;
         }
-        let hash_ok =
-            !self.sb.keeps_hash(CK_INODE) || Dinode::verify_hash(slot, self.endian).is_ok();
+        let hash_ok = self.sb.verify_inode(slot, self.endian).is_ok();
         if !hash_ok {
             self.finding(Finding::InodeHash { ino });
         }
@@ -258,7 +257,7 @@ impl Run<'_> {
         }
         let mut walk = FileWalk::new(ino, &node, self.sb.bsize as u64, is_dir);
         self.check_attributes(&mut walk, &mut node).await?;
-        if has_blocks(&node, self.sb.maxsymlinklen as u64) {
+        if has_blocks(&node, self.sb.short_link_size()) {
             self.walk_file(&mut walk, &mut node).await?;
         } else {
             self.check_special(&mut walk, &mut node);
@@ -307,13 +306,10 @@ impl Run<'_> {
     /// Checks a device, pipe, socket or short link, whose address fields hold no addresses.
     fn check_special(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
-        // The address fields hold a link's target or a device's number. FreeBSD's fsck clears a link with any other
-        // bytes behind its target.
-        let skip = match node.kind() {
-            IFLNK => node.size.div_ceil(8) as usize,
-            IFCHR | IFBLK => 1,
-            _ => 0,
-        };
+        if node.kind() == IFLNK {
+            return self.check_short_link(walk, node);
+        }
+        let skip = usize::from(matches!(node.kind(), IFCHR | IFBLK));
         for i in skip..NDADDR + NIADDR {
             let (slot, addr) = match i.checked_sub(NDADDR) {
                 None => (Slot::Direct(i as u32), &mut node.db[i]),
@@ -327,10 +323,31 @@ impl Run<'_> {
         }
     }
 
+    /// Checks a link whose address fields hold its target. FreeBSD's fsck clears a link with any other bytes in the
+    /// addresses behind its target.
+    fn check_short_link(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
+        let (ino, size) = (walk.ino, self.sb.pointer_size());
+        let mut target = node.short_link(self.endian);
+        let skip = (node.size as usize).div_ceil(size);
+        for i in skip..NDADDR + NIADDR {
+            let slot = match i.checked_sub(NDADDR) {
+                None => Slot::Direct(i as u32),
+                Some(i) => Slot::Indirect(i as u32),
+            };
+            let addr = self.sb.pointer(&target, i, self.endian);
+            if addr != 0 {
+                self.finding(Finding::SpecialWithBlocks { ino, slot, addr });
+                walk.touched = true;
+                target[i * size..(i + 1) * size].fill(0);
+            }
+        }
+        node.set_short_link(&target, self.endian);
+    }
+
     /// Compares size and block count with the granted blocks.
     fn check_measures(&mut self, walk: &FileWalk, node: &mut Dinode) {
         let ino = walk.ino;
-        if has_blocks(node, self.sb.maxsymlinklen as u64) {
+        if has_blocks(node, self.sb.short_link_size()) {
             let (size, end) = (node.size, self.end_of(walk.last));
             if size > end {
                 let indirect = size > NDADDR as u64 * self.sb.bsize as u64;
@@ -462,4 +479,10 @@ fn blocks_in_use(used: &[u8], blocks: Range<u32>, inopb: u32) -> Option<Range<u3
     let start = blocks.clone().find(|block| in_use(*block))?;
     let end = (start..blocks.end).find(|block| !in_use(*block)).unwrap_or(blocks.end);
     Some(start..end)
+}
+
+/// Whether a free inode has neither size nor blocks, and no addresses.
+fn is_empty(node: &Dinode) -> bool {
+    let addresses = node.db.iter().chain(&node.ib).chain(&node.extb);
+    (node.size, node.blocks, node.extsize) == (0, 0, 0) && addresses.into_iter().all(|a| *a == 0)
 }

@@ -47,8 +47,8 @@ impl Run<'_> {
         }
         while let Some((addr, level)) = pending.pop() {
             let bytes = self.io.read(addr, frag.into()).await?;
-            for at in (0..bytes.len()).step_by(8) {
-                let below = self.endian.get_i64(&bytes, at);
+            for index in 0..self.sb.addresses_per_block() as usize {
+                let below = self.sb.pointer(&bytes, index, self.endian);
                 let Some(below) = u64::try_from(below).ok().filter(|addr| *addr != 0) else {
                     continue;
                 };
@@ -128,7 +128,7 @@ impl Run<'_> {
     async fn measure_again(&mut self, ino: u32) -> Result<(), BlockError> {
         let mut node = self.load_inode(ino).await?;
         let mut held = self.held(&node).await?;
-        if has_blocks(&node, self.sb.maxsymlinklen as u64) {
+        if has_blocks(&node, self.sb.short_link_size()) {
             let contents = held.iter().filter(|held| held.is_contents() && held.level == 0);
             let end = self.end_of(contents.map(|held| held.lbn).max());
             if node.size > end {

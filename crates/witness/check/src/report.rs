@@ -261,19 +261,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// A description of the bytes in the place of a superblock. An older superblock is at another place.
-fn instead(error: &SuperblockError) -> String {
-    match error {
-        SuperblockError::Ufs1 { .. } => error.to_string(),
-        _ => format!("at byte 65536: {error}"),
-    }
-}
-
 /// The reason why a check could not be carried out; the exit status is 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CheckError {
     /// No superblock and no copy of one was found.
-    #[error("no UFS2 superblock found; {}", instead(.0))]
+    #[error("no UFS superblock found; at byte 65536: {0}")]
     NoSuperblock(SuperblockError),
     /// The given superblock is unusable.
     #[error("superblock at byte {at}: {error}")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ordo_block::BlockError;
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{CK_INODE, Superblock};
+use ordo_format::ufs2::superblock::Superblock;
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO, bitmap};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -172,15 +172,12 @@ impl<'d> Run<'d> {
         let (addr, within) = self.sb.inode_block(ino.into());
         let frag = self.sb.frag_size();
         let bytes = self.io.read(addr + (within / frag) as u64, 1).await?;
-        Ok(Dinode::decode(&bytes[within % frag..], self.endian))
+        Ok(self.sb.inode(&bytes[within % frag..], self.endian))
     }
 
     pub async fn store_inode(&mut self, ino: u32, node: &Dinode) -> Result<(), BlockError> {
-        let mut bytes = [0; Dinode::SIZE];
-        node.encode(&mut bytes, self.endian);
-        if self.sb.keeps_hash(CK_INODE) {
-            Dinode::seal(&mut bytes, self.endian);
-        }
+        let mut bytes = vec![0; self.sb.inode_size()];
+        self.sb.put_inode(node, &mut bytes, self.endian);
         let (addr, within) = self.sb.inode_block(ino.into());
         self.io.change(addr, within, &bytes).await
     }
@@ -201,9 +198,9 @@ impl<'d> Run<'d> {
     pub async fn set_slot(&mut self, ino: u32, slot: Slot, addr: u64) -> Result<(), BlockError> {
         let addr = addr as i64;
         if let Slot::Within { block, index } = slot {
-            let mut bytes = [0; 8];
-            self.endian.put_i64(&mut bytes, 0, addr);
-            return self.io.change(block, 8 * index as usize, &bytes).await;
+            let mut bytes = vec![0; self.sb.pointer_size()];
+            self.sb.put_pointer(&mut bytes, 0, self.endian, addr);
+            return self.io.change(block, bytes.len() * index as usize, &bytes).await;
         }
         let mut node = self.load_inode(ino).await?;
         match slot {

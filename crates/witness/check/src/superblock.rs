@@ -93,7 +93,7 @@ impl<'d> Search<'d> {
                 error = this;
             }
         }
-        if matches!(error, SuperblockError::Ufs1 { .. } | SuperblockError::Incomplete { .. }) {
+        if matches!(error, SuperblockError::Incomplete { .. }) {
             return Err(CheckError::NoSuperblock(error));
         }
         match self.find_copy().await? {
@@ -232,7 +232,7 @@ pub(crate) fn encode(sb: &Superblock, endian: Endian, old: &[u8], at: u64) -> Io
     let mut bytes = IoBuf::from_slice(old);
     let mut sb = sb.clone();
     sb.sblockactualloc = at as i64;
-    sb.encode(&mut bytes, endian);
+    sb.store(&mut bytes, endian);
     if sb.keeps_hash(CK_SUPERBLOCK) {
         sb.seal(&mut bytes, endian);
     }

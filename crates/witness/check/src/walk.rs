@@ -115,9 +115,9 @@ impl Run<'_> {
     ) -> Result<(), BlockError> {
         let mut stack = vec![self.open_indirect(addr, level, lbn).await?];
         while let Some(frame) = stack.last_mut() {
-            let entries = frame.bytes.len() / 8;
+            let entries = self.sb.addresses_per_block() as usize;
             while frame.index < entries
-                && frame.bytes[8 * frame.index..8 * frame.index + 8] == [0; 8]
+                && self.sb.pointer(&frame.bytes, frame.index, self.endian) == 0
             {
                 frame.index += 1;
             }
@@ -129,7 +129,7 @@ impl Run<'_> {
             frame.index += 1;
             let below = frame.level - 1;
             let (block, first) = (frame.addr, frame.lbn);
-            let target = self.endian.get_i64(&frame.bytes, 8 * index);
+            let target = self.sb.pointer(&frame.bytes, index, self.endian);
             let lbn = first.saturating_add((index as u64).saturating_mul(self.reach(below)));
             let slot = Slot::Within { block, index: index as u32 };
             match self.look(walk, slot, lbn, below, target) {
@@ -266,28 +266,33 @@ impl Held {
 }
 
 impl Run<'_> {
-    /// All blocks of a file, including those of extended attributes. Before the call, every address must have been
-    /// granted to the file or cleared, so that the addresses form a tree.
+    /// All blocks of a file, including those of extended attributes, and a snapshot's marks, which have no fragments.
+    /// Before the call, every address must have been granted to the file or cleared, so that the addresses form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
         let mut all = Vec::new();
-        if !has_blocks(node, self.sb.maxsymlinklen as u64) {
+        if !has_blocks(node, self.sb.short_link_size()) {
             self.held_attributes(node, &mut all);
             return Ok(all);
         }
         let snapshot = node.flags & SF_SNAPSHOT != 0;
-        let is_block = |addr: i64| addr != 0 && !(snapshot && matches!(addr, 1 | 2));
+        let is_mark = |addr: i64| snapshot && matches!(addr, 1 | 2);
+        let mark = |slot, lbn, addr: i64| Held { slot, level: 0, lbn, addr: addr as u64, frags: 0 };
         let frag = self.sb.frag as u32;
-        for (i, addr) in node.db.iter().enumerate().filter(|(_, addr)| is_block(**addr)) {
-            let lbn = i as u64;
+        for (i, addr) in node.db.iter().enumerate().filter(|(_, addr)| **addr != 0) {
+            let (slot, lbn) = (Slot::Direct(i as u32), i as u64);
             let frags = (self.sb.file_block_size(node.size, lbn) >> self.sb.fshift) as u32;
-            let slot = Slot::Direct(i as u32);
-            all.push(Held { slot, level: 0, lbn, addr: *addr as u64, frags });
+            all.push(match is_mark(*addr) {
+                true => mark(slot, lbn, *addr),
+                false => Held { slot, level: 0, lbn, addr: *addr as u64, frags },
+            });
         }
         let mut pending = Vec::new();
         let mut lbn = NDADDR as u64;
         for (i, addr) in node.ib.iter().enumerate() {
             let (slot, level) = (Slot::Indirect(i as u32), i as u32 + 1);
-            if is_block(*addr) {
+            if is_mark(*addr) {
+                all.push(mark(slot, lbn, *addr));
+            } else if *addr != 0 {
                 pending.push(Held { slot, level, lbn, addr: *addr as u64, frags: frag });
             }
             lbn += self.reach(level);
@@ -299,11 +304,13 @@ impl Run<'_> {
             }
             let bytes = self.io.read(held.addr, self.sb.frag as u64).await?;
             let (level, step) = (held.level - 1, self.reach(held.level - 1));
-            for index in 0..bytes.len() / 8 {
-                let addr = self.endian.get_i64(&bytes, 8 * index);
-                if is_block(addr) {
-                    let slot = Slot::Within { block: held.addr, index: index as u32 };
-                    let lbn = held.lbn + index as u64 * step;
+            for index in 0..self.sb.addresses_per_block() as usize {
+                let addr = self.sb.pointer(&bytes, index, self.endian);
+                let slot = Slot::Within { block: held.addr, index: index as u32 };
+                let lbn = held.lbn + index as u64 * step;
+                if is_mark(addr) {
+                    all.push(mark(slot, lbn, addr));
+                } else if addr != 0 {
                     pending.push(Held { slot, level, lbn, addr: addr as u64, frags: frag });
                 }
             }
@@ -333,11 +340,11 @@ impl Run<'_> {
 }
 
 /// Whether a file's address fields hold addresses of blocks.
-pub(crate) fn has_blocks(node: &Dinode, short_link: u64) -> bool {
+pub(crate) fn has_blocks(node: &Dinode, short_link: usize) -> bool {
     use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFREG};
     match node.kind() {
         IFREG | IFDIR => true,
-        IFLNK => node.size >= short_link,
+        IFLNK => node.size >= short_link as u64,
         _ => false,
     }
 }

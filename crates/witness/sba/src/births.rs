@@ -114,6 +114,12 @@ impl Births {
         self.touched |= offset < END;
     }
 
+    /// Whether the device's contents may be looked at before or after the request that is next. `written` is the offset of a
+    /// write or a discard.
+    pub(crate) fn may_look(&self, written: Option<u64>) -> bool {
+        self.touched || self.flushed || written.is_some_and(|offset| offset < END)
+    }
+
     /// Notes a flush.
     pub(crate) fn flushed(&mut self) {
         self.flushed |= self.touched;

@@ -46,11 +46,43 @@ struct Name {
     batch: Option<u64>,
 }
 
-/// The entries of a directory block: inodes and sums of names, in order.
+/// The entries of a directory block: inodes and sums of names, in the block's order.
 #[derive(Debug)]
 struct Listed {
     dir: u64,
     entries: Box<[(u64, u64)]>,
+}
+
+/// Finds the entries of a directory block among those that it had before. Most are where they were, or a little further on, and
+/// are found at once.
+struct OldEntries<'a> {
+    entries: &'a [(u64, u64)],
+    next: usize,
+    /// The entries in their own order; made when one is not found at once.
+    sorted: Option<Vec<(u64, u64)>>,
+}
+
+impl<'a> OldEntries<'a> {
+    /// How far ahead an entry is looked for where others were removed before it.
+    const AHEAD: usize = 4;
+
+    fn new(entries: &'a [(u64, u64)]) -> OldEntries<'a> {
+        OldEntries { entries, next: 0, sorted: None }
+    }
+
+    fn have(&mut self, key: (u64, u64)) -> bool {
+        let ahead = self.entries[self.next..].iter().take(Self::AHEAD);
+        if let Some(skipped) = ahead.into_iter().position(|old| *old == key) {
+            self.next += skipped + 1;
+            return true;
+        }
+        let sorted = self.sorted.get_or_insert_with(|| {
+            let mut sorted = self.entries.to_vec();
+            sorted.sort_unstable();
+            sorted
+        });
+        sorted.binary_search(&key).is_ok()
+    }
 }
 
 /// The names that were seen of each file, the newest last, and their directories.
@@ -170,17 +202,22 @@ impl Names {
     ) {
         let old = self.blocks.remove(&block);
         let (was, old) = old.map_or((dir, Box::default()), |old| (old.dir, old.entries));
-        let mut new: Vec<(u64, u64)> = Vec::with_capacity(old.len());
+        let mut new: Vec<(u64, u64)> = Vec::with_capacity(old.len() + 1);
+        let mut before = OldEntries::new(&old);
         entries(&mut |name, ino| {
             let key = (ino, sum(name));
             new.push(key);
-            let had = was == dir && old.binary_search(&key).is_ok();
-            let is_known = |n: &Name| n.dir == dir && *n.name == *name && n.blocks > 0;
-            let is_known = self.all.get(&ino).is_some_and(|names| names.iter().any(is_known));
-            self.added(dir, name, ino, u32::from(!(had && is_known)));
+            let had = was == dir && before.have(key);
+            let is_it = |n: &&mut Name| n.dir == dir && *n.name == *name && n.blocks > 0;
+            let names = self.all.get_mut(&ino).filter(|_| had);
+            match names.and_then(|names| names.iter_mut().find(is_it)) {
+                Some(known) if self.is_exact => known.batch = self.batch,
+                Some(_) => {}
+                None => self.added(dir, name, ino, 1),
+            }
         });
-        new.sort_unstable();
-        for key in old.iter().filter(|key| was != dir || new.binary_search(key).is_err()) {
+        let mut after = OldEntries::new(&new);
+        for key in old.iter().filter(|key| was != dir || !after.have(**key)) {
             let is_it = |n: &Name| n.dir == was && sum(&n.name) == key.1;
             self.remove(key.0, 1, is_it);
             if let Some(stale) = self.stale.get_mut(&key.0) {

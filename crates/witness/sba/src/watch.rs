@@ -249,6 +249,14 @@ impl Watch {
         self.state.borrow_mut().births = Some(Births::new(image));
     }
 
+    /// Whether the request must be shown before it is carried out. Others may be shown later: only
+    /// [what they contain](Issued::data) is looked at, and not the device.
+    pub fn must_see_now(&self, r: &Issued<'_>) -> bool {
+        let written = matches!(r.op, Operation::Write | Operation::Discard).then_some(r.offset);
+        let state = self.state.borrow();
+        state.births.as_ref().is_some_and(|births| births.may_look(written))
+    }
+
     /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled any more.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();

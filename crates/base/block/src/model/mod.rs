@@ -28,7 +28,7 @@ use std::cell::RefCell;
 
 use ordo_runtime::{Runtime, Time};
 
-use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
+use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
 use hdd::{Hdd, Service};
 use queue::{Arm, Ask};
 pub use spec::{HddSpec, NetworkSpec, SsdSpec, Zones};
@@ -219,6 +219,31 @@ impl Counts {
     }
 }
 
+impl<D: BlockDevice> Modeled<D> {
+    async fn take_time_of_write(
+        &self,
+        offset: u64,
+        len: usize,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        self.inner.geometry().check_write(Operation::Write, offset, len)?;
+        if len > 0 {
+            let (first, count) = (offset / 512, len as u64 / 512);
+            let through = flags.contains(WriteFlags::FUA);
+            self.pass_time(Ask::Write { first, count, through }).await;
+        }
+        Ok(())
+    }
+
+    fn count_write(&self, len: usize, flags: WriteFlags) {
+        self.update(|s| {
+            s.writes += 1;
+            s.bytes_written += len as u64;
+            s.sync_writes += u64::from(flags.contains(WriteFlags::SYNC));
+        });
+    }
+}
+
 impl<D: BlockDevice> BlockDevice for Modeled<D> {
     fn geometry(&self) -> Geometry {
         let inner = self.inner.geometry();
@@ -240,18 +265,22 @@ impl<D: BlockDevice> BlockDevice for Modeled<D> {
 
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         let len = data.len();
-        self.inner.geometry().check_write(Operation::Write, offset, len)?;
-        if len > 0 {
-            let (first, count) = (offset / 512, len as u64 / 512);
-            self.pass_time(Ask::Write { first, count, through: flags.contains(WriteFlags::FUA) })
-                .await;
-        }
+        self.take_time_of_write(offset, len, flags).await?;
         self.inner.write(offset, data, flags).await?;
-        self.update(|s| {
-            s.writes += 1;
-            s.bytes_written += len as u64;
-            s.sync_writes += u64::from(flags.contains(WriteFlags::SYNC));
-        });
+        self.count_write(len, flags);
+        Ok(())
+    }
+
+    async fn write_list(
+        &self,
+        offset: u64,
+        data: IoList,
+        flags: WriteFlags,
+    ) -> Result<(), BlockError> {
+        let len = data.len();
+        self.take_time_of_write(offset, len, flags).await?;
+        self.inner.write_list(offset, data, flags).await?;
+        self.count_write(len, flags);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ fn identity(sb: &Superblock, endian: Endian) -> Vec<Row> {
         Endian::Little => "little",
         Endian::Big => "big",
     };
-    let kind = if sb.is_ufs1() { "UFS1" } else { "UFS2" };
+    let kind = sb.format_name();
     vec![
         vec![("magic", format!("{:x} ({kind}, {order}-endian)", sb.magic)), ("", time(sb.time))],
         vec![

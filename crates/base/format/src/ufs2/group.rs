@@ -164,7 +164,8 @@ pub struct GroupLayout {
 impl GroupLayout {
     /// The places at which FreeBSD puts the bitmaps.
     pub fn standard(sb: &Superblock) -> GroupLayout {
-        let inodes = FIRST_MAP..FIRST_MAP + (sb.ipg as usize).div_ceil(8);
+        let first = FIRST_MAP + sb.position_tables();
+        let inodes = first..first + (sb.ipg as usize).div_ceil(8);
         let frags = inodes.end..inodes.end + (sb.fpg as usize).div_ceil(8);
         let sums = sb.contigsumsize as usize;
         if sums == 0 {
@@ -238,8 +239,12 @@ impl Group {
         match field {
             GroupField::Number => self.cgx == cg,
             GroupField::Fragments => self.ndblk == frags,
-            GroupField::Inodes => self.niblk == sb.ipg,
-            GroupField::Initialised => self.initediblk <= sb.ipg,
+            // Where the field is not the number of inodes, its value does not matter.
+            GroupField::Inodes => {
+                let right = sb.older_group_fields(cg).niblk;
+                right != sb.ipg || self.niblk == right
+            }
+            GroupField::Initialised => sb.inodes_ready(self) <= sb.ipg,
             GroupField::InodeMap => self.iusedoff as usize >= FIRST_MAP,
             GroupField::FragmentMap => fits(self.iusedoff, sb.ipg, self.freeoff),
             GroupField::ClusterSum if clusters => {
@@ -326,7 +331,9 @@ impl Group {
         group.magic = MAGIC;
         group.cgx = cg;
         group.ndblk = frags;
-        group.niblk = sb.ipg;
+        let older = sb.older_group_fields(cg);
+        (group.niblk, group.old_niblk, group.old_ncyl) = (older.niblk, older.old_niblk, older.ncyl);
+        (group.old_btotoff, group.old_boff) = (older.btotoff, older.boff);
         group.iusedoff = layout.inodes.start as u32;
         group.freeoff = layout.frags.start as u32;
         group.nextfreeoff = layout.end as u32;

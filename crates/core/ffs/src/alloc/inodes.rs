@@ -112,7 +112,7 @@ impl Ffs {
         index: u32,
     ) -> FsResult<()> {
         loop {
-            let ready = Group::decode(&group.read(), self.endian).initediblk;
+            let ready = self.sb.inodes_ready(&Group::decode(&group.read(), self.endian));
             if index + 2 * self.sb.inopb < ready || ready >= self.sb.ipg {
                 return Ok(());
             }
@@ -153,7 +153,7 @@ impl Ffs {
         let admitted = op.admit(&what).await.map_err(io_error)?;
         // While this operation waits for memory, another one may fill the block and put inodes in it.
         let is_free = || {
-            Group::decode(&group.read(), self.endian).initediblk == ready
+            self.sb.inodes_ready(&Group::decode(&group.read(), self.endian)) == ready
                 && self.allocation.borrow().inodes_prepared[cg as usize] <= ready
         };
         let kind = BufferClass::Metadata;
@@ -162,10 +162,10 @@ impl Ffs {
         };
         op.apply(&buf, std::slice::from_ref(&(0..len)), admitted, |bytes| {
             bytes.fill(0);
-            for inode in bytes.chunks_exact_mut(Dinode::SIZE) {
+            for inode in bytes.chunks_exact_mut(self.sb.inode_size()) {
                 let mut d = Dinode::zeroed();
                 d.generation = self.new_generation();
-                d.encode(inode, self.endian);
+                self.sb.put_inode(&d, inode, self.endian);
             }
         });
         self.allocation.borrow_mut().inodes_prepared[cg as usize] = ready + self.sb.inopb;

@@ -1,12 +1,14 @@
 //! The sizes of everything in a new file system.
 
 use ordo_block::Geometry;
+use ordo_format::ufs1;
+use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::superblock::{self as sb, SBLOCK_SIZE, Superblock};
-use ordo_format::ufs2::{Dinode, Group, MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN_BLOCK, SECTOR};
+use ordo_format::ufs2::{Group, MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN_BLOCK, SECTOR};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::{MkfsError, MkfsOptions, MkfsPlan, SUPERBLOCK_AT, usable};
+use super::{MkfsError, MkfsOptions, MkfsPlan, UfsVersion, usable};
 
 /// The number of bytes that stay unused in the block of a group header.
 const HEADER_SLACK: u64 = 8;
@@ -27,6 +29,9 @@ pub fn plan(options: &MkfsOptions, geometry: &Geometry, now: i64) -> Result<Mkfs
     let mut sb = sizes(options);
     sb.size = i64::try_from(bytes >> sb.fshift).map_err(|_| MkfsError::TooLarge { size: bytes })?;
     sb.providersize = (geometry.bytes >> sb.fshift) as i64;
+    if sb.size > sb.frags_max() {
+        return Err(MkfsError::TooLarge { size: bytes });
+    }
     let mut sizer = Sizer::new(&sb, options, bytes)?;
     sizer.smallest_group()?;
     sizer.grow_group();
@@ -98,22 +103,42 @@ fn sizes(options: &MkfsOptions) -> Superblock {
     s.fshift = frag.trailing_zeros() as i32;
     s.fragshift = s.frag.trailing_zeros() as i32;
     s.fsbtodb = (frag / SECTOR as i32).trailing_zeros() as i32;
-    s.nindir = block / 8;
-    s.inopb = options.block_size / Dinode::SIZE as u32;
-    s.maxsymlinklen = 120;
+    match options.version {
+        UfsVersion::Ufs2 => {
+            (s.magic, s.sblockloc) = (sb::MAGIC, sb::SEARCH[0] as i64);
+            s.maxsymlinklen = SHORT_LINK_SIZE as i32;
+        }
+        UfsVersion::Ufs1 => {
+            (s.magic, s.sblockloc) = (sb::MAGIC_UFS1, ufs1::SUPERBLOCK_AT as i64);
+            s.maxsymlinklen = ufs1::SHORT_LINK.len() as i32;
+            older_sizes(&mut s);
+        }
+    }
+    s.nindir = block / s.pointer_size() as i32;
+    s.inopb = options.block_size / s.inode_size() as u32;
     s.maxbsize = block;
     let contig = options.max_contig.unwrap_or(MAX_TRANSFER / options.block_size).max(1);
     s.maxcontig = i32::try_from(contig).unwrap_or(i32::MAX);
     s.contigsumsize = if contig > 1 { contig.min(MAX_CLUSTER_SUM) as i32 } else { 0 };
     let blocks_for = |bytes: i32| (bytes + block - 1) / block * s.frag;
-    s.sblkno = blocks_for(SUPERBLOCK_AT as i32 + SBLOCK_SIZE as i32);
+    s.sblkno = blocks_for(s.sblockloc as i32 + SBLOCK_SIZE as i32);
     s.cblkno = s.sblkno + blocks_for(SBLOCK_SIZE as i32);
     s.iblkno = s.cblkno + s.frag;
-    s.sblockloc = SUPERBLOCK_AT as i64;
-    s.sblockactualloc = SUPERBLOCK_AT as i64;
-    s.magic = sb::MAGIC;
-    s.maxfilesize = s.max_file_size();
+    s.sblockactualloc = s.sblockloc;
+    s.maxfilesize = s.mapped_bytes_max();
     s
+}
+
+/// UFS1's fields that describe a disk's geometry, for a disk without one: a group is a cylinder of one track
+/// (FreeBSD's `newfs -O1`).
+fn older_sizes(s: &mut Superblock) {
+    s.old_inodefmt = ufs1::INODE_FORMAT;
+    (s.old_cgoffset, s.old_cgmask) = (0, -1);
+    (s.old_rotdelay, s.old_rps, s.old_interleave, s.old_trackskew) = (0, 60, 1, 0);
+    (s.old_cpg, s.old_cpc, s.old_nrpos) = (1, 0, 1);
+    s.old_nspf = s.fsize / SECTOR as i32;
+    // The tables of rotational positions have any size (`FS_DYNAMICPOSTBLFMT`).
+    s.old_postblformat = 1;
 }
 
 /// Computes the fragments and inodes of a group.
@@ -123,6 +148,8 @@ struct Sizer {
     iblkno: u64,
     block: u64,
     sums: u64,
+    /// The bytes in a group's header before its bitmaps.
+    before_maps: u64,
     bytes: u64,
     size: u64,
     fpg: u64,
@@ -153,6 +180,7 @@ impl Sizer {
             iblkno: sb.iblkno as u64,
             block: u64::from(options.block_size),
             sums: sb.contigsumsize as u64,
+            before_maps: (Group::SIZE + sb.position_tables()) as u64,
             bytes,
             size,
             fpg: 0,
@@ -184,7 +212,7 @@ impl Sizer {
             0 => 0,
             sums => 4 * sums + (self.fpg / self.frag).div_ceil(8),
         };
-        Group::SIZE as u64 + self.ipg().div_ceil(8) + self.fpg.div_ceil(8) + 4 + clusters
+        self.before_maps + self.ipg().div_ceil(8) + self.fpg.div_ceil(8) + 4 + clusters
     }
 
     fn header_fits(&self) -> bool {
@@ -282,7 +310,7 @@ fn finish(
     s.clean = 1;
     s.old_flags = sb::FS_FLAGS_UPDATED as u8;
     s.flags = if options.soft_updates { sb::FS_DOSOFTDEP } else { 0 };
-    if options.check_hashes {
+    if options.check_hashes && options.version == UfsVersion::Ufs2 {
         s.flags |= sb::FS_METACKHASH;
         s.metackhash = sb::CK_SUPPORTED;
     }
@@ -292,6 +320,11 @@ fn finish(
     let summary_frags = summary / frag_size;
     let own = i64::from(s.dblkno - s.sblkno);
     s.dsize = s.size - i64::from(s.sblkno) - i64::from(s.ncg) * own - summary_frags;
+    if options.version == UfsVersion::Ufs1 {
+        s.old_ncyl = s.ncg as i32;
+        s.old_spc = s.fpg.saturating_mul(s.old_nspf);
+        (s.old_nsect, s.old_npsect) = (s.old_spc, s.old_spc);
+    }
     // The root directory starts in a whole free block, and `.snap` in another.
     let first = i64::from(s.cg_frags(0));
     let taken =

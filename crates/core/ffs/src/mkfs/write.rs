@@ -9,11 +9,11 @@ use ordo_format::{dualfs, lfs};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::{MkfsError, MkfsOptions, MkfsPlan, MkfsReport, SUPERBLOCK_AT};
+use super::{MkfsError, MkfsOptions, MkfsPlan, MkfsReport, UfsVersion};
 
 /// Bytes at the end of the boot area that help to find the superblock's copies (FreeBSD's `struct fsrecovery`).
 const RECOVERY_SIZE: usize = 20;
-/// The inode blocks that mkfs initialises in each group. The others are initialised when inodes run short.
+/// The inode blocks that mkfs initialises in each group of UFS2. The others are initialised when inodes run short.
 const INODE_BLOCKS: u32 = 2;
 
 /// The writer of a planned file system.
@@ -62,7 +62,7 @@ impl<'a> Writer<'a> {
         }
         self.write_recovery().await?;
         self.device.flush().await?;
-        self.write_standard(superblock::MAGIC).await?;
+        self.write_standard(self.sb.magic).await?;
         self.device.flush().await?;
         let copies = (0..self.sb.ncg).map(|cg| self.sb.byte_of(self.sb.cg_superblock(cg)));
         Ok(MkfsReport {
@@ -74,12 +74,17 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// The place of the superblock, in bytes.
+    fn place(&self) -> u64 {
+        self.sb.sblockloc as u64
+    }
+
     /// Clears an older superblock that the new one does not overwrite, so that no reader finds it.
     async fn forget_old(&mut self) -> Result<(), MkfsError> {
         for place in superblock::SEARCH {
-            if place == SUPERBLOCK_AT
+            if place == self.place()
                 || place + SBLOCK_SIZE as u64 > self.device.geometry().bytes
-                || place < SUPERBLOCK_AT && self.device.geometry().sector > SBLOCK_SIZE as u32
+                || place < self.place() && self.device.geometry().sector > SBLOCK_SIZE as u32
             {
                 continue;
             }
@@ -190,7 +195,7 @@ impl<'a> Writer<'a> {
         let (frag, layout) = (sb.frag as u32, GroupLayout::standard(sb));
         let mut group = Group::empty(sb, cg);
         let mut bytes = vec![0; sb.block_size()];
-        group.initediblk = sb.ipg.min(INODE_BLOCKS * sb.inopb);
+        group.initediblk = sb.stored_ready(sb.ipg.min(INODE_BLOCKS * sb.inopb));
         group.cs.nifree = sb.ipg as i32;
         let roots = if cg == 0 { roots } else { &[] };
         if cg == 0 {
@@ -222,32 +227,32 @@ impl<'a> Writer<'a> {
     /// Writes a group in one contiguous request: superblock copy, header, the first inode blocks.
     async fn write_group(&mut self, cg: u32, roots: &[Root], now: i64) -> Result<(), MkfsError> {
         let (mut group, mut header) = self.group(cg, roots);
-        group.time = now;
+        self.sb.stamp(&mut group, now);
         group.encode(&mut header, self.endian);
         Group::seal(&mut header, self.endian, &self.sb);
         let start = self.sb.cg_superblock(cg);
         let from_start = |addr: u64| self.sb.byte_of(addr - start) as usize;
         let header_at = from_start(self.sb.cg_header(cg));
         let inodes_at = from_start(self.sb.cg_inodes(cg));
-        let inodes = group.initediblk as usize;
-        let mut bytes = vec![0; inodes_at + inodes * Dinode::SIZE];
+        let (inodes, each) = (self.sb.inodes_ready(&group) as usize, self.sb.inode_size());
+        let mut bytes = vec![0; inodes_at + inodes * each];
         let copy_at = self.sb.byte_of(start);
-        self.encode_superblock(&mut bytes[..SBLOCK_SIZE], copy_at, superblock::MAGIC);
+        self.encode_superblock(&mut bytes[..SBLOCK_SIZE], copy_at, self.sb.magic);
         bytes[header_at..header_at + header.len()].copy_from_slice(&header);
-        for slot in bytes[inodes_at..].chunks_exact_mut(Dinode::SIZE) {
+        for slot in bytes[inodes_at..].chunks_exact_mut(each) {
             let mut free = Dinode::zeroed();
             free.generation = self.random.next_u32();
-            free.encode(slot, self.endian);
+            self.sb.put_inode(&free, slot, self.endian);
         }
         for root in roots.iter().filter(|_| cg == 0) {
-            let at = inodes_at + root.ino as usize * Dinode::SIZE;
-            self.encode_root(root, &mut bytes[at..at + Dinode::SIZE], now);
+            let at = inodes_at + root.ino as usize * each;
+            self.encode_root(root, &mut bytes[at..at + each], now);
         }
         self.send(copy_at, &bytes).await
     }
 
     fn encode_root(&self, root: &Root, slot: &mut [u8], now: i64) {
-        let mut node = Dinode::decode(slot, self.endian);
+        let mut node = self.sb.inode(slot, self.endian);
         node.mode = inode::IFDIR | root.mode;
         node.nlink = root.links;
         node.size = dir::CHUNK as u64;
@@ -255,30 +260,31 @@ impl<'a> Writer<'a> {
         (node.atime, node.mtime, node.ctime, node.birthtime) = (now, now, now, now);
         node.db[0] = root.addr as i64;
         node.freelink_or_dirdepth = root.depth;
-        node.encode(slot, self.endian);
-        if self.sb.keeps_hash(superblock::CK_INODE) {
-            Dinode::seal(slot, self.endian);
-        }
+        self.sb.put_inode(&node, slot, self.endian);
     }
 
     fn encode_superblock(&self, bytes: &mut [u8], at: u64, magic: i32) {
         let mut copy = self.sb.clone();
         copy.sblockactualloc = at as i64;
         copy.magic = magic;
-        copy.encode(bytes, self.endian);
+        copy.store(bytes, self.endian);
         copy.seal(bytes, self.endian);
     }
 
     async fn write_standard(&mut self, magic: i32) -> Result<(), MkfsError> {
         let mut bytes = vec![0; SBLOCK_SIZE];
-        self.encode_superblock(&mut bytes, SUPERBLOCK_AT, magic);
-        self.send(SUPERBLOCK_AT, &bytes).await
+        self.encode_superblock(&mut bytes, self.place(), magic);
+        self.send(self.place(), &bytes).await
     }
 
     /// Writes the last bytes of the boot area: enough of the geometry to find the superblock's copies.
+    /// UFS1 has other structures there.
     async fn write_recovery(&mut self) -> Result<(), MkfsError> {
+        if self.options.version == UfsVersion::Ufs1 {
+            return Ok(());
+        }
         let sector = self.device.geometry().sector as usize;
-        let at = SUPERBLOCK_AT - sector as u64;
+        let at = self.place() - sector as u64;
         let mut bytes = self.device.read(at, sector).await?.to_vec();
         let sb = &self.sb;
         let fields = [sb.magic, sb.fsbtodb, sb.sblkno, sb.fpg, sb.ncg as i32];

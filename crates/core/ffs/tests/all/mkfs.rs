@@ -4,10 +4,10 @@
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, ram::RamDisk};
-use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, mkfs, plan};
+use ordo_ffs::mkfs::{MkfsError, MkfsOptions, MkfsReport, UfsVersion, mkfs, plan};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{self, SBLOCK_SIZE, Superblock, SuperblockError};
-use ordo_format::ufs2::{Csum, Dinode, Group, ROOT_INO, bitmap, dir};
+use ordo_format::ufs2::{Csum, Group, ROOT_INO, bitmap, dir};
 use ordo_testkit::{dissect, judge};
 
 fn make(disk: &Rc<RamDisk>, options: &MkfsOptions) -> Result<MkfsReport, MkfsError> {
@@ -26,8 +26,10 @@ fn check(disk: &RamDisk, options: &MkfsOptions) -> Superblock {
         disk.load(at, &mut bytes);
         bytes
     };
-    let (sb, endian) = Superblock::read(&load(65536, SBLOCK_SIZE), 65536).unwrap();
+    let place = if options.version == UfsVersion::Ufs1 { 8192 } else { 65536 };
+    let (sb, endian) = Superblock::read(&load(place, SBLOCK_SIZE), place).unwrap();
     assert_eq!(endian, options.endian);
+    assert!(sb.older_fields().iter().all(|(_, stored, right)| stored == right));
     let mut total = Csum::zeroed();
     for cg in 0..sb.ncg {
         let copy = sb.byte_of(sb.cg_superblock(cg));
@@ -49,11 +51,19 @@ fn check(disk: &RamDisk, options: &MkfsOptions) -> Superblock {
     assert_eq!(i64::from(total.nifree), sb.cstotal.nifree);
     assert_eq!(i64::from(total.nffree), sb.cstotal.nffree);
     let (addr, within) = sb.inode_block(ROOT_INO);
-    let slot = load(sb.byte_of(addr) + within as u64, Dinode::SIZE);
-    if options.check_hashes {
-        Dinode::verify_hash(&slot, endian).unwrap();
+    let slot = load(sb.byte_of(addr) + within as u64, sb.inode_size());
+    sb.verify_inode(&slot, endian).unwrap();
+    let root = sb.inode(&slot, endian);
+    assert_eq!((root.nlink, root.size), (if options.snapshot_dir { 3 } else { 2 }, 512));
+    if options.version == UfsVersion::Ufs1 {
+        // Every inode block of every group is filled: its inodes are free and have generations.
+        for cg in 0..sb.ncg {
+            let last = sb.cg_first_inode(cg) + u64::from(sb.ipg) - 1;
+            let (addr, within) = sb.inode_block(last);
+            let last = sb.inode(&load(sb.byte_of(addr) + within as u64, 128), endian);
+            assert!(last.mode == 0 && last.generation != 0, "group {cg}");
+        }
     }
-    let root = Dinode::decode(&slot, endian);
     let chunk = load(sb.byte_of(root.db[0] as u64), dir::CHUNK);
     let names: Vec<_> = dir::entries(&chunk, endian).map(|e| e.unwrap().name).collect();
     assert_eq!(names.len(), if options.snapshot_dir { 3 } else { 2 });
@@ -75,11 +85,15 @@ fn every_legal_shape_is_sound() {
     ] {
         for endian in [Endian::Little, Endian::Big] {
             for megabytes in [4, 33, 700] {
-                for (hashes, snap, odd) in [(true, false, 0), (false, true, 7)] {
+                use UfsVersion::{Ufs1, Ufs2};
+                for (version, check_hashes, snap, odd) in
+                    [(Ufs2, true, false, 0), (Ufs2, false, true, 7), (Ufs1, true, true, 5)]
+                {
                     let disk = Rc::new(RamDisk::new((megabytes << 20) - odd * 512));
                     let options = MkfsOptions {
+                        version,
                         endian,
-                        check_hashes: hashes,
+                        check_hashes,
                         snapshot_dir: snap,
                         ..sizes(block, frag)
                     };
@@ -94,9 +108,9 @@ fn every_legal_shape_is_sound() {
 #[test]
 fn every_device_size_is_sound_or_too_small() {
     // Each size in fragments from none to several groups: the last group is the difficult one.
-    for frags in 0..1200 {
+    for (frags, version) in (0..1200).flat_map(|n| [(n, UfsVersion::Ufs2), (n, UfsVersion::Ufs1)]) {
         let disk = Rc::new(RamDisk::new(frags * 1024));
-        let options = sizes(8192, 1024);
+        let options = MkfsOptions { version, ..sizes(8192, 1024) };
         match make(&disk, &options) {
             Ok(_) => {
                 let sb = check(&disk, &options);
@@ -192,22 +206,25 @@ fn sizes_never_panic() {
     let mut sized = 0;
     for (block, frag) in [(32768, 4096), (4096, 512), (65536, 8192), (4096, 4096)] {
         for shift in 12..46 {
-            for density in [None, Some(1), Some(512), Some(1 << 20), Some(u32::MAX)] {
+            let densities = [None, Some(1), Some(512), Some(1 << 20), Some(u32::MAX)];
+            let versions = [UfsVersion::Ufs1, UfsVersion::Ufs2];
+            for (density, version) in densities.into_iter().flat_map(|d| versions.map(|v| (d, v))) {
                 let geometry = ordo_block::Geometry {
                     bytes: (1 << shift) + (1 << (shift - 3)),
                     ..RamDisk::new(0).geometry()
                 };
-                let options = MkfsOptions { density, ..sizes(block, frag) };
+                let options = MkfsOptions { version, density, ..sizes(block, frag) };
                 let Ok(plan) = plan(&options, &geometry, 0) else { continue };
                 let mut bytes = vec![0; SBLOCK_SIZE];
-                plan.superblock.encode(&mut bytes, Endian::Big);
+                plan.superblock.store(&mut bytes, Endian::Big);
                 plan.superblock.seal(&mut bytes, Endian::Big);
-                Superblock::read(&bytes, 65536).unwrap();
+                Superblock::read(&bytes, plan.superblock.sblockloc as u64).unwrap();
+                assert!(version == UfsVersion::Ufs2 || plan.superblock.size < 1 << 31);
                 sized += 1;
             }
         }
     }
-    assert!(sized > 300, "{sized}");
+    assert!(sized > 600, "{sized}");
 }
 
 #[test]
@@ -226,17 +243,21 @@ const LIST_ROOT: &str = "import sys; from dissect.ffs import FFS; \
 
 #[test]
 fn other_readers_accept_it() {
+    let orders = [Endian::Little, Endian::Big];
+    let forms = [UfsVersion::Ufs2, UfsVersion::Ufs1].map(|v| orders.map(|endian| (v, endian)));
     for (block, frag) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 8192)] {
-        for endian in [Endian::Little, Endian::Big] {
+        for (version, endian) in forms.into_iter().flatten() {
             let disk = Rc::new(RamDisk::new(32 << 20));
-            let options = MkfsOptions { endian, snapshot_dir: true, ..sizes(block, frag) };
+            let snapshot_dir = true;
+            let options = MkfsOptions { version, endian, snapshot_dir, ..sizes(block, frag) };
             let sb = make(&disk, &options).unwrap().superblock;
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("image");
             std::fs::write(&path, disk.to_vec()).unwrap();
             let path = path.to_str().unwrap();
             if let Some(text) = judge("fsstat", &[path]) {
-                assert!(text.contains("UFS 2") && text.contains(&format!("Block Size: {block}")));
+                let name = if version == UfsVersion::Ufs1 { "UFS 1" } else { "UFS 2" };
+                assert!(text.contains(name) && text.contains(&format!("Block Size: {block}")));
                 let groups = format!("Number of Cylinder Groups: {}\n", sb.ncg);
                 assert!(text.contains(&groups), "{text}");
             }

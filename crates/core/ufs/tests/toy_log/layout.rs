@@ -219,6 +219,8 @@ impl Layout for ToyLog {
             file_max: FILE_BLOCKS * BLOCK as u64,
             short_link: SHORT_LINK,
             links_max: LINKS_MAX,
+            seconds: (i64::MIN, i64::MAX),
+            birth_times: true,
             attributes: None,
         }
     }

@@ -4,6 +4,7 @@ use ordo_vfs::{Errno, FileSystem, FileType, SetAttr, SetTime, XattrMode, flags};
 
 use super::acl::{self, is_acl};
 use super::files::without_set_id;
+use super::ids::HiddenPermissions;
 use super::{Failure, Handled, Handler, VALID_SECONDS};
 use crate::wire::{Out, Request, fattr, get_u32, split_name, timestamp};
 
@@ -95,6 +96,12 @@ impl<F: FileSystem> Handler<F> {
             if attr.file_type != FileType::Directory && without != attr.permissions {
                 set.permissions = Some(without);
             }
+        }
+        if let Some(wanted) = set.permissions.filter(|_| ids.hidden != HiddenPermissions::default())
+        {
+            let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
+            let hidden = ids.hidden.of(attr.file_type);
+            set.permissions = Some(wanted & !hidden | attr.permissions & hidden);
         }
         let attr = match set == SetAttr::default() {
             true => self.fs.getattr(ino).await,

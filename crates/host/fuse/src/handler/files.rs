@@ -15,11 +15,16 @@ impl<F: FileSystem> Handler<F> {
 
     pub(super) async fn write(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (ino, offset, size) = (self.ino(r.node), r.u64(8), r.u32(16) as usize);
-        let data = r.rest.get(..size).ok_or(Errno::Invalid)?;
         if r.u32(20) & WRITE_KILL_SUIDGID != 0 {
             self.drop_set_id(ino).await?;
         }
-        let written = self.fs.write(ino, offset, data).await.map_err(|e| self.fail(e))?;
+        let data = r.data.take();
+        let written = match data {
+            Some(data) if data.len() == size => self.fs.write_buf(ino, offset, data).await,
+            Some(_) => return Err(Errno::Invalid.into()),
+            None => self.fs.write(ino, offset, r.rest.get(..size).ok_or(Errno::Invalid)?).await,
+        };
+        let written = written.map_err(|e| self.fail(e))?;
         if self.options.synchronous {
             self.fs.fsync(ino).await.map_err(|e| self.fail(e))?;
         }

@@ -1,12 +1,45 @@
-//! The mapping of owners and groups between disk and mount.
+//! The mapping of owners, groups and permissions between disk and mount.
 
-/// The mapping of owners and groups.
+use ordo_vfs::FileType;
+
+/// The mapping of owners, groups and permissions.
 #[derive(Clone, Debug, Default)]
 pub struct IdMap {
     /// Owners.
     pub users: Ids,
     /// Groups.
     pub groups: Ids,
+    /// Permissions that nobody has in the mount.
+    pub hidden: HiddenPermissions,
+}
+
+/// Permissions that files have on disk, but not in the mount. A change of a file's mode leaves them as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HiddenPermissions {
+    /// The bits that are hidden of every directory.
+    pub directories: u16,
+    /// The bits that are hidden of every other file but symbolic links.
+    pub files: u16,
+}
+
+impl HiddenPermissions {
+    /// The bits that are hidden of a file of this type.
+    pub fn of(&self, file_type: FileType) -> u16 {
+        match file_type {
+            FileType::Directory => self.directories,
+            FileType::Symlink => 0,
+            _ => self.files,
+        }
+    }
+
+    /// The bits in an octal number, as `umask` takes it.
+    ///
+    /// # Errors
+    /// A description of the fault in the text.
+    pub fn parse(text: &str) -> Result<u16, String> {
+        let bits = u16::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
+        bits.ok_or_else(|| format!("'{text}' is not an octal number up to 777"))
+    }
 }
 
 /// The mapping of one kind of numbers.

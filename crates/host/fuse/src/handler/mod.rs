@@ -17,9 +17,12 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_vfs::{Attr, Errno, FileSystem, FsError, Ino};
+use ordo_vfs::{Attr, Errno, FileSystem, FsError, Ino, IoBuf};
 
-use crate::wire::{BadRequest, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, VERSION, get_u32};
+use crate::wire::{
+    BadRequest, IN_HEADER, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, VERSION, WRITE_HEAD,
+    get_u32,
+};
 use ids::IdMap;
 use known::Known;
 
@@ -136,6 +139,7 @@ impl<F: FileSystem> Handler<F> {
     pub(crate) fn shown(&self, mut attr: Attr) -> Attr {
         attr.uid = self.options.ids.users.here(attr.uid);
         attr.gid = self.options.ids.groups.here(attr.gid);
+        attr.permissions &= !self.options.ids.hidden.of(attr.file_type);
         attr
     }
 
@@ -210,6 +214,20 @@ impl<F: FileSystem> Handler<F> {
             Err(BadRequest::Unknown { unique }) => Some((unique, Answer::Error(libc::ENOSYS))),
             Err(BadRequest::Short) => None,
         }
+    }
+
+    /// Carries out a write from a transport that has its data in a buffer of its own: `head` is what is before the data. The
+    /// reply is as for [`message`](Self::message).
+    pub async fn write_message(
+        &self,
+        head: &[u8; WRITE_HEAD],
+        data: IoBuf,
+        reply: &mut [u8],
+    ) -> Option<(u64, Answer)> {
+        let (header, structure) = head.split_at(IN_HEADER);
+        let request = Request::parts(header, structure, &[])?;
+        request.data.replace(Some(data));
+        Some((request.unique, self.request(&request, reply).await))
     }
 
     /// Carries a request out.

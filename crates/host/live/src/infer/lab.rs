@@ -54,6 +54,15 @@ pub(super) fn is_journal(b: &BlockRow) -> bool {
 
 impl Lab {
     pub(super) fn new(system: &LiveSystem, rules: &[&str]) -> Result<Lab, LiveError> {
+        Lab::with(system, rules, false)
+    }
+
+    /// A file system whose rules are suspended from the beginning, and while it is mounted.
+    pub(super) fn suspended(system: &LiveSystem, rules: &[&str]) -> Result<Lab, LiveError> {
+        Lab::with(system, rules, true)
+    }
+
+    fn with(system: &LiveSystem, rules: &[&str], lax: bool) -> Result<Lab, LiveError> {
         let parsed: Result<Vec<WriteRule>, _> = rules.iter().map(|r| r.parse()).collect();
         let rules = parsed.map_err(|e| LiveError::Program(e.to_string()))?;
         let setup = DeviceSetup {
@@ -61,7 +70,7 @@ impl Lab {
             keep_start: false,
             ..DeviceSetup::in_memory(system.bytes / 4096 * 4096)
         };
-        let lax = Arc::<AtomicBool>::default();
+        let lax = Arc::new(AtomicBool::new(lax));
         let wanted = Wanted { rows: true, rules, lax: lax.clone(), tables: None };
         Ok(Lab { mounted: KernelMount::new(system, wanted, setup)?, lax })
     }

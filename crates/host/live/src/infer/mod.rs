@@ -7,6 +7,7 @@
 mod commits;
 mod lab;
 mod orders;
+mod probes;
 mod timers;
 
 use crate::kernel::{LiveError, LiveSystem};
@@ -71,13 +72,15 @@ pub struct Effort {
 type Experiment = fn(&LiveSystem, &Effort) -> Result<Vec<InferredFinding>, LiveError>;
 
 /// Every experiment, with its subject.
-pub const EXPERIMENTS: [(&str, Experiment); 6] = [
+pub const EXPERIMENTS: [(&str, Experiment); 8] = [
     ("mode", orders::mode),
     ("logging", commits::logging),
     ("tangled", orders::tangled),
     ("overlap", orders::overlap),
     ("thresholds", commits::thresholds),
     ("timers", timers::timers),
+    ("waits", probes::waits),
+    ("restart", probes::restart),
 ];
 
 /// Runs all experiments, or the named ones; `each` is called before one begins.

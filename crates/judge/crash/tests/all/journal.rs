@@ -23,7 +23,7 @@ use ordo_ordering::{JournalMode, JournalOptions, JournalOrder, JournalRules, NoO
 use ordo_runtime::sync::select;
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_sba::Class;
-use ordo_systems::ffs::Ufs2;
+use ordo_systems::ffs::UFS2;
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
 use ordo_wafs::{GroupCommit, Wafs};
@@ -87,7 +87,7 @@ impl Scheme for Journal {
     }
 
     fn format(&self) -> Option<&dyn DiskFormat> {
-        Some(&Ufs2)
+        Some(&UFS2)
     }
 
     fn devices(&self) -> Vec<u64> {

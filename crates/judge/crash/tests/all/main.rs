@@ -20,3 +20,4 @@ mod reuse;
 mod reused_inodes;
 mod small_caches;
 mod soft_updates;
+mod ufs1;

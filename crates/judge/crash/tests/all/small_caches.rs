@@ -9,7 +9,8 @@ use ordo_crash::{
 };
 use ordo_systems::{System, dualfs, ffs, lfs};
 
-/// Explores a script on a system whose cache holds `few` blocks.
+/// Explores a script on a system whose cache holds `few` blocks. With every other seed, parts of blocks are written, as
+/// in a mount.
 fn go(
     system: System,
     shape: &str,
@@ -20,7 +21,8 @@ fn go(
 ) {
     let shape = FsGeometry::by_name(shape).unwrap();
     let scheme = system.crashed(None, &shape).unwrap();
-    let plan = CachePlan { cache_blocks: Some(few), ..CachePlan::default() };
+    let write_unit = (seed % 2 == 0).then_some(512);
+    let plan = CachePlan { cache_blocks: Some(few), write_unit, ..CachePlan::default() };
     let config = Config::new(seed, model).with_cache(plan, shape.block_size);
     let budget = Budget { states, ..Budget::default() };
     let name = format!("{}, {}, {few} blocks, {model:?}, seed {seed}", system.name(), shape.name);

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ordo_block::tap::{Recorder, Tap};
+use ordo_block::tap::{KeptData, Recorder, Tap};
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, Operation, ram::RamDisk};
 use ordo_check::{Checker, Finding, FsckOptions, Report, Severity};
@@ -34,7 +34,7 @@ use crate::clients::{Client, Jitter, KEEPERS};
 /// name, and the new names, each with the number of writes that were complete when the name was reported.
 struct Run {
     start: RamDisk,
-    writes: Vec<(u64, Rc<[u8]>)>,
+    writes: Vec<(u64, KeptData)>,
     keepers: Rc<Vec<Ino>>,
     reported: Vec<(usize, Vec<u8>)>,
 }

@@ -27,13 +27,19 @@ fn crashed(text: &str) -> Result<AnySystem, String> {
 }
 
 fn geometries(text: &str) -> Result<Vec<FsGeometry>, String> {
-    if text == "all" {
-        return Ok(FsGeometry::all());
+    match text {
+        "all" => return Ok(FsGeometry::all()),
+        "ufs1" => return Ok(FsGeometry::all_of_ufs1()),
+        _ => {}
     }
     let found = text.split(',').map(|name| FsGeometry::by_name(name).ok_or(name));
     found.collect::<Result<_, _>>().map_err(|name| {
         let all: Vec<_> = FsGeometry::all().into_iter().map(|g| g.name).collect();
-        format!("no geometry is called '{name}'; there are {}, and all", all.join(", "))
+        format!(
+            "no geometry is called '{name}'; there are {}, and all; each with ufs1- \
+             before it, and ufs1 for all of these",
+            all.join(", ")
+        )
     })
 }
 
@@ -342,11 +348,14 @@ pub struct Crash {
     /// between two changes that belong together. A cluster has a quarter as many blocks.
     #[arg(long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cache_blocks: Option<u32>,
+    /// Write only the changed part of a block of a file, in units of this many bytes, as a mount does (4096).
+    #[arg(long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
+    pub write_unit: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
     /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
-    /// groups. An LFS has 100 segments of 8 blocks. In its -full shape, other files leave only as much space as
+    /// groups. With ufs1- before its name a shape is UFS1; ufs1 is all of these. An LFS has 100 segments of 8 blocks. In its -full shape, other files leave only as much space as
     /// an FFS of that shape has; in its -groups shape, a segment has as many blocks as a group.
     #[arg(long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
@@ -477,7 +486,8 @@ impl Crash {
 
     /// The cache of each run.
     pub fn cache(&self) -> CachePlan {
-        CachePlan { real_ages: self.real_ages, cache_blocks: self.cache_blocks }
+        let (real_ages, cache_blocks) = (self.real_ages, self.cache_blocks);
+        CachePlan { real_ages, cache_blocks, write_unit: self.write_unit }
     }
 
     /// The systems to crash, without options.
@@ -557,7 +567,7 @@ Example:
         #[arg(long, short, value_name = "LIST", value_delimiter = ',',
             default_value = "ffs-sync,ffs-soft-updates", value_parser = system)]
         fs: Vec<System>,
-        /// Shapes of the file system, by name, or all.
+        /// Shapes of the file system, by name, or all, or ufs1.
         #[arg(long, value_name = "LIST", default_value = "all", value_parser = geometries)]
         geometry: Geometries,
         /// Test only rules whose name contains this.

@@ -16,7 +16,9 @@ Makes the file system on devices in memory, does controlled work on each, and de
 from the kinds of blocks and the times of requests: the journaling mode (the device delays data;
 the device is copied as in a power cut), what is logged, whether flushes protect commits, compound
 transactions, overlap of journal and data, commit threshold and checkpoint trigger as shares of
-the journal, timers. No answer is built in. Needs root and a minute or two.
+the journal, timers; what waits for writes of each kind (they are delayed), and which kinds a
+restart needs (they are dropped before a power cut). No answer is built in. Needs root and some
+minutes.
 
 Examples:
   ordo infer --fs ext3 --mkfs '-J size=4' --mount-opts data=journal
@@ -34,7 +36,7 @@ pub struct Infer {
     /// Size of each device, which is in memory.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
-    /// Do only these experiments: mode, logging, tangled, overlap, thresholds, timers.
+    /// Do only these experiments: mode, logging, tangled, overlap, thresholds, timers, waits, restart.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
     /// Number of trials of each experiment.

@@ -59,6 +59,7 @@ fn options(args: &Mkfs) -> MakeOptions {
         soft_updates: args.soft_updates,
         big_endian: args.big_endian,
         no_check_hashes: args.no_check_hashes,
+        ufs1: args.ufs1,
         no_seals: args.no_crc,
         segment_size: args.segment_size,
         metadata: args.meta,

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+/// A format, with block and fragment sizes.
+pub type Shape = (&'static str, &'static str, &'static str);
+
 /// Kills of one ordering on one shape.
 pub struct Lot {
     /// The ordering, and the place of its log.
     pub system: (&'static str, &'static str),
-    /// Block and fragment sizes.
-    pub shape: (&'static str, &'static str),
+    pub shape: Shape,
     /// The number of kills to do.
     pub wanted: usize,
     pub kills: usize,
@@ -20,14 +22,14 @@ pub struct Lot {
 }
 
 impl Lot {
-    pub fn new(system: (&'static str, &'static str), shape: (&'static str, &'static str)) -> Lot {
+    pub fn new(system: (&'static str, &'static str), shape: Shape) -> Lot {
         Lot { system, shape, wanted: 0, kills: 0, syncs: 0, firm: 0, failures: Vec::new() }
     }
 
     /// The ordering, log and shape, in the form in which the command takes them.
     pub fn words(&self) -> String {
-        let ((ordering, log), (block, fragment)) = (self.system, self.shape);
-        format!("{ordering} {log} {block}/{fragment}")
+        let ((ordering, log), (format, block, fragment)) = (self.system, self.shape);
+        format!("{ordering} {log} {format} {block}/{fragment}")
     }
 
     fn name(&self) -> String {
@@ -63,20 +65,21 @@ pub fn write_page(path: &Path, lots: &[Lot], seed: u64, freebsd: bool) {
         false => "FreeBSD's fsck was not asked (`FSCK=` names it): only Ordo's own looked.\n\n",
     });
     page.push_str(
-        "| ordering | blocks | kills | syncs before | files that had to be there | failed |\n",
+        "| ordering | format | blocks | kills | syncs before | files that had to be there | failed |\n",
     );
-    page.push_str("|---|---|---|---|---|---|\n");
+    page.push_str("|---|---|---|---|---|---|---|\n");
     let mut sorted: Vec<_> = lots.iter().collect();
-    sorted.sort_by_key(|lot| (lot.name(), lot.shape.0.len(), lot.shape.0));
+    sorted.sort_by_key(|lot| (lot.name(), lot.shape.0, lot.shape.1.len(), lot.shape.1));
     for lot in sorted {
         let firm = match lot.system.0 {
             "none" => "promises none".to_owned(),
             _ => lot.firm.to_string(),
         };
-        let (name, (block, fragment), failed) = (lot.name(), lot.shape, lot.failures.len());
+        let (name, failed) = (lot.name(), lot.failures.len());
+        let (format, block, fragment) = (lot.shape.0.to_uppercase(), lot.shape.1, lot.shape.2);
         let _ = writeln!(
             page,
-            "| {name} | {block}/{fragment} | {} | {} | {firm} | {failed} |",
+            "| {name} | {format} | {block}/{fragment} | {} | {} | {firm} | {failed} |",
             lot.kills, lot.syncs
         );
     }

@@ -128,6 +128,7 @@ pub(crate) fn bytes_of(size: MetadataSize) -> u64 {
 impl Dual {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
         let refused = [
+            (options.ufs1, "--ufs1"),
             (options.label.is_some(), "--label"),
             (options.soft_updates, "--soft-updates"),
             (options.big_endian, "--big-endian"),

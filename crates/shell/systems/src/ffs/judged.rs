@@ -13,7 +13,7 @@ use ordo_ordering::NoOrder;
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_vfs::{AnyFs, Ino};
 
-use super::{Ufs2, plain};
+use super::{UfsFormat, plain};
 use crate::options::MountOptions;
 
 /// Findings that the checker calls damage, although FFS has never ordered the writes that would prevent them,
@@ -83,7 +83,7 @@ fn is_own_name(name: &[u8]) -> bool {
         || name.strip_prefix(b"#").is_some_and(found)
 }
 
-impl DiskFormat for Ufs2 {
+impl DiskFormat for UfsFormat {
     fn own_names(&self) -> OwnNames {
         is_own_name
     }

@@ -1,4 +1,4 @@
-//! FFS on UFS2's format, and the systems whose ordering keeps no data beside the image.
+//! FFS on UFS2's format and UFS1's, and the systems whose ordering keeps no data beside the image.
 
 mod attach;
 mod judged;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use ordo_block::{BlockDevice, Device};
 use ordo_check::{CheckPhase, CheckWork, Checker, FsckOptions, Report, Severity};
 use ordo_crash::{DiskFormat, FsGeometry, Promise};
-use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::mkfs::{MkfsOptions, UfsVersion, mkfs};
 use ordo_ffs::mount::find_superblock;
 use ordo_ffs::{MountError, mount};
 use ordo_format::Endian;
@@ -32,8 +32,13 @@ use crate::rules::{all_but, names};
 use crate::size::u32_of;
 use crate::system::{ListedEntry, MountFn, Mounting, System};
 
-/// FreeBSD's UFS2, with or without a log of Ordo's; UFS1 can only be read.
-pub struct Ufs2;
+/// One of the two formats of FFS, with or without a log of Ordo's.
+pub struct UfsFormat(UfsVersion);
+
+/// FreeBSD's UFS2.
+pub const UFS2: UfsFormat = UfsFormat(UfsVersion::Ufs2);
+/// UFS1, the format of 4.4BSD. A system makes UFS2, but runs on either.
+pub const UFS1: UfsFormat = UfsFormat(UfsVersion::Ufs1);
 
 const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> ListedEntry {
     ListedEntry {
@@ -41,7 +46,7 @@ const fn entry(name: &'static str, about: &'static str, mount: MountFn) -> Liste
         about,
         ordering: "",
         also: &[],
-        format: &Ufs2,
+        format: &UFS2,
         mounting: Mounting::Ordering(mount),
         promise: Promise::NONE,
         rules: Vec::new,
@@ -104,10 +109,10 @@ async fn plain(
 
 /// The mkfs options for a shape of a crash test.
 pub fn mkfs_options(geometry: &FsGeometry) -> MkfsOptions {
-    Ufs2.options(&shaped(geometry)).expect("sizes fit 32 bits, and no option is another format's")
+    UFS2.options(&shaped(geometry)).expect("sizes fit 32 bits, and no option is another format's")
 }
 
-impl Ufs2 {
+impl UfsFormat {
     fn options(&self, options: &MakeOptions) -> Result<MkfsOptions, SystemError> {
         let refused = [
             (options.segment_size.is_some(), "--segment-size"),
@@ -123,6 +128,7 @@ impl Ufs2 {
         let block_size = given("block size", options.block_size)?.unwrap_or(usual.block_size);
         let smallest = (block_size / 8).max(512);
         Ok(MkfsOptions {
+            version: if options.ufs1 { UfsVersion::Ufs1 } else { self.0 },
             block_size,
             frag_size: given("fragment size", options.frag_size)?.unwrap_or(smallest),
             endian: if options.big_endian { Endian::Big } else { Endian::Little },
@@ -140,13 +146,19 @@ impl Ufs2 {
     }
 }
 
-impl Format for Ufs2 {
+impl Format for UfsFormat {
     fn name(&self) -> &'static str {
-        "ufs2"
+        match self.0 {
+            UfsVersion::Ufs1 => "ufs1",
+            UfsVersion::Ufs2 => "ufs2",
+        }
     }
 
     fn noun(&self) -> &'static str {
-        "a UFS2 file system"
+        match self.0 {
+            UfsVersion::Ufs1 => "a UFS1 file system",
+            UfsVersion::Ufs2 => "a UFS2 file system",
+        }
     }
 
     fn abilities(&self) -> &'static [Ability] {
@@ -160,7 +172,7 @@ impl Format for Ufs2 {
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
         Box::pin(async move {
             match find_superblock(disk).await {
-                Ok(_) => Ok(true),
+                Ok(found) => Ok(found.sb.is_ufs1() == (self.0 == UfsVersion::Ufs1)),
                 Err(MountError::Device(error)) => Err(error.into()),
                 Err(_) => Ok(false),
             }

@@ -65,6 +65,7 @@ fn crashed_blocks(geometry: &FsGeometry) -> u64 {
 impl Lfs {
     fn options(&self, options: &MakeOptions, bytes: u64) -> Result<MkfsOptions, SystemError> {
         let refused = [
+            (options.ufs1, "--ufs1"),
             (options.label.is_some(), "--label"),
             (options.soft_updates, "--soft-updates"),
             (options.big_endian, "--big-endian"),

@@ -30,25 +30,32 @@ fn images_of_makefs_have_no_findings() {
     for i in 0..300 {
         std::fs::write(tree.join(format!("a/b/c/{i}")), vec![1; i]).unwrap();
     }
-    for (order, sizes) in [("le", "bsize=8192,fsize=1024"), ("be", "bsize=32768,fsize=4096")] {
-        let image = dir.path().join(order);
-        let options = format!("version=2,{sizes}");
+    for (order, options) in [
+        ("le", "version=2,bsize=8192,fsize=1024"),
+        ("be", "version=2,bsize=32768,fsize=4096"),
+        ("le", "version=1,bsize=4096,fsize=512"),
+        ("le", "version=1,bsize=16384,fsize=2048"),
+        ("be", "version=1,bsize=8192,fsize=1024"),
+        ("be", "version=1,bsize=65536,fsize=8192"),
+    ] {
+        let image = dir.path().join(options);
         let (path, tree) = (image.to_str().unwrap(), tree.to_str().unwrap());
-        let args = ["-t", "ffs", "-B", order, "-s", "16m", "-o", &options, path, tree];
+        let args = ["-t", "ffs", "-B", order, "-s", "16m", "-o", options, path, tree];
         if ordo_testkit::judge("makefs", &args).is_none() {
             return;
         }
         let disk = Rc::new(RamDisk::from_image(&std::fs::read(&image).unwrap()));
-        assert_clean(&disk, order);
+        assert_clean(&disk, &format!("{order}, {options}"));
     }
 }
 
 #[test]
 fn images_of_mkfs_have_no_findings() {
     for (block_size, frag_size) in [(32768, 4096), (8192, 1024), (4096, 512), (65536, 65536)] {
-        for endian in [Endian::Little, Endian::Big] {
+        for (version, endian) in crate::support::FORMS {
             for snapshot_dir in [false, true] {
                 let options = MkfsOptions {
+                    version,
                     block_size,
                     frag_size,
                     endian,
@@ -65,9 +72,9 @@ fn images_of_mkfs_have_no_findings() {
 
 #[test]
 fn a_file_system_with_one_of_everything_is_consistent() {
-    for endian in [Endian::Little, Endian::Big] {
-        let (disk, _) = crate::support::populated(endian);
-        assert_clean(&disk, &format!("{endian:?}"));
+    for form in crate::support::FORMS {
+        let (disk, _) = crate::support::populated_in(form);
+        assert_clean(&disk, &format!("{form:?}"));
         let before = disk.to_vec();
         let report = check(&disk, Repair::Yes).unwrap();
         assert!(!report.repaired && disk.to_vec() == before, "nothing was written");

@@ -7,6 +7,7 @@
 use crate::support::mutants::{How, Mutant, STRUCTURES, Shape, lines, shapes};
 use crate::support::{check, kinds};
 use ordo_check::{CheckError, Finding, Repair};
+use ordo_ffs::mkfs::UfsVersion;
 use ordo_format::Endian;
 
 /// The number of mutants of each shape in an ordinary run.
@@ -14,8 +15,11 @@ const SOME: usize = 30;
 
 #[test]
 fn the_page_of_checks_has_a_line_for_every_field() {
-    for (structure, _, fields) in STRUCTURES {
-        let lines = lines(structure);
+    let versions = [UfsVersion::Ufs2, UfsVersion::Ufs1];
+    for (version, (structure, _, fields)) in
+        versions.into_iter().flat_map(|v| STRUCTURES.map(|s| (v, s)))
+    {
+        let lines = lines(version, structure);
         let named: Vec<_> = lines.iter().map(|line| line.field.as_str()).collect();
         let wanted: Vec<_> = fields.iter().map(|field| field.name).collect();
         assert_eq!(named, wanted, "{structure}");
@@ -37,7 +41,7 @@ fn some(all: Vec<Mutant>, count: usize, turn: usize) -> Vec<Mutant> {
 
 /// Whether the findings are those that the page promises.
 fn judge(shape: &Shape, mutant: &Mutant) -> Result<(), String> {
-    let lines = lines(mutant.structure);
+    let lines = lines(shape.options.version, mutant.structure);
     let line = lines.iter().find(|line| line.field == mutant.field.name).unwrap();
     let (how, wanted) = shape.wanted(mutant, line);
     let disk = shape.with(mutant);

@@ -5,10 +5,10 @@
 
 use std::rc::Rc;
 
-use crate::support::{Surgeon, check, check_with, populated};
+use crate::support::{FORMS, Surgeon, check, check_with, populated, populated_in};
 use ordo_block::ram::RamDisk;
 use ordo_check::{CheckError, FsckOptions, Repair};
-use ordo_ffs::mkfs::MkfsOptions;
+use ordo_ffs::mkfs::{MkfsOptions, UfsVersion};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::SBLOCK_SIZE;
 use ordo_format::ufs2::{Dinode, Group, superblock};
@@ -26,24 +26,24 @@ impl Dice {
 /// The ranges of bytes that metadata occupies: (first byte, length).
 fn targets(surgeon: &Surgeon) -> Vec<(u64, u64)> {
     let sb = &surgeon.sb;
-    let mut targets = vec![(65536, 1376)];
+    let mut targets = vec![(surgeon.at, 1376)];
     for cg in 0..sb.ncg {
         let header = surgeon.byte(sb.cg_header(cg));
         targets.push((header, 400));
         targets.push((header, sb.cgsize as u64));
-        targets.push((surgeon.byte(sb.cg_inodes(cg)), 64 * Dinode::SIZE as u64));
+        targets.push((surgeon.byte(sb.cg_inodes(cg)), 64 * sb.inode_size() as u64));
     }
     targets.push((surgeon.byte(sb.csaddr as u64), 64));
     for ino in 2..sb.inodes() as u32 {
         let (cg, within) = (ino / sb.ipg, ino % sb.ipg);
-        if within >= surgeon.header(cg).0.initediblk {
+        if within >= sb.inodes_ready(&surgeon.header(cg).0) {
             continue;
         }
         let node = surgeon.inode(ino);
         if node.mode == 0 {
             continue;
         }
-        targets.push((surgeon.inode_at(ino), Dinode::SIZE as u64));
+        targets.push((surgeon.inode_at(ino), sb.inode_size() as u64));
         let is_addr = |addr: &&i64| **addr > 0 && **addr < sb.size;
         for addr in node.db.iter().chain(&node.ib).chain(&node.extb).filter(is_addr) {
             targets.push((surgeon.byte(*addr as u64), 1024));
@@ -79,11 +79,14 @@ fn scribble(surgeon: &Surgeon, targets: &[(u64, u64)], dice: &mut Dice) {
     surgeon.disk.store(at, &bytes);
 }
 
-/// Corrects check-hashes wherever the structure can still be found.
+/// Corrects check-hashes wherever the structure can still be found. UFS1 has none.
 fn reseal(surgeon: &Surgeon) {
-    let mut bytes = surgeon.load(65536, SBLOCK_SIZE);
+    if surgeon.sb.is_ufs1() {
+        return;
+    }
+    let mut bytes = surgeon.load(surgeon.at, SBLOCK_SIZE);
     surgeon.sb.seal(&mut bytes, surgeon.endian);
-    surgeon.disk.store(65536, &bytes);
+    surgeon.disk.store(surgeon.at, &bytes);
     for cg in 0..surgeon.sb.ncg {
         let at = surgeon.byte(surgeon.sb.cg_header(cg));
         let mut bytes = surgeon.load(at, surgeon.sb.block_size());
@@ -147,8 +150,8 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn any_scribble_is_repaired_in_one_run() {
-    for endian in [Endian::Little, Endian::Big] {
-        let (sound, _) = populated(endian);
+    for form in FORMS {
+        let (sound, _) = populated_in(form);
         let mut repaired = 0;
         for seed in seeds() {
             repaired += u32::from(one_round(&sound, seed) == "repaired");
@@ -205,6 +208,7 @@ fn shapes_for_freebsd() -> Vec<Rc<RamDisk>> {
 fn other_shapes_are_repaired_too() {
     // Nearly full file systems are among them, where copies and lost+found find no space.
     let shape = |block_size, frag_size, check_hashes, endian| MkfsOptions {
+        version: UfsVersion::Ufs2,
         block_size,
         frag_size,
         check_hashes,
@@ -212,11 +216,15 @@ fn other_shapes_are_repaired_too() {
         min_free: 0,
         ..MkfsOptions::default()
     };
+    let ufs1 = |options| MkfsOptions { version: UfsVersion::Ufs1, ..options };
     for (options, bytes) in [
         (shape(4096, 512, true, Endian::Big), 1200 << 10),
         (shape(32768, 4096, true, Endian::Little), 4 << 20),
         (shape(4096, 4096, false, Endian::Little), 2 << 20),
         (shape(16384, 8192, false, Endian::Big), 5 << 20),
+        (ufs1(shape(4096, 512, false, Endian::Little)), 1140 << 10),
+        (ufs1(shape(32768, 4096, false, Endian::Big)), 4 << 20),
+        (ufs1(shape(4096, 4096, false, Endian::Little)), 2 << 20),
     ] {
         let (sound, _) = crate::support::populated_with(&options, bytes);
         let mut unrepairable = 0;
@@ -231,12 +239,19 @@ fn other_shapes_are_repaired_too() {
 #[test]
 fn a_check_of_random_bytes_ends() {
     // Only the superblock is left: every structure must be made again, or given up.
-    let (sound, _) = populated(Endian::Little);
+    for version in [UfsVersion::Ufs2, UfsVersion::Ufs1] {
+        of_random_bytes(version);
+    }
+}
+
+fn of_random_bytes(version: UfsVersion) {
+    let (sound, _) = populated_in((version, Endian::Little));
+    let kept = Surgeon::new(&sound).at as usize + SBLOCK_SIZE;
     for seed in 0..20 {
         let disk = Rc::new(sound.snapshot());
         let mut dice = Dice(Pcg64Mcg::seed_from_u64(seed));
         let mut bytes = disk.to_vec();
-        for byte in &mut bytes[65536 + SBLOCK_SIZE..] {
+        for byte in &mut bytes[kept..] {
             *byte = if seed % 2 == 0 { dice.below(256) as u8 } else { dice.below(3) as u8 };
         }
         disk.store(0, &bytes);
@@ -271,7 +286,8 @@ fn images_without_a_file_system_are_refused() {
     assert!(matches!(check(&none, Repair::Yes), Err(CheckError::NoSuperblock(_))));
     let tiny = Rc::new(RamDisk::new(512));
     assert!(matches!(check(&tiny, Repair::Yes), Err(CheckError::NoSuperblock(_))));
-    for magic in [superblock::MAGIC_UFS1, superblock::MAGIC_INCOMPLETE] {
+    {
+        let magic = superblock::MAGIC_INCOMPLETE;
         let disk = Rc::new(sound.snapshot());
         let mut word = [0; 4];
         Endian::Little.put_i32(&mut word, 0, magic);

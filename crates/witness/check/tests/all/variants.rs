@@ -1,13 +1,16 @@
-//! Every inconsistency, one at a time, in both byte orders. Fault model: a valid file system with one structure
+//! Every inconsistency, one at a time, in both formats and byte orders. Fault model: a valid file system with one structure
 //! changed (and its check-hash corrected, unless that is the fault). Required: a check names exactly that and writes
 //! nothing; a preen repairs it only where that loses nothing; a repair removes it, and a second check finds nothing.
 //! Catches a check that is missing, names another fault or repairs half, and a repair that does damage.
 
 use std::rc::Rc;
 
-use crate::support::{Inodes, Surgeon, add_deep_directory, assert_clean, check, kinds, populated};
+use crate::support::{
+    FORMS, Inodes, Surgeon, add_deep_directory, assert_clean, check, kinds, populated, populated_in,
+};
 use ordo_block::ram::RamDisk;
 use ordo_check::{Finding, Repair};
+use ordo_ffs::mkfs::UfsVersion;
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SF_SNAPSHOT;
 use ordo_format::ufs2::superblock::{FS_DOSOFTDEP, FS_SUJ, RECOVERY_AT, Recovery, SBLOCK_SIZE};
@@ -23,9 +26,9 @@ const FREE: u32 = 60;
 const QUIET: u32 = 2;
 
 const SUPERBLOCKS: &[Case] = &[
-    ("SuperblockDamaged", &[], |s, _| s.disk.store(65536, &[0; SBLOCK_SIZE])),
-    ("SuperblockDamaged", &[], |s, _| s.disk.store(65536 + 48, &[1; 4])),
-    ("SuperblockHash", &[], |s, _| s.disk.store(65536 + 212, b"/mnt")),
+    ("SuperblockDamaged", &[], |s, _| s.disk.store(s.at, &[0; SBLOCK_SIZE])),
+    ("SuperblockDamaged", &[], |s, _| s.disk.store(s.at + 48, &[1; 4])),
+    ("SuperblockHash", &[], |s, _| s.disk.store(s.at + 212, b"/mnt")),
     ("SuperblockCopy", &[], |s, _| {
         s.disk.store(s.byte(s.sb.cg_superblock(1)), &[0; SBLOCK_SIZE]);
     }),
@@ -34,7 +37,7 @@ const SUPERBLOCKS: &[Case] = &[
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.sbsize = 1400)),
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.dsize -= 1)),
     ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.maxfilesize = 5000)),
-    ("SuperblockField", &[], |s, _| s.change_superblock(|sb| sb.old_flags = 0)),
+    ("SuperblockField", &[], OLD_FLAGS),
     ("JournalMissing", &[], |s, _| s.change_superblock(|sb| sb.flags |= FS_SUJ)),
     ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.numclusters = -1)),
     ("ReservedTotals", &[], |s, _| s.change_superblock(|sb| sb.cstotal.spare[2] = 1)),
@@ -71,7 +74,7 @@ const GROUPS: &[Case] = &[
         });
     }),
     ("GroupLayout", &[], |s, _| s.change_group(1, |group, _| group.nextfreeoff += 1)),
-    ("GroupReserved", &[], |s, _| s.change_group(1, |group, _| group.old_boff = -1)),
+    ("GroupReserved", &[], OLD_BOFF),
     ("GroupReserved", &[], |s, _| s.change_group(0, |group, _| group.sparecon64[2] = 1)),
     ("GroupPadding", &[], |s, _| {
         let layout = s.header(QUIET).0.layout(&s.sb);
@@ -146,13 +149,10 @@ const INODES: &[Case] = &[
         s.change_inode(i.small, |node| (node.flags, node.db[11]) = (SF_SNAPSHOT, 1));
     }),
     ("PointerBeyondEnd", &[], |s, i| {
-        let block = s.byte(s.inode(i.large).ib[0] as u64);
-        let mut entry = [0; 8];
-        s.endian.put_i64(&mut entry, 0, 5000);
-        s.disk.store(block + 8 * 100, &entry);
+        s.put_pointer(s.inode(i.large).ib[0], 100, 5000);
     }),
     ("BadBlock", &["BlocksLeaked"], |s, i| s.change_inode(i.large, |node| node.db[3] = -5)),
-    ("BadBlock", &["BlocksLeaked"], |s, i| s.change_inode(i.large, |node| node.db[3] = 1 << 40)),
+    ("BadBlock", &["BlocksLeaked"], |s, i| s.change_inode(i.large, |node| node.db[3] = 1 << 30)),
     ("BadBlock", &["BlocksLeaked"], |s, i| {
         let header = s.sb.cg_header(1) as i64;
         s.change_inode(i.large, |node| node.db[3] = header);
@@ -174,8 +174,8 @@ const INODES: &[Case] = &[
     ("BlockCount", &[], |s, i| s.change_inode(i.small, |node| node.blocks += 2)),
     ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.fifo, |node| node.db[0] = 77)),
     ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.device, |node| node.ib[1] = 77)),
-    ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.short, |node| node.db[1] = 77)),
-    ("SpecialWithBlocks", &[], |s, i| s.change_inode(i.short, |node| node.ib[2] = 77)),
+    ("SpecialWithBlocks", &[], |s, i| s.put_slot(i.short, 2, 77)),
+    ("SpecialWithBlocks", &[], |s, i| s.put_slot(i.short, 14, 77)),
     ("AttributesSize", &["BlocksLeaked"], |s, i| {
         s.change_inode(i.attrs, |node| node.extsize = 1 << 20);
     }),
@@ -240,8 +240,49 @@ const ROOTS: &[Case] = &[
     ("RootNotDirectory", &[], |s, _| s.change_inode(ROOT, |node| node.mode = 0o100_644)),
 ];
 
+/// Faults that only UFS1 can have.
+const OLDER: &[Case] = &[
+    ("SuperblockDamaged", &[], |s, _| s.change_superblock(|sb| sb.old_inodefmt = -1)),
+    ("SuperblockDamaged", &[], |s, _| s.change_superblock(|sb| sb.old_cgoffset = 8)),
+    ("SuperblockDamaged", &[], |s, _| s.change_superblock(|sb| sb.old_nrpos = 2)),
+    ("OlderField", &[], |s, _| s.change_superblock(|sb| sb.old_size -= 1)),
+    ("OlderField", &[], |s, _| s.change_superblock(|sb| sb.old_cstotal.nifree = 0)),
+    ("OlderGroupField", &[], |s, _| s.change_group(1, |group, _| group.old_boff = -1)),
+    ("OlderGroupField", &[], |s, _| s.change_group(1, |group, _| group.old_niblk += 1)),
+    ("GroupReserved", &[], |s, _| s.change_group(1, |group, _| group.niblk = 1)),
+    ("GroupReserved", &[], |s, _| s.change_group(QUIET, |group, _| group.initediblk = 64)),
+    // The four bytes behind a target of three.
+    ("SpecialWithBlocks", &[], |s, i| {
+        s.change_inode(i.short, |node| node.size = 3);
+        s.put_slot(i.short, 1, 77);
+    }),
+    ("EndsInHole", &[], |s, i| s.change_inode(i.empty, |node| node.size = (1 << 31) * 8192 - 1)),
+    ("BadSize", &["EntryUnallocated"], |s, i| {
+        s.change_inode(i.empty, |node| node.size = (1 << 31) * 8192);
+    }),
+];
+
+/// Faults of structures that UFS1 does not have: check-hashes, attributes, inodes that are not initialised, a record of
+/// the superblock's copies, flags at their new place.
+fn is_of_ufs2(case: &Case) -> bool {
+    let kinds = ["Hash", "Attributes", "InitialisedTooLow", "RecoveryRecord"];
+    kinds.iter().any(|kind| case.0.contains(kind))
+        || [OLD_FLAGS, OLD_BOFF].iter().any(|plant| std::ptr::fn_addr_eq(case.2, *plant))
+}
+
+const OLD_FLAGS: fn(&Surgeon, &Inodes) = |s, _| s.change_superblock(|sb| sb.old_flags = 0);
+const OLD_BOFF: fn(&Surgeon, &Inodes) = |s, _| s.change_group(1, |group, _| group.old_boff = -1);
+
 fn all_cases() -> impl Iterator<Item = &'static Case> {
     [SUPERBLOCKS, GROUPS, INODES, NAMES].into_iter().flatten()
+}
+
+/// The faults that a file system of this format can have.
+fn cases_of(version: UfsVersion) -> Vec<&'static Case> {
+    match version {
+        UfsVersion::Ufs2 => all_cases().collect(),
+        UfsVersion::Ufs1 => all_cases().filter(|case| !is_of_ufs2(case)).chain(OLDER).collect(),
+    }
 }
 
 /// Plants one fault in a copy of a valid file system.
@@ -253,36 +294,46 @@ fn plant(sound: &RamDisk, inodes: &Inodes, case: &Case) -> Rc<RamDisk> {
 
 #[test]
 fn each_fault_is_named_alone_and_repaired() {
-    for endian in [Endian::Little, Endian::Big] {
-        let (sound, inodes) = populated(endian);
-        for case in all_cases() {
+    for form in FORMS {
+        let (sound, inodes) = populated_in(form);
+        for case in cases_of(form.0) {
             let disk = plant(&sound, &inodes, case);
             let before = disk.to_vec();
             let mut wanted = vec![case.0];
             wanted.extend(case.1);
+            if form.0 == UfsVersion::Ufs1 && case.0 == "Totals" {
+                // The older total is compared with the newer one.
+                wanted.push("OlderField");
+            }
             wanted.sort_unstable();
             let report = check(&disk, Repair::No).unwrap();
             let mut found = kinds(&report);
             found.dedup();
-            assert_eq!(found, wanted, "{endian:?} {}:\n{report}", case.0);
+            assert_eq!(found, wanted, "{form:?} {}:\n{report}", case.0);
             assert_eq!(report.exit_code(), 4);
             assert!(disk.to_vec() == before, "{}: a check writes nothing", case.0);
 
             let report = check(&disk, Repair::Yes).unwrap();
             let mut found = kinds(&report);
             found.dedup();
-            assert_eq!(found, wanted, "{endian:?} {}, repairing:\n{report}", case.0);
+            assert_eq!(found, wanted, "{form:?} {}, repairing:\n{report}", case.0);
             assert_eq!((report.exit_code(), report.repaired), (1, true));
-            assert_clean(&disk, &format!("{endian:?} {} after its repair:\n{report}", case.0));
+            assert_clean(&disk, &format!("{form:?} {} after its repair:\n{report}", case.0));
         }
     }
 }
 
 #[test]
 fn preening_repairs_only_what_loses_nothing() {
-    let (sound, inodes) = populated(Endian::Little);
+    for version in [UfsVersion::Ufs2, UfsVersion::Ufs1] {
+        preening_in(version);
+    }
+}
+
+fn preening_in(version: UfsVersion) {
+    let (sound, inodes) = populated_in((version, Endian::Little));
     let (mut repaired, mut left) = (0, 0);
-    for case in all_cases() {
+    for case in cases_of(version) {
         let disk = plant(&sound, &inodes, case);
         let before = disk.to_vec();
         let report = check(&disk, Repair::Preen).unwrap();
@@ -304,12 +355,7 @@ fn preening_repairs_only_what_loses_nothing() {
 /// a directory, where entries would be lost, and not after soft updates, which leave no such pointer.
 #[test]
 fn growth_that_a_crash_cut_off_is_preened() {
-    let beyond = |s: &Surgeon, file| {
-        let block = s.byte(s.inode(file).ib[0] as u64);
-        let mut pointer = [0; 8];
-        s.endian.put_i64(&mut pointer, 0, 5000);
-        s.disk.store(block + 8 * 100, &pointer);
-    };
+    let beyond = |s: &Surgeon, file| s.put_pointer(s.inode(file).ib[0], 100, 5000);
     for (code, soft_updates, is_dir, in_inode) in [
         (1, false, false, false),
         (4, true, false, false),
@@ -364,8 +410,8 @@ fn a_directory_that_is_half_made_or_half_removed_is_preened() {
 
 #[test]
 fn a_lost_root_is_made_anew_and_everything_found_again() {
-    for endian in [Endian::Little, Endian::Big] {
-        let (sound, inodes) = populated(endian);
+    for form in FORMS {
+        let (sound, inodes) = populated_in(form);
         for case in ROOTS {
             let disk = plant(&sound, &inodes, case);
             let report = check(&disk, Repair::Yes).unwrap();
@@ -389,7 +435,7 @@ fn every_kind_of_finding_has_its_case() {
     // Faults that need an image of their own are in `special.rs`.
     let elsewhere = ["TooManyLinks", "NoPlace", "NoSpace"];
     for kind in Finding::KINDS {
-        let planted = all_cases().chain(ROOTS).any(|case| case.0 == *kind);
+        let planted = all_cases().chain(OLDER).chain(ROOTS).any(|case| case.0 == *kind);
         assert!(planted || elsewhere.contains(kind), "{kind} is not planted");
     }
 }

@@ -30,17 +30,16 @@ pub(super) fn locate(sb: &Superblock, at: u64) -> (Area, u64) {
         return (Area::Beyond, u64::MAX);
     }
     let cg = sb.frag_group(frag);
-    let within = u64::from(sb.frag_in_group(frag));
     let base = sb.cg_base(cg);
     let summary = sb.csaddr as u64..sb.csaddr as u64 + sb.summary_frags();
-    let (area, end) = if within < sb.sblkno as u64 {
+    let (area, end) = if frag < sb.cg_superblock(cg) {
         let area = if cg == 0 { Area::Boot } else { Area::Data };
         (area, sb.cg_superblock(cg))
-    } else if within < sb.cblkno as u64 {
+    } else if frag < sb.cg_header(cg) {
         (Area::Copy(cg), sb.cg_header(cg))
-    } else if within < sb.iblkno as u64 {
+    } else if frag < sb.cg_inodes(cg) {
         (Area::Header(cg), sb.cg_inodes(cg))
-    } else if within < sb.dblkno as u64 {
+    } else if frag < sb.cg_data(cg) {
         (Area::Inodes(cg), sb.cg_data(cg))
     } else if summary.contains(&frag) {
         (Area::Summary, summary.end)
@@ -59,10 +58,10 @@ pub(super) fn locate(sb: &Superblock, at: u64) -> (Area, u64) {
 /// The inodes that lie wholly in `len` bytes from byte `at` of a group's inode area: the number of the first one, its
 /// first byte in the range, and the number of inodes.
 pub(super) fn inodes_in(sb: &Superblock, cg: u32, at: u64, len: u64) -> (u64, usize, u64) {
-    const SIZE: u64 = ordo_format::ufs2::Dinode::SIZE as u64;
+    let size = sb.inode_size() as u64;
     let from = at - sb.byte_of(sb.cg_inodes(cg));
-    let first = from.div_ceil(SIZE);
-    let end = ((from + len) / SIZE).min(u64::from(sb.ipg));
-    let skip = (first * SIZE - from) as usize;
+    let first = from.div_ceil(size);
+    let end = ((from + len) / size).min(u64::from(sb.ipg));
+    let skip = (first * size - from) as usize;
     (sb.cg_first_inode(cg) + first, skip, end.saturating_sub(first))
 }

@@ -36,8 +36,8 @@ pub(super) fn is_address(sb: &Superblock, addr: u64, frags: u64) -> bool {
 pub(super) fn addresses(bytes: &[u8], endian: Endian, sb: &Superblock) -> Option<Addresses> {
     let frag = sb.frag as u64;
     let mut found = Vec::new();
-    for (i, word) in bytes.chunks_exact(8).enumerate() {
-        let addr = endian.get_u64(word, 0);
+    for i in 0..bytes.len() / sb.pointer_size() {
+        let addr = sb.pointer(bytes, i, endian).cast_unsigned();
         if addr == 0 {
             continue;
         }

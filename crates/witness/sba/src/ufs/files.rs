@@ -5,7 +5,7 @@ use std::hash::Hasher;
 
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::{IFDIR, IFLNK, IFMT, IFREG};
-use ordo_format::ufs2::{Dinode, NDADDR, NIADDR, Superblock};
+use ordo_format::ufs2::{NDADDR, NIADDR, Superblock};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
@@ -137,11 +137,11 @@ impl Files {
 
     /// Reads an inode's pointers, as far as they can be valid.
     fn read_inode(&self, bytes: &[u8]) -> Option<Inode> {
-        let raw = Dinode::decode(bytes, self.endian);
+        let raw = self.sb.inode(bytes, self.endian);
         if raw.mode == 0 {
             return None;
         }
-        let short = raw.kind() == IFLNK && raw.size < self.sb.maxsymlinklen as u64;
+        let short = raw.kind() == IFLNK && raw.size < self.sb.short_link_size() as u64;
         let has_blocks = matches!(raw.kind(), IFREG | IFDIR) || raw.kind() == IFLNK && !short;
         let contents = raw.db.iter().chain(&raw.ib).map(|a| if has_blocks { *a } else { 0 });
         let all = contents.chain(raw.extb).enumerate();
@@ -151,7 +151,7 @@ impl Files {
             generation: raw.generation,
             extsize: raw.extsize,
             size: raw.size,
-            hash: hash(&bytes[..Dinode::SIZE]),
+            hash: hash(&bytes[..self.sb.inode_size()]),
             pointers: Box::default(),
         };
         inode.pointers = all
@@ -186,10 +186,10 @@ impl Files {
         }
     }
 
-    /// The changes that a write of these inodes (256 bytes each, `first` the first) would make.
+    /// The changes that a write of these inodes, `first` the first, would make.
     pub(super) fn inode_changes(&self, first: u64, bytes: &[u8]) -> Vec<(u64, InodeChange)> {
         let mut changes = Vec::new();
-        for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
+        for (ino, raw) in (first..).zip(bytes.chunks_exact(self.sb.inode_size())) {
             let old = self.inodes.get(&(ino as u32));
             let mode = self.endian.get_u16(raw, 0); // di_mode
             let change = match old {
@@ -198,7 +198,7 @@ impl Files {
                 Some(_) if mode == 0 => InodeChange::Freed,
                 Some(old) if old.hash == hash(raw) => continue,
                 Some(old) => {
-                    let new = Dinode::decode(raw, self.endian);
+                    let new = self.sb.inode(raw, self.endian);
                     if old.generation != new.generation || old.mode & IFMT != new.mode & IFMT {
                         InodeChange::UsedAgain { mode }
                     } else {
@@ -219,7 +219,7 @@ impl Files {
     /// Takes in inodes as they are on the device now.
     pub(super) fn learn_inodes(&mut self, first: u64, bytes: &[u8], state: &mut DecoderState) {
         let mut changed = Vec::new();
-        for (ino, raw) in (first..).zip(bytes.chunks_exact(Dinode::SIZE)) {
+        for (ino, raw) in (first..).zip(bytes.chunks_exact(self.sb.inode_size())) {
             let ino = ino as u32;
             match self.inodes.get(&ino) {
                 None if self.endian.get_u16(raw, 0) == 0 => {}

@@ -1,8 +1,8 @@
 //! The state of a file system as far as requests have shown it. It classifies each request, and learns from it.
 
 use ordo_format::Endian;
+use ordo_format::ufs2::Superblock;
 use ordo_format::ufs2::dir::CHUNK;
-use ordo_format::ufs2::{Dinode, Superblock};
 use rustc_hash::FxHashMap;
 
 use super::area::{self, Area};
@@ -158,7 +158,7 @@ impl LearnedState {
                 {
                     Some(data) => {
                         let bytes = &data[skip.min(data.len())..];
-                        let whole = count as usize * Dinode::SIZE;
+                        let whole = count as usize * self.sb.inode_size();
                         self.files.inode_changes(first, &bytes[..whole.min(bytes.len())])
                     }
                     None => Vec::new(),
@@ -332,7 +332,7 @@ impl LearnedState {
     ) {
         let cg = self.sb.frag_group(part.offset >> self.sb.fshift);
         let (_, skip, _) = area::inodes_in(&self.sb, cg, part.offset, part.len);
-        if let Some(bytes) = data.get(skip..skip + count as usize * Dinode::SIZE) {
+        if let Some(bytes) = data.get(skip..skip + count as usize * self.sb.inode_size()) {
             self.files.learn_inodes(first, bytes, state);
         }
     }

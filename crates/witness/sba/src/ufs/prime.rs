@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, SEARCH};
-use ordo_format::ufs2::{Dinode, Group, Superblock, dir};
+use ordo_format::ufs2::{Group, Superblock, dir};
 
 use super::Ufs;
 use super::learned::{ClassifiedParts, LearnedState, RangeData, RequestDetail};
@@ -16,12 +16,12 @@ const ROOT: u64 = 2;
 /// The largest read, in bytes.
 const READ: u64 = 1 << 20;
 
-/// The decoder for an image; `None` if the image has no UFS2.
+/// The decoder for an image; `None` if the image has no UFS.
 pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Decoder>> {
     read_all(image, state).map(|ufs| Box::new(ufs) as Box<dyn Decoder>)
 }
 
-/// Reads everything on an image; `None` if the image has no UFS2.
+/// Reads everything on an image; `None` if the image has no UFS.
 pub(super) fn read_all(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Ufs> {
     let (sb, endian) = SEARCH.iter().find_map(|place| {
         let raw = read(image, *place, SBLOCK_SIZE as u64).ok()?;
@@ -77,11 +77,11 @@ fn learn(
     for cg in 0..sb.ncg {
         let header = read(image, sb.byte_of(sb.cg_header(cg)), bsize)?;
         let inited = match Group::read(&header, endian, &sb, cg) {
-            Ok(group) => group.initediblk,
+            Ok(group) => sb.inodes_ready(&group),
             Err(_) => sb.ipg,
         };
         let first = sb.byte_of(sb.cg_inodes(cg));
-        let len = (u64::from(inited) * Dinode::SIZE as u64).next_multiple_of(bsize);
+        let len = (u64::from(inited) * sb.inode_size() as u64).next_multiple_of(bsize);
         learn_range(learned, image, first..first + len, state)?;
     }
     // Each round reads one more level of indirect blocks; there are three.

@@ -20,11 +20,6 @@ macro_rules! field_errors {
                 /// The value found, read as little-endian.
                 found: u32,
             },
-            /// The superblock is UFS1's, and UFS2's is wanted.
-            Ufs1 {
-                /// The byte order.
-                endian: Endian,
-            },
             /// The file system's creation was not finished.
             Incomplete {
                 /// The byte order.
@@ -52,7 +47,6 @@ macro_rules! field_errors {
                 match self {
                     SuperblockError::TooShort { have } => *have,
                     SuperblockError::Magic { .. }
-                    | SuperblockError::Ufs1 { .. }
                     | SuperblockError::Incomplete { .. } => super::MAGIC_OFFSET,
                     SuperblockError::CheckHash { .. } => super::CKHASH_OFFSET,
                     $(SuperblockError::$variant { .. } => $byte,)+
@@ -111,7 +105,9 @@ field_errors! {
     ClusterSum: contigsumsize @ 1316, "must be from 0 to 16";
     LinkLength: maxsymlinklen @ 1320, "must be from 0 to 120";
     InodeFormat: old_inodefmt @ 1324, "must be 2, the format of 4.4BSD";
-    GroupOffset: old_cgoffset @ 24, "must leave each group's structures inside of it";
+    GroupOffset: old_cgoffset @ 24, "must be whole blocks, and leave each group's structures inside of it";
+    Cylinders: old_cpg @ 180, "must be from 1 to 32767";
+    Positions: old_nrpos @ 1360, "must be from 0 to 64";
     OffsetMask: qbmask @ 1336, "must be the block size less 1";
     FragmentOffsetMask: qfmask @ 1344, "must be the fragment size less 1";
 }
@@ -134,13 +130,9 @@ impl fmt::Display for SuperblockError {
                 write!(f, "truncated superblock: {have} bytes of {}", super::Superblock::SIZE)
             }
             (SuperblockError::Magic { found }, ..) => {
-                write!(f, "no superblock: byte {byte} holds {found:#010x}, not UFS2's magic number")
-            }
-            (SuperblockError::Ufs1 { endian }, ..) => {
                 write!(
                     f,
-                    "a UFS1 file system, {}: it can only be read (mount, ls, cat, export)",
-                    order(*endian)
+                    "no superblock: byte {byte} holds {found:#010x}, not a UFS file system's magic number"
                 )
             }
             (SuperblockError::Incomplete { endian }, ..) => write!(

@@ -147,9 +147,14 @@ impl Superblock {
         ((left + self.qfmask as u64) & !(self.qfmask as u64)) as usize
     }
 
-    /// The largest file in bytes, which three levels of indirect blocks can map. The superblock's `maxfilesize` has
-    /// the same value, but is not validated, so it is not used.
+    /// The largest file in bytes. The superblock's `maxfilesize` is not validated, so it is not used.
     pub fn max_file_size(&self) -> u64 {
+        let most = self.blocks_max().saturating_mul(self.bsize as u64).saturating_sub(1);
+        self.mapped_bytes_max().min(most)
+    }
+
+    /// The most bytes that three levels of indirect blocks can map: the value of `maxfilesize` in the superblock.
+    pub fn mapped_bytes_max(&self) -> u64 {
         let mut blocks = NDADDR as u64;
         let mut reach = 1u64;
         for _ in 0..NIADDR {
@@ -164,6 +169,6 @@ impl Superblock {
         let frag = byte >> self.fshift;
         self.byte_of(frag) == byte
             && self.has_frags(frag, 1)
-            && self.frag_in_group(frag) == self.sblkno as u32
+            && self.cg_superblock(self.frag_group(frag)) == frag
     }
 }

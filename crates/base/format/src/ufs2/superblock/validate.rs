@@ -5,7 +5,7 @@ use super::{
     SEARCH, Superblock, SuperblockError as E,
 };
 use crate::ufs2::{MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN_BLOCK, SECTOR, group::GroupLayout};
-use crate::{Endian, hash_without};
+use crate::{Endian, hash_without, ufs1};
 
 /// `Err(E::Variant { value })` unless the condition holds.
 macro_rules! require {
@@ -30,40 +30,6 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Does what [`read`](Self::read) does for UFS1, and copies its values into UFS2's fields. The check-hash that
-    /// newer systems keep is not verified.
-    ///
-    /// # Errors
-    /// The first fault found.
-    pub fn read_ufs1(bytes: &[u8], at_offset: u64) -> Result<(Superblock, Endian), E> {
-        if bytes.len() < Superblock::SIZE {
-            return Err(E::TooShort { have: bytes.len() });
-        }
-        let endian = match byte_order(bytes) {
-            Err(E::Ufs1 { endian }) => endian,
-            Err(error) => return Err(error),
-            Ok(endian) => {
-                return Err(E::Magic { found: endian.get_u32(bytes, MAGIC_OFFSET) });
-            }
-        };
-        let mut sb = Superblock::decode(bytes, endian);
-        let format = sb.old_inodefmt;
-        require!(sb.old_inodefmt, InodeFormat, format == crate::ufs1::INODE_FORMAT);
-        sb.take_over_older_fields();
-        require!(sb.sblockloc, Place, u64::try_from(sb.sblockloc) == Ok(at_offset));
-        sb.check_sizes()?;
-        sb.check_policy()?;
-        sb.check_groups()?;
-        sb.check_extent()?;
-        let last = sb.cg_data(sb.ncg - 1);
-        // The greatest distance by which any group's structures are moved. It is larger if the number of groups is no
-        // power of two.
-        let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
-        let fits = sb.old_cgoffset >= 0 && most + sb.dblkno as u64 <= sb.fpg as u64;
-        require!(sb.old_cgoffset, GroupOffset, fits && last <= sb.size as u64);
-        Ok((sb, endian))
-    }
-
     /// Does what [`read`](Self::read) does for a group's copy. A copy names the place of the standard superblock and
     /// not its own. So the caller should check that it lies where its own geometry puts copies
     /// ([`is_copy_at`](Self::is_copy_at)).
@@ -76,7 +42,8 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Decodes and validates a superblock, but ignores its place and check-hash.
+    /// Decodes and validates a superblock, but ignores its place and check-hash. The older fields of UFS1 are taken over
+    /// into the newer ones.
     ///
     /// # Errors
     /// The first fault found.
@@ -85,11 +52,18 @@ impl Superblock {
             return Err(E::TooShort { have: bytes.len() });
         }
         let endian = byte_order(bytes)?;
-        let sb = Superblock::decode(bytes, endian);
+        let mut sb = Superblock::decode(bytes, endian);
+        if sb.is_ufs1() {
+            let format = sb.old_inodefmt;
+            require!(sb.old_inodefmt, InodeFormat, format == ufs1::INODE_FORMAT);
+            sb.take_over_older_fields();
+        }
         sb.check_sizes()?;
         sb.check_policy()?;
+        sb.check_tables()?;
         sb.check_groups()?;
         sb.check_extent()?;
+        sb.check_moved()?;
         Ok((sb, endian))
     }
 
@@ -159,6 +133,28 @@ impl Superblock {
         Ok(())
     }
 
+    /// Checks the fields that give the sizes of UFS1's tables of rotational positions.
+    fn check_tables(&self) -> Result<(), E> {
+        let sb = self;
+        let (cylinders, positions) = (1..=i32::from(i16::MAX), 0..=64);
+        require!(sb.old_cpg, Cylinders, !sb.is_ufs1() || cylinders.contains(&sb.old_cpg));
+        require!(sb.old_nrpos, Positions, !sb.is_ufs1() || positions.contains(&sb.old_nrpos));
+        Ok(())
+    }
+
+    /// Checks the distance by which UFS1's groups are moved.
+    fn check_moved(&self) -> Result<(), E> {
+        let sb = self;
+        let last = sb.cg_data(sb.ncg - 1);
+        // The greatest distance by which any group's structures are moved. It is larger if the number of groups is no
+        // power of two.
+        let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
+        let blocks = sb.old_cgoffset >= 0 && sb.old_cgoffset % sb.frag == 0;
+        let fits = blocks && most + sb.dblkno as u64 <= sb.fpg as u64 && last <= sb.size as u64;
+        require!(sb.old_cgoffset, GroupOffset, !sb.is_ufs1() || fits);
+        Ok(())
+    }
+
     /// Checks the places in a group.
     fn check_groups(&self) -> Result<(), E> {
         let sb = self;
@@ -180,8 +176,7 @@ impl Superblock {
         let data = i64::from(sb.iblkno) + i64::from(sb.ipg / sb.inopb) * i64::from(sb.frag);
         require!(sb.dblkno, Data, i64::from(sb.dblkno) == data);
         require!(sb.fpg, FragmentsPerGroup, blocks(sb.fpg) && sb.fpg > sb.dblkno);
-        // UFS1's header has more fields before its bitmaps.
-        let end = if sb.is_ufs1() { 0 } else { GroupLayout::standard(sb).end as u64 };
+        let end = GroupLayout::standard(sb).end as u64;
         let holds = sb.cgsize >= 0 && sb.cgsize as u64 >= end && sb.cgsize <= sb.bsize;
         require!(sb.cgsize, GroupHeaderSize, holds);
         require!(sb.metaspace, MetadataSpace, (0..=i64::from(sb.fpg)).contains(&sb.metaspace));
@@ -193,7 +188,8 @@ impl Superblock {
         let sb = self;
         let before_last = (i64::from(sb.ncg) - 1) * i64::from(sb.fpg);
         let bytes = sb.size.checked_mul(i64::from(sb.fsize));
-        require!(sb.size, Size, sb.size > 0 && bytes.is_some());
+        let fits = bytes.is_some() && sb.size <= sb.frags_max();
+        require!(sb.size, Size, sb.size > 0 && fits);
         let groups = (sb.size - 1) / i64::from(sb.fpg) + 1;
         require!(sb.ncg, Groups, i64::from(sb.ncg) == groups);
         require!(sb.size, Size, sb.size - before_last >= i64::from(sb.dblkno));
@@ -214,8 +210,7 @@ impl Superblock {
 fn byte_order(bytes: &[u8]) -> Result<Endian, E> {
     for endian in [Endian::Little, Endian::Big] {
         match endian.get_i32(bytes, MAGIC_OFFSET) {
-            MAGIC => return Ok(endian),
-            MAGIC_UFS1 => return Err(E::Ufs1 { endian }),
+            MAGIC | MAGIC_UFS1 => return Ok(endian),
             MAGIC_INCOMPLETE => return Err(E::Incomplete { endian }),
             _ => {}
         }

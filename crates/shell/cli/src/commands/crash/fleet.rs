@@ -174,6 +174,7 @@ fn arguments(task: &Task, threads: usize) -> Result<Crash> {
         geometry: Some(vec![task.geometry.clone()]),
         real_ages: plan.cache.real_ages,
         cache_blocks: plan.cache.cache_blocks,
+        write_unit: plan.cache.write_unit,
         threads,
         quiet: true,
         ..Crash::from_arg_matches(&usual)?

@@ -50,6 +50,8 @@ Options, after -o, separated by commas:
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
   cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
                     half as much besides; dirty=BYTES: the most dirty data in it
+  write-unit=BYTES  write only the changed part of a file's block, in such units, if no neighbour is
+                    written with it: 4k for random writes to large files [default: block]
   maxcontig=BLOCKS  blocks of an FFS that follow each other and go in one request (default: the
                     superblock's); rotgap=BLOCKS: blocks left free behind each run of so many (default 0)
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
@@ -68,6 +70,8 @@ Options, after -o, separated by commas:
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
+  umask=OCTAL       permissions that nobody has here, whatever the disk says; fmask=, dmask=: of
+                    files, of directories
   allow_other, private   others may use the mount (default for root), or not
   acl, noacl        POSIX ACLs [default: as the image is marked]
   atime, relatime, noatime   update the access time on every read; after a change of the file or

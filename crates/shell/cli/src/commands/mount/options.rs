@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ordo_fuse::handler::ids::{IdMap, Ids};
+use ordo_fuse::handler::ids::{HiddenPermissions, IdMap, Ids};
 use ordo_report::number::parse_bytes;
 use ordo_runtime::Duration;
 use ordo_systems::{AccessTimes, Cleaning, DualOptions, Format, JournalMode, Tuning};
@@ -59,6 +59,8 @@ pub struct Wanted {
     pub ids: IdMap,
     pub allow_other: Option<bool>,
     pub acl: Option<bool>,
+    /// The unit in bytes in which the changed part of a block of a file is written; `None`: whole blocks.
+    pub write_unit: Option<usize>,
     pub access_times: AccessTimes,
     pub bsd_groups: bool,
     pub synchronous: bool,
@@ -112,7 +114,17 @@ impl Wanted {
         for word in all {
             wanted.take(word).with_context(|| format!("-o {word}"))?;
         }
+        if wanted.acl == Some(true) && wanted.hides_permissions() {
+            bail!(
+                "-o acl does not go with umask=, fmask= or dmask=: an ACL gives more permissions than a mode shows"
+            );
+        }
         Ok(wanted)
+    }
+
+    /// Whether some permissions are hidden.
+    pub fn hides_permissions(&self) -> bool {
+        self.ids.hidden != HiddenPermissions::default()
     }
 
     fn take(&mut self, word: &str) -> Result<()> {
@@ -177,6 +189,7 @@ impl Wanted {
     fn take_value(&mut self, key: &str, value: &str) -> Result<()> {
         let bytes = || parse_bytes(value).map_err(|e| anyhow!("{e}"));
         let ids = || Ids::parse(value).map_err(|e| anyhow!("{e}"));
+        let bits = || HiddenPermissions::parse(value).map_err(|e| anyhow!("{e}"));
         match key {
             "ordering" => self.ordering = Some(ordering(value)?),
             "log" => {
@@ -216,11 +229,15 @@ impl Wanted {
                 self.for_ffs = Some(key.to_owned());
             }
             "cache" => self.cache = Some(bytes()?),
+            "write-unit" => self.write_unit = write_unit(value)?,
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             "dependencies" => self.dependencies = Some(bytes()?),
             "uid" => self.ids.users = ids()?,
             "gid" => self.ids.groups = ids()?,
+            "umask" => (self.ids.hidden.files, self.ids.hidden.directories) = (bits()?, bits()?),
+            "fmask" => self.ids.hidden.files = bits()?,
+            "dmask" => self.ids.hidden.directories = bits()?,
             "comment" | "fsname" | "subtype" => {}
             // Options that the table of mounts shows. mount(8) passes them on when it remounts.
             "user_id" | "group_id" | "max_read" | "blksize" => {}
@@ -228,6 +245,18 @@ impl Wanted {
             _ => bail!("there is no such option; ordo mount --help lists them"),
         }
         Ok(())
+    }
+}
+
+/// A unit of writing: a power of two from 4,096 on, which every device can write; or `block`.
+fn write_unit(value: &str) -> Result<Option<usize>> {
+    if value == "block" {
+        return Ok(None);
+    }
+    let bytes = parse_bytes(value).map_err(|e| anyhow!("{e}"))?;
+    match bytes.is_power_of_two() && (4096..=65_536).contains(&bytes) {
+        true => Ok(Some(bytes as usize)),
+        false => bail!("a power of two from 4k to 64k, or block"),
     }
 }
 
@@ -274,6 +303,10 @@ mod tests {
             "ordering=fast",
             "cache=much",
             "uid=me",
+            "umask=9",
+            "write-unit=1000",
+            "fmask=1000",
+            "umask=22,acl",
             "cleaner=lazy",
             "idle=soon",
             "idle=-1",

@@ -151,7 +151,7 @@ impl Plan<'_> {
 
     /// Whether ACLs are kept.
     pub fn acl(&self) -> bool {
-        self.wanted.acl.unwrap_or(self.facts.acl)
+        self.wanted.acl.unwrap_or(self.facts.acl && !self.wanted.hides_permissions())
     }
 
     /// Whether the image is big-endian.
@@ -205,7 +205,12 @@ impl Plan<'_> {
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
         let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
         MountOptions {
-            cache: CacheConfig { dirty_max, cluster: CLUSTER, ..usual },
+            cache: CacheConfig {
+                dirty_max,
+                cluster: CLUSTER,
+                write_unit: self.wanted.write_unit,
+                ..usual
+            },
             read_only,
             access_times: self.wanted.access_times,
             names_memory: Some(memory / 2),

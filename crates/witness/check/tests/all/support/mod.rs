@@ -8,13 +8,13 @@ use std::rc::Rc;
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
 use ordo_check::{CheckError, Checker, Finding, FsckOptions, Repair, Report};
-use ordo_ffs::mkfs::{MkfsOptions, mkfs};
+use ordo_ffs::mkfs::{MkfsOptions, UfsVersion, mkfs};
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_format::Endian;
-use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE, Superblock};
+use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
 use ordo_format::ufs2::{Dinode, Group, dir};
 use ordo_ordering::NoOrder;
-use ordo_vfs::{FileSystem, FileType, NewNode, XattrMode};
+use ordo_vfs::{Errno, FileSystem, FileType, NewNode, XattrMode};
 
 /// Checks a disk.
 pub fn check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
@@ -73,7 +73,21 @@ pub struct Inodes {
 /// (`/twice`, `/dir/again`, 600 in `/wide`, which has several blocks), and an empty one. It has a short last group, 8
 /// KiB blocks and 1 KiB fragments.
 pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
+    populated_in((UfsVersion::Ufs2, endian))
+}
+
+/// The formats, in both byte orders.
+pub const FORMS: [(UfsVersion, Endian); 4] = [
+    (UfsVersion::Ufs2, Endian::Little),
+    (UfsVersion::Ufs2, Endian::Big),
+    (UfsVersion::Ufs1, Endian::Little),
+    (UfsVersion::Ufs1, Endian::Big),
+];
+
+/// [`populated`] in a format. On UFS1 `/attrs` has no attributes.
+pub fn populated_in((version, endian): (UfsVersion, Endian)) -> (Rc<RamDisk>, Inodes) {
     let options = MkfsOptions {
+        version,
         block_size: 8192,
         frag_size: 1024,
         endian,
@@ -87,7 +101,7 @@ pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
 pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes) {
     let disk = empty(options, bytes);
     let block = u64::from(options.block_size);
-    let pointers = block / 8;
+    let pointers = Surgeon::new(&disk).sb.addresses_per_block();
     let executor = ordo_runtime::Executor::simulated(1);
     let rt = executor.runtime();
     let inodes = executor.block_on(async {
@@ -113,8 +127,11 @@ pub fn populated_with(options: &MkfsOptions, bytes: u64) -> (Rc<RamDisk>, Inodes
         let device = fs.create(root, b"device", &special(FileType::BlockDevice)).await.unwrap().ino;
         let fifo = fs.create(root, b"fifo", &special(FileType::Fifo)).await.unwrap().ino;
         let attrs = fs.create(root, b"attrs", &file).await.unwrap().ino;
-        fs.setxattr(attrs, b"user.one", &[1; 100], XattrMode::Create).await.unwrap();
-        fs.setxattr(attrs, b"user.two", &[2; 100], XattrMode::Create).await.unwrap();
+        for (name, byte) in [(b"user.one", 1), (b"user.two", 2)] {
+            let set = fs.setxattr(attrs, name, &[byte; 100], XattrMode::Create).await;
+            let is_refused = set.is_err_and(|error| error.errno == Errno::NotSupported);
+            assert_eq!(is_refused, options.version == UfsVersion::Ufs1);
+        }
         let twice = fs.create(root, b"twice", &file).await.unwrap().ino;
         fs.write(twice, 0, b"twice").await.unwrap();
         fs.link(twice, dir, b"again").await.unwrap();
@@ -168,14 +185,19 @@ pub struct Surgeon {
     pub disk: Rc<RamDisk>,
     pub sb: Superblock,
     pub endian: Endian,
+    /// The superblock's place, in bytes.
+    pub at: u64,
 }
 
 impl Surgeon {
     pub fn new(disk: &Rc<RamDisk>) -> Surgeon {
-        let mut bytes = vec![0; SBLOCK_SIZE];
-        disk.load(65536, &mut bytes);
-        let (sb, endian) = Superblock::read(&bytes, 65536).unwrap();
-        Surgeon { disk: disk.clone(), sb, endian }
+        let read = |at: u64| {
+            let mut bytes = vec![0; SBLOCK_SIZE];
+            disk.load(at, &mut bytes);
+            Superblock::read(&bytes, at).map(|(sb, endian)| (sb, endian, at))
+        };
+        let (sb, endian, at) = read(65536).or_else(|_| read(8192)).unwrap();
+        Surgeon { disk: disk.clone(), sb, endian, at }
     }
 
     pub fn load(&self, at: u64, len: usize) -> Vec<u8> {
@@ -195,18 +217,39 @@ impl Surgeon {
     }
 
     pub fn inode(&self, ino: u32) -> Dinode {
-        Dinode::decode(&self.load(self.inode_at(ino), Dinode::SIZE), self.endian)
+        self.sb.inode(&self.load(self.inode_at(ino), self.sb.inode_size()), self.endian)
     }
 
     pub fn change_inode(&self, ino: u32, change: impl FnOnce(&mut Dinode)) {
         let mut node = self.inode(ino);
         change(&mut node);
-        let mut bytes = vec![0; Dinode::SIZE];
-        node.encode(&mut bytes, self.endian);
-        if self.sb.keeps_hash(CK_INODE) {
+        let mut bytes = vec![0; self.sb.inode_size()];
+        self.sb.put_inode(&node, &mut bytes, self.endian);
+        self.disk.store(self.inode_at(ino), &bytes);
+    }
+
+    /// Stores a pointer in an inode, whatever the pointers' bytes mean there: 0 to 11 for direct ones, 12 to 14 for
+    /// indirect ones.
+    pub fn put_slot(&self, ino: u32, slot: usize, address: i64) {
+        let mut bytes = self.load(self.inode_at(ino), self.sb.inode_size());
+        let pointers = if self.sb.is_ufs1() { 40 } else { 112 };
+        self.sb.put_pointer(&mut bytes[pointers..], slot, self.endian, address);
+        if !self.sb.is_ufs1() {
             Dinode::seal(&mut bytes, self.endian);
         }
         self.disk.store(self.inode_at(ino), &bytes);
+    }
+
+    /// Stores a pointer in an indirect block.
+    pub fn put_pointer(&self, block: i64, index: u64, address: i64) {
+        let mut bytes = vec![0; self.sb.pointer_size()];
+        self.sb.put_pointer(&mut bytes, 0, self.endian, address);
+        self.disk.store(self.byte(block as u64) + index * bytes.len() as u64, &bytes);
+    }
+
+    /// Zeros every byte of an inode.
+    pub fn zero_inode(&self, ino: u32) {
+        self.disk.store(self.inode_at(ino), &vec![0; self.sb.inode_size()]);
     }
 
     pub fn header(&self, cg: u32) -> (Group, Vec<u8>) {
@@ -225,12 +268,12 @@ impl Surgeon {
 
     /// Changes the superblock.
     pub fn change_superblock(&self, change: impl FnOnce(&mut Superblock)) {
-        let mut bytes = self.load(65536, SBLOCK_SIZE);
+        let mut bytes = self.load(self.at, SBLOCK_SIZE);
         let mut sb = Superblock::decode(&bytes, self.endian);
         change(&mut sb);
         sb.encode(&mut bytes, self.endian);
         sb.seal(&mut bytes, self.endian);
-        self.disk.store(65536, &bytes);
+        self.disk.store(self.at, &bytes);
     }
 
     /// Changes the first block of a directory.

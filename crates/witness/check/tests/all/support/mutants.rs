@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_block::ram::RamDisk;
 use ordo_check::Finding;
-use ordo_ffs::mkfs::MkfsOptions;
+use ordo_ffs::mkfs::{MkfsOptions, UfsVersion};
 use ordo_format::ufs2::csum::CsTotal;
 use ordo_format::ufs2::superblock::{RECOVERY_AT, Recovery, SBLOCK_SIZE, Superblock};
 use ordo_format::ufs2::{Csum, Group};
@@ -64,10 +64,23 @@ impl Line {
     }
 }
 
-/// A structure's lines.
-pub fn lines(structure: &str) -> Vec<Line> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/formats/ufs2-checks.md");
-    let page = std::fs::read_to_string(page).unwrap();
+/// A structure's lines in a format. UFS1's page has only the lines that differ.
+pub fn lines(version: UfsVersion, structure: &str) -> Vec<Line> {
+    let mut all = lines_of("ufs2", structure);
+    let has_lines = ["Superblock", "Group"].contains(&structure);
+    if version == UfsVersion::Ufs1 && has_lines {
+        for line in lines_of("ufs1", structure) {
+            let place = all.iter().position(|other| other.field == line.field);
+            let place = place.unwrap_or_else(|| panic!("{structure} has no {}", line.field));
+            all[place] = line;
+        }
+    }
+    all
+}
+
+fn lines_of(format: &str, structure: &str) -> Vec<Line> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/formats");
+    let page = std::fs::read_to_string(format!("{folder}/{format}-checks.md")).unwrap();
     let mark = format!("<!-- checks: {structure} -->\n");
     let start = page.find(&mark).unwrap_or_else(|| panic!("no mark {mark}")) + mark.len();
     let table = &page[start..start + page[start..].find("<!-- end -->").unwrap()];
@@ -108,7 +121,7 @@ pub struct Shape {
     pub disk: Rc<RamDisk>,
 }
 
-/// File systems with a file of every kind: four block sizes, with and without check-hashes, one without clusters, one
+/// File systems with a file of every kind, UFS2 and UFS1: four block sizes, with and without check-hashes, one without clusters, one
 /// with a single group, and one with fragments as large as its blocks.
 pub fn shapes(endian: Endian) -> Vec<Shape> {
     let sizes: [(u32, u32, Option<u32>, u64); 4] = [
@@ -135,7 +148,13 @@ pub fn shapes(endian: Endian) -> Vec<Shape> {
             };
             let (disk, _) = populated_with(&options, bytes);
             let name = format!("{block_size}/{frag_size}, {endian:?}, hashes {check_hashes}");
-            shapes.push(Shape { name, options, disk });
+            shapes.push(Shape { name, options: options.clone(), disk });
+            if !check_hashes {
+                let options = MkfsOptions { version: UfsVersion::Ufs1, ..options };
+                let (disk, _) = populated_with(&options, bytes);
+                let name = format!("UFS1, {block_size}/{frag_size}, {endian:?}");
+                shapes.push(Shape { name, options, disk });
+            }
         }
     }
     shapes
@@ -159,11 +178,11 @@ impl Shape {
         let sb = &surgeon.sb;
         let last = sb.ncg - 1;
         let total = Field::find(Superblock::FIELDS, "cstotal").unwrap().offset as u64;
-        let mut places = vec![
-            ("Superblock", false, 0, 65536),
-            ("CsTotal", false, 0, 65536 + total),
-            ("Recovery", false, 0, RECOVERY_AT),
-        ];
+        let mut places =
+            vec![("Superblock", false, 0, surgeon.at), ("CsTotal", false, 0, surgeon.at + total)];
+        if !sb.is_ufs1() {
+            places.push(("Recovery", false, 0, RECOVERY_AT));
+        }
         let mut groups = vec![0, last / 2, last];
         groups.dedup();
         for cg in groups {
@@ -252,7 +271,7 @@ impl Shape {
         }
         match mutant.structure {
             "Superblock" | "CsTotal" => {
-                let at = if mutant.structure == "CsTotal" { 65536 } else { mutant.at };
+                let at = if mutant.structure == "CsTotal" { surgeon.at } else { mutant.at };
                 let mut bytes = surgeon.load(at, SBLOCK_SIZE);
                 let mut sb = Superblock::decode(&bytes, surgeon.endian);
                 if !(Superblock::SIZE as i32..=SBLOCK_SIZE as i32).contains(&sb.sbsize) {

@@ -101,7 +101,7 @@ fn writes_without_contents_are_writes() {
     let offset = watched.sb.byte_of(watched.sb.cg_header(1));
     let (len, flags, at) = (watched.sb.bsize as u64, WriteFlags::empty(), Time::ZERO);
     let op = Operation::Write;
-    watch.issued(&Issued { id: 0, op, offset, len, flags, data: None, at, epoch: 0 });
+    watch.issued(&Issued { id: 0, op, offset, len, flags, data: None, shared: None, at, epoch: 0 });
     let stats = watch.finish();
     assert_eq!(stats.writes[Class::CylinderGroup].bytes, len);
     assert_eq!((stats.reads.total().bytes, stats.without_contents), (0, 1));

@@ -144,7 +144,7 @@ pub fn name_of(watch: &Watch, offset: u64, data: &[u8]) -> Vec<ClassifiedRange> 
 pub fn write(watch: &Watch, id: u64, offset: u64, data: &[u8]) {
     let (op, flags, len) = (Operation::Write, WriteFlags::empty(), data.len() as u64);
     let (at, epoch, data) = (Time::ZERO, 0, Some(data));
-    watch.issued(&Issued { id, op, offset, len, flags, data, at, epoch });
+    watch.issued(&Issued { id, op, offset, len, flags, data, shared: None, at, epoch });
 }
 
 /// The logged blocks: pairs of a transaction and a block.
