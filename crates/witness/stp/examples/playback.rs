@@ -26,6 +26,7 @@ fn main() {
             offset: at % 200_000 * 4096,
             len: 4096,
             fua: false,
+            preflush: false,
             role: Role::Data,
             transaction: None,
             copies: Vec::new(),

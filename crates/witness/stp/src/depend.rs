@@ -14,6 +14,9 @@
 //! With every think time as recorded, a disk that takes the recorded time for each request gives the recorded times
 //! again. So any difference in playback is an effect of the disk or of the change.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use ordo_trace::{Flags, RequestOp};
 use rustc_hash::FxHashMap;
 
 use crate::plan::{After, Plan, PlanStep, RANK};
@@ -49,6 +52,73 @@ pub fn plan(traffic: &[SeenTraffic]) -> Plan {
         }
     }
     plan
+}
+
+/// The plan of requests whose times are not known: so many at once, in the order of the trace. A flush waits for everything
+/// before it, and everything behind it waits for the flush; a request waits for the writes before it that share bytes with it.
+pub fn in_order(traffic: &[SeenTraffic], depth: usize) -> Plan {
+    let mut plan = Plan::default();
+    let mut since = Since::default();
+    for (number, seen) in traffic.iter().enumerate() {
+        let is_barrier = seen.op == RequestOp::Flush || seen.flags.contains(Flags::PREFLUSH);
+        let mut waits: BTreeSet<usize> = since.barrier.into_iter().collect();
+        if seen.role == Role::Mark {
+            waits.extend(number.checked_sub(1));
+        } else if is_barrier {
+            waits.extend(since.requests.drain(..));
+        } else {
+            waits.extend(since.requests.len().checked_sub(depth).map(|n| since.requests[n]));
+            waits.extend(since.writers_of(seen));
+        }
+        let after = waits.into_iter().map(|step| After { step, think: 0 }).collect();
+        plan.add(step_of(seen, number, 0), after);
+        if is_barrier {
+            since = Since { barrier: Some(number), ..Since::default() };
+        } else if seen.role != Role::Mark {
+            since.add(seen, number);
+        }
+    }
+    plan
+}
+
+/// The requests since the last flush.
+#[derive(Default)]
+struct Since {
+    barrier: Option<usize>,
+    requests: Vec<usize>,
+    /// The last writer of each range: by first byte, the end and the request.
+    writers: BTreeMap<u64, (u64, usize)>,
+}
+
+impl Since {
+    fn overlaps(&self, seen: &SeenTraffic) -> Vec<(u64, (u64, usize))> {
+        let end = seen.offset + seen.len;
+        let below = self.writers.range(..end).rev();
+        // Ranges do not overlap, so that those below are in order of their ends too.
+        below.take_while(|(_, (to, _))| *to > seen.offset).map(|(at, it)| (*at, *it)).collect()
+    }
+
+    fn writers_of(&self, seen: &SeenTraffic) -> Vec<usize> {
+        self.overlaps(seen).into_iter().map(|(_, (_, who))| who).collect()
+    }
+
+    fn add(&mut self, seen: &SeenTraffic, number: usize) {
+        self.requests.push(number);
+        if seen.op == RequestOp::Read || seen.len == 0 {
+            return;
+        }
+        let (begin, end) = (seen.offset, seen.offset + seen.len);
+        for (at, (to, who)) in self.overlaps(seen) {
+            self.writers.remove(&at);
+            if at < begin {
+                self.writers.insert(at, (begin, who));
+            }
+            if to > end {
+                self.writers.insert(end, (to, who));
+            }
+        }
+        self.writers.insert(begin, (end, number));
+    }
 }
 
 /// The requests that wait for each other.
@@ -93,7 +163,8 @@ fn step_of(seen: &SeenTraffic, index: usize, not_before: u64) -> PlanStep {
         op: seen.op,
         offset: seen.offset,
         len: seen.len,
-        fua: seen.flags.contains(ordo_trace::Flags::FUA),
+        fua: seen.flags.contains(Flags::FUA),
+        preflush: seen.flags.contains(Flags::PREFLUSH),
         role: seen.role,
         transaction: seen.transaction,
         copies: seen.copies.clone(),
@@ -136,8 +207,6 @@ fn background(traffic: &[SeenTraffic]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use ordo_trace::{Flags, RequestOp};
-
     use super::*;
 
     /// A write from `issued` to `completed`, in microseconds.
@@ -207,5 +276,34 @@ mod tests {
         assert_eq!(waits(&plan, 3), [(2, 100)]);
         assert_eq!(waits(&plan, 5), [(4, 50)]);
         assert_eq!(waits(&plan, 6), [(5, 100)]);
+    }
+
+    /// Without times, two requests are under way at once; flushes are barriers; a write waits for an earlier one of the same
+    /// bytes. Would catch a playback that lets a later write pass a flush, or two writes of one block change places.
+    #[test]
+    fn without_times_flushes_and_overlaps_order_the_requests() {
+        let at = |number: u64, block: u64| SeenTraffic {
+            offset: block * 4096,
+            ..write(number, (0, 0), Role::Data)
+        };
+        let flush = |number| SeenTraffic {
+            op: RequestOp::Flush,
+            len: 0,
+            role: Role::Flush,
+            ..at(number, 0)
+        };
+        let pre = SeenTraffic { flags: Flags::PREFLUSH, ..at(6, 9) };
+        let seen = [at(0, 5), at(1, 5), at(2, 7), flush(3), at(4, 1), at(5, 2), pre, at(7, 3)];
+        let plan = in_order(&seen, 2);
+        let waits = |n| plan.after(n).iter().map(|after| after.step).collect::<Vec<_>>();
+        assert_eq!([waits(0), waits(1), waits(2)], [vec![], vec![0], vec![0]]);
+        assert_eq!([waits(3), waits(4), waits(5)], [vec![0, 1, 2], vec![3], vec![3]]);
+        assert_eq!([waits(6), waits(7)], [vec![3, 4, 5], vec![6]]);
+        assert!(plan.step(6).preflush);
+        // The middle of a long write is written again, and then all of it.
+        let long = SeenTraffic { len: 3 * 4096, ..at(0, 1) };
+        let again = SeenTraffic { len: 3 * 4096, ..at(2, 1) };
+        let plan = in_order(&[long, at(1, 2), again], 9);
+        assert_eq!(plan.after(2).iter().map(|after| after.step).collect::<Vec<_>>(), [0, 1]);
     }
 }

@@ -40,10 +40,10 @@
 //! let disk = Model::by_name("viking");
 //! let calls = &[];
 //! let input =
-//!     Input { trace: &trace, rows: &rows, calls, start: &start, system: "none", bytes: 1 << 30, disk };
+//!     Input { trace: &trace, rows: &rows, calls, start: &start, system: "none", bytes: 1 << 30, disk, depth: 1 };
 //! let predictor = Predictor::new(input, &Window::default()).unwrap();
 //! let unchanged = predictor.unchanged().unwrap();
-//! assert_eq!(unchanged.measured, 0.015);
+//! assert_eq!(unchanged.measured, Some(0.015));
 //! assert!(unchanged.predicted.interval.0 <= unchanged.predicted.seconds);
 //! ```
 #![forbid(unsafe_code)]

@@ -17,6 +17,8 @@ pub struct PlanStep {
     pub len: u64,
     /// Whether the write is durable when completed (force unit access).
     pub fua: bool,
+    /// Whether the disk is flushed before the write (`REQ_PREFLUSH`).
+    pub preflush: bool,
     /// The role.
     pub role: Role,
     /// The transaction to which it belongs, for a write to a journal.
@@ -202,6 +204,7 @@ mod tests {
             offset: 0,
             len: 0,
             fua: false,
+            preflush: false,
             role: Role::Flush,
             transaction: None,
             copies: Vec::new(),

@@ -275,6 +275,9 @@ impl Player {
         let step = self.plan.step(step);
         match &self.disks[step.disk] {
             DiskAtPlay::Model(disk) => {
+                if step.preflush {
+                    disk.flush().await?;
+                }
                 on_model(disk, step.op, (step.offset, step.len), step.fua).await
             }
             DiskAtPlay::Real(real) => real.request(step).await,

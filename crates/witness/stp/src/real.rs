@@ -170,6 +170,9 @@ impl Real {
     /// Sends one request of a plan.
     pub(crate) async fn request(&self, step: &PlanStep) -> Result<(), BlockError> {
         let device = &self.0.device;
+        if step.preflush {
+            device.flush().await?;
+        }
         let most = device.geometry().max_request as u64;
         let pieces = (0..step.len.max(1)).step_by(most as usize).map(|at| async move {
             let (offset, len) = (step.offset + at, most.min(step.len - at));
@@ -254,6 +257,7 @@ mod tests {
             offset,
             len,
             fua: false,
+            preflush: false,
             role: if op == RequestOp::Flush { Role::Flush } else { Role::Data },
             transaction: None,
             copies: Vec::new(),

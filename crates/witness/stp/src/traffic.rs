@@ -2,7 +2,7 @@
 
 use ordo_annotate::BlockRow;
 use ordo_sba::Class;
-use ordo_trace::{Flags, RequestOp, Trace};
+use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
 
 /// The role of a request. A request with blocks of several kinds has the first of these that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -108,12 +108,6 @@ pub struct SeenTraffic {
 /// The reason why a trace cannot be played.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TrafficError {
-    /// The trace has no times.
-    #[error(
-        "the trace has no times, so the waits between requests are unknown; record with `ordo trace run`, or import a \
-         blktrace"
-    )]
-    Untimed,
     /// The trace has no requests.
     #[error("the trace has no requests")]
     Empty,
@@ -144,15 +138,20 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
     }
 }
 
+/// Whether the times of a trace show what requests waited for: an I/O log of fio has no completions, and a log of
+/// dm-log-writes has no times at all.
+pub fn has_times(trace: &Trace) -> bool {
+    let takes_time = |r: &TraceRequest| r.end.is_some_and(|end| end.at > r.issued);
+    trace.timed() && trace.requests().iter().any(takes_time)
+}
+
 /// The requests of a trace in order of issue, with the roles that its rows give them. An interrupted request is
-/// left out; `rows` are in the order of requests.
+/// left out; `rows` are in the order of requests. Without times ([`has_times`]) each request's are its number.
 ///
 /// # Errors
-/// The trace has no times, or times that contradict each other.
+/// The trace has no requests, or times that contradict each other.
 pub fn of(trace: &Trace, rows: &[BlockRow]) -> Result<Vec<SeenTraffic>, TrafficError> {
-    if !trace.timed() {
-        return Err(TrafficError::Untimed);
-    }
+    let timed = has_times(trace);
     let mut traffic = Vec::with_capacity(trace.requests().len());
     let (mut from, mut last) = (0, 0);
     for (number, r) in trace.requests().iter().enumerate() {
@@ -160,10 +159,11 @@ pub fn of(trace: &Trace, rows: &[BlockRow]) -> Result<Vec<SeenTraffic>, TrafficE
         let own = rows[from..].partition_point(|row| row.request <= number);
         let blocks = &rows[from..from + own];
         from += own;
-        let issued = r.issued.as_nanos();
+        let issued = if timed { r.issued.as_nanos() } else { number };
         let completed = match (r.op, r.end) {
             (RequestOp::Mark, _) => issued,
-            (_, Some(end)) => end.at.as_nanos(),
+            (_, Some(end)) if timed => end.at.as_nanos(),
+            (_, Some(_)) => issued,
             (_, None) => continue,
         };
         if issued < last {

@@ -98,9 +98,11 @@ pub(super) async fn fsync(state: &State, cache: &Cache, ino: u64) -> Result<(), 
         let before = state.begun.get();
         let one = state.compound.lock().await;
         let is_left = |buf: &BufRef| buf.class() == BufferClass::Data && !state.is_logged(buf);
-        let has_all = mode.follows_contents() && !cache.dirty_of(ino).iter().any(is_left);
+        let has_all = mode.follows_contents()
+            && !state.left_out.get()
+            && !cache.dirty_of(ino).iter().any(is_left);
         if state.begun.get() > before && has_all {
-            // It began after this call, and has ended. It had the contents of every file, but for those held back.
+            // It began after this call, and has ended. It had the contents of every file.
             return state.check();
         }
         state.begun.set(state.begun.get() + 1);
@@ -114,6 +116,7 @@ pub(super) async fn fsync(state: &State, cache: &Cache, ino: u64) -> Result<(), 
     }
     let all = mode.is_tangled() && mode.follows_contents();
     let contents = dirty_contents(state, cache, (!all).then_some(ino));
+    state.left_out.set(all && cache.all_dirty().iter().any(|buf| state.is_held(buf)));
     commit(state, cache, contents, true).await?;
     match mode.is_tangled() {
         true => state.commit_more().await,
@@ -132,8 +135,19 @@ pub(super) async fn timed(state: &State, cache: &Cache) -> Result<(), BlockError
 
 /// Writes all contents of files in place, and logs that. A recovery then leaves them alone.
 pub(super) async fn sync(state: &State, cache: &Cache) -> Result<(), BlockError> {
-    let mut contents = cache.all_dirty();
-    contents.retain(|buf| buf.class() == BufferClass::Data && !state.is_held(buf));
+    let dirty = || {
+        let mut dirty = cache.all_dirty();
+        dirty.retain(|buf| buf.class() == BufferClass::Data);
+        dirty
+    };
+    // Contents that are held back now must be written too, before the log says what has been written.
+    let mut held = dirty();
+    held.retain(|buf| state.is_held(buf));
+    while held.iter().any(|buf| buf.is_dirty() && state.is_held(buf)) {
+        state.commit_more().await?;
+    }
+    let mut contents = dirty();
+    contents.retain(|buf| !state.is_held(buf));
     cache.write_all(contents, true).await?;
     cache.barrier().await?;
     cache.barrier_if_needed().await?;

@@ -152,9 +152,9 @@ impl JournalMode {
         self != JournalMode { every: self.every, ..JournalMode::default() }
     }
 
-    /// Whether a commit has images of metadata. With contents in the log it has none: see `docs/journal.md`.
+    /// Whether a commit has images of metadata.
     pub(super) fn logs_images(self) -> bool {
-        self.records == RecordForm::Blocks && !self.logs_contents()
+        self.records == RecordForm::Blocks
     }
 
     pub(super) fn is_tangled(self) -> bool {

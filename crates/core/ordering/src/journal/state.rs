@@ -107,6 +107,8 @@ pub(super) struct State {
     pub compound: Mutex<()>,
     /// The number of commits by callers of a tangled journal that have begun.
     pub begun: Cell<u64>,
+    /// Whether the last of them left out contents that were held back.
+    pub left_out: Cell<bool>,
     /// Inodes without a name that are not freed yet, each with the LSN of the record about it.
     pub orphans: RefCell<BTreeMap<u64, u64>>,
     pub owner: Cell<LogOwner>,
@@ -171,6 +173,7 @@ impl State {
             bases: RefCell::default(),
             compound: Mutex::new((), "a commit", 0),
             begun: Cell::new(0),
+            left_out: Cell::new(false),
             orphans: RefCell::default(),
             owner: Cell::default(),
             fragment: Cell::new(512),

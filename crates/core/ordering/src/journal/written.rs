@@ -46,22 +46,34 @@ impl State {
         if !std::ptr::eq(&raw const *page.buf, block) {
             return;
         }
+        let is_followed =
+            self.options.mode.follows_contents() && block.class() == BufferClass::Data;
         let image = page.images.iter().find(|image| image.version == version);
-        if let Some(Written { end, at, len, .. }) = image {
-            let is_contents = block.class() == BufferClass::Data;
-            let noted = match self.options.mode.follows_contents() && is_contents {
-                true => &self.written_contents,
-                false => &self.placed,
-            };
-            noted.borrow_mut().insert(*at, (*len, *end));
+        let image = image.map(|image| (image.at, image.len, image.end));
+        let is_last = block.version() == version;
+        if let Some((at, len, mut end)) =
+            image.or_else(|| self.unseen(block, is_followed && is_last))
+        {
+            if is_followed && is_last && self.is_on(JournalRules::WRITTEN_LAST) {
+                // Contents may be logged while this same version is being written. The device has those records too.
+                end = end.max(page.high);
+            }
+            let noted = if is_followed { &self.written_contents } else { &self.placed };
+            noted.borrow_mut().insert(at, (len, end));
             // The image lacks every record that was logged after the image was made.
-            page.low = page.low.max(*end);
+            page.low = page.low.max(end);
         }
-        if block.version() == version {
+        if is_last {
             dirty_pages.remove(&block.key());
             return;
         }
         page.images.retain(|image| image.version > version);
+    }
+
+    /// The write of contents of which the log knew nothing when it began: the place, the length, and no record that it has.
+    fn unseen(&self, block: &Buffer, is_last: bool) -> Option<(u64, u64, u64)> {
+        let is_noted = is_last && self.is_on(JournalRules::WRITTEN_LAST);
+        block.address().filter(|_| is_noted).map(|at| (at, block.len() as u64, 0))
     }
 
     /// Logs which blocks have become durable in their places, as far as the log has records about them, and while at

@@ -190,7 +190,7 @@ impl RecordedRun {
     pub fn predictor<'a>(&'a self, start: &'a Pieces) -> Result<Predictor<'a>, PredictError> {
         let (trace, rows, calls) = (&self.trace, &*self.rows, &*self.calls);
         let (bytes, disk) = (self.bytes, Some(self.disk));
-        let input = Input { trace, rows, calls, start, system: "ufs2", bytes, disk };
+        let input = Input { trace, rows, calls, start, system: "ufs2", bytes, disk, depth: 1 };
         Predictor::new(input, &Window::default())
     }
 }

@@ -70,7 +70,7 @@ fn unchanged(run: &RecordedRun) -> f64 {
     println!("{:?}", world.facts.log);
     let unchanged = world.unchanged().unwrap();
     println!(
-        "unchanged: {} for {}: {:+.4}",
+        "unchanged: {} for {:?}: {:+.4}",
         unchanged.predicted.seconds, unchanged.measured, unchanged.error
     );
     unchanged.error

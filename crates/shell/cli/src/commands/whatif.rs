@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_annotate::input::WhichVolume;
+use ordo_annotate::input::{Opened, WhichVolume};
 use ordo_annotate::owners;
 use ordo_block::model::Model;
 use ordo_report::number;
@@ -21,6 +21,7 @@ use ordo_stp::predict::{
     CallWorld, Input, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window,
 };
 use ordo_stp::real::Real;
+use ordo_stp::traffic::has_times;
 use serde::Serialize;
 
 use self::changes::Changes;
@@ -70,6 +71,10 @@ pub struct WhatIf {
     /// first request was issued].
     #[arg(long, value_name = "SECONDS", requires = "strace")]
     clock: Option<f64>,
+    /// The number of requests under way at once, if the trace has no times that show it: a log of dm-log-writes, or of fio.
+    /// Flushes and writes of the same bytes keep their order.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
     /// Play the requests as they are, although the trace has calls of the programs.
     #[arg(long)]
     requests: bool,
@@ -137,7 +142,8 @@ struct Printed {
 
 #[derive(Serialize)]
 struct First {
-    measured_seconds: f64,
+    /// `null` if the trace has no times; the error is 0 then.
+    measured_seconds: Option<f64>,
     predicted_seconds: f64,
     error: f64,
     interval: (f64, f64),
@@ -186,13 +192,15 @@ impl TimeAndTraffic {
 /// # Errors
 /// The trace cannot be read or played, or a change means nothing for it.
 pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
-    let (opened, watch) = args.input.known()?;
-    let rows = owners::of_trace(&opened.trace, &watch);
+    let opened = args.input.open()?;
+    let rows = opened.watch.as_ref().map(|watch| owners::of_trace(&opened.trace, watch));
+    let rows = rows.unwrap_or_default();
     let calls = match (&args.strace, &args.mounted_at) {
         (Some(file), Some(dir)) => of_strace((file, dir), args.clock, (&opened.trace, &rows))?,
         _ => opened.calls.clone(),
     };
-    let system = watch.system().to_string();
+    let system =
+        opened.watch.as_ref().map_or("no known file system".into(), |w| w.system().to_string());
     let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
     let input = Input {
@@ -201,9 +209,17 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         calls: &calls,
         start: &opened.start,
         system: &system,
-        bytes: opened.start.bytes,
+        bytes: device_bytes(&opened),
         disk,
+        depth: usize::from(args.depth),
     };
+    if disk.is_none() && args.device.is_none() && !has_times(&opened.trace) {
+        bail!(
+            "{}: the trace has no times, and no disk on which it is played; name one with --recorded-on, or a real one with \
+             --device",
+            args.input.name()
+        );
+    }
     let predictor = Predictor::new(input, &window)?;
     let by_requests = predictor.unchanged()?;
     let by_calls = calls_played(args, &predictor)?;
@@ -226,7 +242,7 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     let sets: Vec<&[PlanChange]> = alone.chain(all).collect();
     let outcomes = match &args.device {
         _ if far => Vec::new(),
-        Some(path) => on_device(args, path, &predictor, opened.start.bytes, sets)?,
+        Some(path) => on_device(args, path, &predictor, input.bytes, sets)?,
         None => {
             let named = |set: &[PlanChange]| -> Result<(String, PredictedOutcome)> {
                 let outcome = match &by_calls {
@@ -263,6 +279,12 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
     };
     put(args.output.as_deref(), &text)?;
     Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The size of the trace's device: as it is known, and at least up to its last request.
+fn device_bytes(opened: &Opened) -> u64 {
+    let ends = opened.trace.requests().iter().map(|r| r.offset.saturating_add(r.len));
+    ends.max().unwrap_or(0).max(opened.start.bytes)
 }
 
 /// The calls of the trace and their unchanged playback, or the reason why the requests are played instead.
@@ -432,14 +454,16 @@ fn table(printed: &Printed) -> String {
     ]);
     let span = |(a, b): (f64, f64)| format!("{} - {}", number::seconds(a), number::seconds(b));
     let first = &printed.unchanged;
-    rows.row([
-        "unchanged".into(),
-        number::seconds(first.predicted_seconds),
-        span(first.interval),
-        String::new(),
-        number::seconds(first.measured_seconds),
-        signed(first.error),
-    ]);
+    if printed.played_on.is_none() || first.measured_seconds.is_some() {
+        rows.row([
+            "unchanged".into(),
+            number::seconds(first.predicted_seconds),
+            span(first.interval),
+            String::new(),
+            first.measured_seconds.map(number::seconds).unwrap_or_default(),
+            first.measured_seconds.map(|_| signed(first.error)).unwrap_or_default(),
+        ]);
+    }
     let real = printed.played_on.as_ref();
     for (n, row) in printed.rows.iter().enumerate() {
         let place = real.filter(|_| n == 0).map(|path| format!(", on {path}"));
@@ -453,6 +477,12 @@ fn table(printed: &Printed) -> String {
         ]);
     }
     let mut text = format!("{rows}\n");
+    if first.measured_seconds.is_none() {
+        text.push_str(
+            "\nThe trace has no times: the playback cannot be checked against it, and keeps the order of flushes and of writes \
+             of the same bytes.\n",
+        );
+    }
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
     }

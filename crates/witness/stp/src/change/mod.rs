@@ -162,6 +162,14 @@ pub struct Refused {
 }
 
 impl PlanChange {
+    /// Whether the change depends on which request waited for which.
+    pub fn is_of_waits(&self) -> bool {
+        matches!(
+            self,
+            PlanChange::Overlap | PlanChange::Mode(_) | PlanChange::Barriers(Barriers::Fua)
+        )
+    }
+
     /// Makes the change.
     ///
     /// # Errors
@@ -191,6 +199,9 @@ impl PlanChange {
 /// The reason why a change of who commits what, and when, cannot be made to requests.
 pub const NEEDS_CALLS: &str =
     "which requests there are depends on the programs' calls, and these are not played";
+
+/// The reason why the waits between requests cannot be changed.
+pub(crate) const NO_TIMES: &str = "the trace has no times, so what waited for what is not known; record with `ordo trace run`, or import a blktrace";
 
 /// The reason why a place or a cache has no meaning if the disk is not known.
 pub(crate) const NO_MODEL: &str = "the trace does not say on which disk model it was recorded, so neither addresses nor caches have a time; name the model, or change the disk";

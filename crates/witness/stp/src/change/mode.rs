@@ -211,6 +211,7 @@ fn home(anchor: &PlanStep, (offset, len): (u64, u64), checkpoint: bool) -> PlanS
         offset,
         len,
         fua: false,
+        preflush: false,
         role: Role::Data,
         transaction: None,
         copies: Vec::new(),

@@ -53,7 +53,8 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
                 if plan.step(index).role == Role::Flush {
                     plan.remove(index);
                 } else {
-                    plan.step_mut(index).fua = false;
+                    let step = plan.step_mut(index);
+                    (step.fua, step.preflush) = (false, false);
                 }
             }
         }

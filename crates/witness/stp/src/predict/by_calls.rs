@@ -76,7 +76,7 @@ impl CallWorld {
         let mut predicted = self.outcome("unchanged", 0.0)?;
         let error = predicted.seconds / measured - 1.0;
         widen(&mut predicted, error);
-        Ok(Unchanged { measured, predicted, error })
+        Ok(Unchanged { measured: Some(measured), predicted, error })
     }
 
     /// Plays the calls with changes, one after the other; `error` is that of the unchanged playback.

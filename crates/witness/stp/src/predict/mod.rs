@@ -37,6 +37,8 @@ pub struct Input<'a> {
     pub bytes: u64,
     /// The disk on which the trace was recorded; `None` if it is not known.
     pub disk: Option<&'static Model>,
+    /// The number of requests under way at once, if the trace has no times that show it.
+    pub depth: usize,
 }
 
 /// The marks between which time is measured; without them the whole trace.
@@ -87,11 +89,11 @@ impl PredictedOutcome {
 /// The unchanged trace, as it was and as it is played.
 #[derive(Clone, Debug)]
 pub struct Unchanged {
-    /// Seconds in the trace.
-    pub measured: f64,
+    /// Seconds in the trace; `None` if it has no times, so that nothing can be checked.
+    pub measured: Option<f64>,
     /// The playback.
     pub predicted: PredictedOutcome,
-    /// `predicted / measured - 1`.
+    /// `predicted / measured - 1`; zero if nothing was measured.
     pub error: f64,
 }
 
@@ -149,7 +151,7 @@ pub struct Predictor<'a> {
     /// The steps whose issue begins, and whose completion ends, the measured time.
     from: usize,
     until: Option<usize>,
-    measured: f64,
+    measured: Option<f64>,
     calls: Result<CallWorld, CallsError>,
 }
 
@@ -160,7 +162,11 @@ impl<'a> Predictor<'a> {
     /// The trace has no times, contradicts itself, or has no such marks.
     pub fn new(input: Input<'a>, window: &Window) -> Result<Predictor<'a>, PredictError> {
         let seen = traffic::of(input.trace, input.rows)?;
-        let plan = depend::plan(&seen);
+        let timed = traffic::has_times(input.trace);
+        let plan = match timed {
+            true => depend::plan(&seen),
+            false => depend::in_order(&seen, input.depth.max(1)),
+        };
         let mark = |text: &str, from: usize, order| {
             let at = (from..seen.len()).find(|n| seen[*n].text.as_deref() == Some(text));
             at.ok_or_else(|| {
@@ -177,14 +183,14 @@ impl<'a> Predictor<'a> {
             |n| seen[n].completed,
         );
         let measured = last.saturating_sub(seen[from].issued);
-        if measured == 0 {
+        if measured == 0 && timed {
             return Err(PredictError::Nothing);
         }
         let disk =
             input.disk.map_or_else(|| PlayDisk::Recorded(Rc::new(medians(&seen))), PlayDisk::Model);
         let span = journal::span(input.trace, &plan);
         let calls = CallWorld::new(&input, &seen, span, window, &disk);
-        let measured = measured as f64 / 1e9;
+        let measured = timed.then_some(measured as f64 / 1e9);
         Ok(Predictor { input, plan, disk, from, until, measured, calls })
     }
 
@@ -206,13 +212,24 @@ impl<'a> Predictor<'a> {
         }
     }
 
+    /// Makes changes, one after the other.
+    fn apply(&self, changes: &[PlanChange], world: &mut World<'a>) -> Result<(), Refused> {
+        for change in changes {
+            if self.measured.is_none() && change.is_of_waits() {
+                return Err(Refused { change: change.to_string(), why: change::NO_TIMES.into() });
+            }
+            change.apply(world)?;
+        }
+        Ok(())
+    }
+
     /// Plays the trace unchanged.
     ///
     /// # Errors
     /// A request lies outside the disk.
     pub fn unchanged(&self) -> Result<Unchanged, PredictError> {
         let mut predicted = self.outcome("unchanged", self.world(), 0.0)?;
-        let error = predicted.seconds / self.measured - 1.0;
+        let error = self.measured.map_or(0.0, |measured| predicted.seconds / measured - 1.0);
         widen(&mut predicted, error);
         Ok(Unchanged { measured: self.measured, predicted, error })
     }
@@ -227,9 +244,7 @@ impl<'a> Predictor<'a> {
         error: f64,
     ) -> Result<PredictedOutcome, PredictError> {
         let mut world = self.world();
-        for change in changes {
-            change.apply(&mut world)?;
-        }
+        self.apply(changes, &mut world)?;
         self.outcome(&change::name(changes), world, error)
     }
 
@@ -249,9 +264,7 @@ impl<'a> Predictor<'a> {
         for set in sets {
             let mut world = self.world();
             world.stage.disks[0].0 = PlayDisk::Real(real.clone());
-            for change in *set {
-                change.apply(&mut world)?;
-            }
+            self.apply(set, &mut world)?;
             worlds.push((Rc::new(world.plan), world.stage, Vec::new()));
         }
         let plans: Vec<&Plan> = worlds.iter().map(|(plan, ..)| &**plan).collect();

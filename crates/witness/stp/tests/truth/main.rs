@@ -24,6 +24,7 @@ fn predicted(rules: Rules, changes: &[PlanChange], made: Rules) -> (f64, f64, (f
         system: "ext3",
         bytes: DEVICE,
         disk: Some(rules.disk),
+        depth: 1,
     };
     let predictor = Predictor::new(input, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
@@ -100,8 +101,16 @@ fn a_change_that_means_nothing_is_refused() {
     let disk = Some(Rules::new().disk);
     let of = |system, rows: &[ordo_annotate::BlockRow], change: PlanChange| {
         let calls = &[];
-        let input =
-            Input { trace: &trace, rows, calls, start: &start, system, bytes: DEVICE, disk };
+        let input = Input {
+            trace: &trace,
+            rows,
+            calls,
+            start: &start,
+            system,
+            bytes: DEVICE,
+            disk,
+            depth: 1,
+        };
         let predictor = Predictor::new(input, &Window::default()).unwrap();
         match predictor.changed(&[change], 0.0) {
             Err(PredictError::Refused(refused)) => refused.to_string(),
@@ -131,8 +140,16 @@ fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let (bytes, system) = (DEVICE, "ext3");
     let calls = &[];
-    let input =
-        Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk: None };
+    let input = Input {
+        trace: &trace,
+        rows: &rows,
+        calls,
+        start: &start,
+        system,
+        bytes,
+        disk: None,
+        depth: 1,
+    };
     let predictor = Predictor::new(input, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
     assert!((unchanged.predicted.seconds - seconds).abs() < 1e-9, "{unchanged:?}");
@@ -154,7 +171,8 @@ fn a_mark_that_is_not_there_is_named() {
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let disk = Some(Rules::new().disk);
     let (calls, system, bytes) = (&[], "ext3", DEVICE);
-    let input = Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk };
+    let input =
+        Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk, depth: 1 };
     let window = Window { from: Some("begin".into()), until: None };
     let error = Predictor::new(input, &window).err().unwrap().to_string();
     assert_eq!(error, "the trace has no mark 'begin'; it has none");
