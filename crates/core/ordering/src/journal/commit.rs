@@ -7,7 +7,8 @@
 //!
 //! **Contents in the log** are records that belong to an operation of their own. Their blocks stay dirty, and are written
 //! when they are due, or when the log needs its space. A difference is taken from the version that the log had last, if
-//! no other version has been written since.
+//! nothing of the block has been written in its place since: so the log has a whole block and all its differences, and the
+//! result does not depend on the version that the device has.
 //!
 //! **Images of metadata** (whole blocks) come beside the records of changes, which are needed to roll operations back. An
 //! image has the changes of operations under way too, so it depends on these.
@@ -39,7 +40,6 @@ const BASES_MAX: usize = 32 << 20;
 /// The version of a block that the log has.
 struct LoggedVersion {
     key: BufKey,
-    version: u64,
     bytes: Box<[u8]>,
 }
 
@@ -64,7 +64,7 @@ impl Bases {
         self.remove(address);
         self.bytes += buf.len();
         let bytes: Box<[u8]> = buf.read().as_ref().into();
-        self.known.insert(address, LoggedVersion { key: buf.key(), version: buf.version(), bytes });
+        self.known.insert(address, LoggedVersion { key: buf.key(), bytes });
     }
 
     fn remove(&mut self, address: u64) {
@@ -73,10 +73,10 @@ impl Bases {
         }
     }
 
-    /// Notes that an image of a block is made. A version that the log does not have may be on the device from now on.
-    pub(super) fn image(&mut self, block: &Buffer) {
-        let Some(address) = block.address() else { return };
-        if self.known.get(&address).is_some_and(|known| known.version != block.version()) {
+    /// Notes that a write of a block in its place begins, or has ended. The device may have any version from now on, so that
+    /// a difference alone could give a mixture of two.
+    pub(super) fn written(&mut self, block: &Buffer) {
+        if let Some(address) = block.address() {
             self.remove(address);
         }
     }

@@ -12,7 +12,7 @@
 //! | keep | log space is reused only when no block, and no undo, needs it any more | [`KEEP`](JournalRules::KEEP) |
 //! | land | file contents that move are kept at their old place until they are written to the new one; recovery copies them | [`LAND`](JournalRules::LAND) |
 //!
-//! In the modes that follow file contents ([`LogContents`]), five more rules hold:
+//! In the modes that follow file contents ([`LogContents`]), six more rules hold:
 //!
 //! | rule | what holds | switch |
 //! |---|---|---|
@@ -20,6 +20,7 @@
 //! | written first | the log says so when the contents are durable in their place, and no earlier | [`WRITTEN_FIRST`](JournalRules::WRITTEN_FIRST) |
 //! | written, noted | an fsync that wrote contents in their place waits until the log says so | [`WRITTEN_NOTED`](JournalRules::WRITTEN_NOTED) |
 //! | written last | contents that were logged while they were being written count as written with these records | [`WRITTEN_LAST`](JournalRules::WRITTEN_LAST) |
+//! | whole first | contents are logged whole before they are logged by differences, again after each write in place | [`WHOLE_FIRST`](JournalRules::WHOLE_FIRST) |
 //! | logged again | contents of which the log has records are logged again when they move | [`RELOG`](JournalRules::RELOG) |
 //!
 //! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring bits.
@@ -97,6 +98,8 @@ bitflags::bitflags! {
         const RELOG = 1024;
         /// The log calls contents written with every record that was made of them while they were being written.
         const WRITTEN_LAST = 2048;
+        /// The log has a block of contents whole before it has differences, again after each write of it in place.
+        const WHOLE_FIRST = 4096;
     }
 }
 

@@ -142,11 +142,6 @@ impl JournalMode {
         self.contents != LogContents::None
     }
 
-    /// Whether contents may be records of the log.
-    pub(super) fn logs_contents(self) -> bool {
-        matches!(self.contents, LogContents::Data | LogContents::Adaptive)
-    }
-
     /// Whether the journal does more at a commit than write its log.
     pub(super) fn has_commits(self) -> bool {
         self != JournalMode { every: self.every, ..JournalMode::default() }
@@ -183,7 +178,7 @@ mod tests {
             assert!(wrong.contains("expected"), "{wrong}");
         }
         assert_eq!(mode.every, Some(Duration::from_millis(500)));
-        assert!(mode.has_commits() && mode.logs_contents() && mode.is_tangled());
+        assert!(mode.has_commits() && mode.logs_images() && mode.is_tangled());
         for seconds in ["0", "-1", "nan", "inf", "1e9"] {
             assert!(mode.set("commit-every", seconds).is_err(), "{seconds}");
         }

@@ -15,7 +15,9 @@ impl State {
             return WriteDecision::WaitFor(u64::MAX);
         }
         self.moves.borrow_mut().image(block);
-        self.bases.borrow_mut().image(block);
+        if self.is_on(JournalRules::WHOLE_FIRST) {
+            self.bases.borrow_mut().written(block);
+        }
         let mut dirty_pages = self.dirty_pages.borrow_mut();
         let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
         // Contents need not wait: recovery redoes what the log has of them, whichever version the device has.
@@ -58,8 +60,16 @@ impl State {
                 // Contents may be logged while this same version is being written. The device has those records too.
                 end = end.max(page.high);
             }
+            if self.is_on(JournalRules::WHOLE_FIRST) {
+                self.bases.borrow_mut().written(block);
+            }
             let noted = if is_followed { &self.written_contents } else { &self.placed };
-            noted.borrow_mut().insert(at, (len, end));
+            let mut noted = noted.borrow_mut();
+            // An owner that has left the place may have had a write of it under way, whose end is told late.
+            if noted.get(&at).is_none_or(|(_, known)| *known <= end) {
+                noted.insert(at, (len, end));
+            }
+            drop(noted);
             // The image lacks every record that was logged after the image was made.
             page.low = page.low.max(end);
         }
