@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use ordo_annotate::calls::StoredCall;
 
+use crate::traffic::SeenTraffic;
+
 pub mod engine;
 pub mod facts;
 mod policy;
@@ -50,7 +52,8 @@ pub struct ClientStep {
     /// Nanoseconds between the end of the step before and the beginning of this one: the client's own time, and calls that
     /// wait for no request.
     pub think: u64,
-    /// Nanoseconds within the call in which no request was waited for.
+    /// Nanoseconds within the call in which no request was under way, if it waited for any; otherwise all of them. A call may
+    /// wait for a request of another file, or for another caller who does.
     pub busy: u64,
     /// The act.
     pub act: ClientAct,
@@ -135,7 +138,8 @@ impl CallPlan {
     ///
     /// # Errors
     /// No calls, times that contradict each other, or none that belongs to a request.
-    pub fn new(calls: &[StoredCall], requests: (u64, u64)) -> Result<CallPlan, CallsError> {
+    pub fn new(calls: &[StoredCall], seen: &[SeenTraffic]) -> Result<CallPlan, CallsError> {
+        let requests = UnderWay::new(seen);
         if calls.is_empty() {
             return Err(CallsError::None);
         }
@@ -156,11 +160,14 @@ impl CallPlan {
                 (CallClient { process, began, steps: Vec::new() }, call.began)
             };
             let (client, ended) = clients.entry(call.process).or_insert_with(new);
-            let waits: u64 = call.waits.iter().map(|wait| wait.ns).sum();
+            let waits = match call.waits.is_empty() {
+                true => 0,
+                false => requests.within(call.began, call.ended),
+            };
             waited += usize::from(!call.waits.is_empty());
             for (n, act) in acts.iter().enumerate() {
                 let think = if n == 0 { call.began.saturating_sub(*ended) } else { 0 };
-                let busy = (call.ended - call.began).saturating_sub(waits);
+                let busy = call.ended - call.began - waits;
                 let busy = if n + 1 == acts.len() { busy } else { 0 };
                 client.steps.push(ClientStep { think, busy, act: *act });
                 *ended = call.ended.max(*ended);
@@ -170,7 +177,7 @@ impl CallPlan {
         plan.clients = clients.into_values().map(|(client, _)| client).collect();
         plan.clients.retain(|client| !client.steps.is_empty());
         if waited == 0 {
-            return Err(apart(calls, requests));
+            return Err(apart(calls, requests.bounds()));
         }
         if waited < SYNCS_MIN {
             return Err(CallsError::Few(waited));
@@ -179,6 +186,44 @@ impl CallPlan {
         let first = played().map(|call| call.began).min().unwrap_or(0);
         plan.bounds = (first, played().map(|call| call.ended).max().unwrap_or(0));
         Ok(plan)
+    }
+}
+
+/// The times at which any request was under way: intervals that do not touch, each with the nanoseconds in all before it.
+struct UnderWay {
+    spans: Vec<(u64, u64, u64)>,
+}
+
+impl UnderWay {
+    /// The requests are in order of issue.
+    fn new(seen: &[SeenTraffic]) -> UnderWay {
+        let mut spans: Vec<(u64, u64, u64)> = Vec::new();
+        for one in seen.iter().filter(|one| one.completed > one.issued) {
+            match spans.last_mut() {
+                Some(last) if one.issued <= last.1 => last.1 = last.1.max(one.completed),
+                last => {
+                    let before = last.map_or(0, |last| last.2 + last.1 - last.0);
+                    spans.push((one.issued, one.completed, before));
+                }
+            }
+        }
+        UnderWay { spans }
+    }
+
+    /// The nanoseconds before a moment.
+    fn before(&self, at: u64) -> u64 {
+        let until = self.spans.partition_point(|span| span.0 < at);
+        let last = until.checked_sub(1).map(|n| self.spans[n]);
+        last.map_or(0, |(from, to, before)| before + at.min(to) - from)
+    }
+
+    fn within(&self, from: u64, to: u64) -> u64 {
+        self.before(to) - self.before(from)
+    }
+
+    fn bounds(&self) -> (u64, u64) {
+        let first = self.spans.first().map_or(0, |span| span.0);
+        (first, self.spans.last().map_or(0, |span| span.1))
     }
 }
 
@@ -248,6 +293,9 @@ fn acts<'a>(
 #[cfg(test)]
 mod tests {
     use ordo_annotate::calls::Wait;
+    use ordo_trace::{Flags, RequestOp};
+
+    use crate::traffic::Role;
 
     use super::*;
 
@@ -266,6 +314,38 @@ mod tests {
         }
     }
 
+    fn seen(times: &[(u64, u64)]) -> Vec<SeenTraffic> {
+        let one = |(number, (issued, completed)): (usize, &(u64, u64))| SeenTraffic {
+            number: number as u64,
+            op: RequestOp::Write,
+            flags: Flags::empty(),
+            offset: 0,
+            len: 4096,
+            issued: *issued,
+            completed: *completed,
+            role: Role::Data,
+            transaction: None,
+            copies: Vec::new(),
+            checkpoint: false,
+            text: None,
+        };
+        times.iter().enumerate().map(one).collect()
+    }
+
+    /// Requests of 45 ns in each fsync of [`pairs`].
+    fn within(n: u64) -> Vec<SeenTraffic> {
+        seen(&(0..n).map(|n| (n * 100 + 10, n * 100 + 55)).collect::<Vec<_>>())
+    }
+
+    /// Times under way are counted once where requests overlap, and cut at the ends.
+    #[test]
+    fn times_under_way_are_a_union() {
+        let all = UnderWay::new(&seen(&[(10, 20), (15, 18), (20, 30), (50, 60), (70, 70)]));
+        assert_eq!((all.within(0, 100), all.within(12, 55), all.within(31, 49)), (30, 23, 0));
+        assert_eq!((all.within(55, 80), all.bounds()), (5, (10, 60)));
+        assert_eq!(UnderWay::new(&[]).within(0, 9), 0);
+    }
+
     fn pairs(n: u64) -> Vec<StoredCall> {
         let pair = |n: u64| {
             let at = n * 100;
@@ -277,7 +357,7 @@ mod tests {
     /// Think times are the client's own; a call's busy time is that in which it waited for no request.
     #[test]
     fn clients_think_between_calls() {
-        let plan = CallPlan::new(&pairs(4), (0, 1000)).unwrap();
+        let plan = CallPlan::new(&pairs(4), &within(4)).unwrap();
         assert_eq!((plan.clients.len(), plan.syncs, plan.bounds), (1, 4, (0, 360)));
         let write = ClientAct::Write { file: 7, offset: 4096, len: 4096 };
         let (first, sync) = (plan.clients[0].steps[0], plan.clients[0].steps[1]);
@@ -290,13 +370,14 @@ mod tests {
     #[test]
     fn calls_that_cannot_be_played_are_counted() {
         let mut calls = pairs(4);
+        let seen = within(4);
         calls.push(call("write", 2, (500, 550), &[30]));
         calls.push(StoredCall { offset: None, ..call("write", 2, (560, 570), &[]) });
         calls.push(StoredCall { inode: None, ..call("fsync", 2, (580, 590), &[]) });
         calls.push(call("renameat2", 2, (600, 610), &[]));
         calls.push(call("getpid", 2, (600, 610), &[]));
         calls.push(StoredCall { error: Some("EIO".into()), ..call("fsync", 2, (700, 710), &[]) });
-        let plan = CallPlan::new(&calls, (0, 1000)).unwrap();
+        let plan = CallPlan::new(&calls, &seen).unwrap();
         assert_eq!(plan.syncs, 5);
         let left_out: Vec<_> = plan.left_out.iter().map(|(why, n)| (*why, *n)).collect();
         let expected = [
@@ -310,16 +391,16 @@ mod tests {
     /// Calls without blocks, clocks that disagree, calls that end before they begin, and too few: each is named.
     #[test]
     fn calls_that_do_not_fit_are_refused() {
-        assert_eq!(CallPlan::new(&[], (0, 9)), Err(CallsError::None));
+        assert_eq!(CallPlan::new(&[], &[]), Err(CallsError::None));
         let mut calls = pairs(5);
         calls.iter_mut().for_each(|call| call.waits.clear());
-        let error = CallPlan::new(&calls, (0, 1000)).unwrap_err().to_string();
+        let error = CallPlan::new(&calls, &within(5)).unwrap_err().to_string();
         assert!(error.contains("no fsync of 10 calls") && !error.contains("clock"), "{error}");
-        let error = CallPlan::new(&calls, (5_000_000_000, 9_000_000_000)).unwrap_err();
+        let error = CallPlan::new(&calls, &seen(&[(5_000_000_000, 9_000_000_000)])).unwrap_err();
         assert!(error.to_string().contains("the requests from 5.000 to 9.000 s"), "{error}");
-        assert_eq!(CallPlan::new(&pairs(3), (0, 1000)), Err(CallsError::Few(3)));
+        assert_eq!(CallPlan::new(&pairs(3), &within(3)), Err(CallsError::Few(3)));
         let mut calls = pairs(5);
         calls[3].ended = calls[3].began - 1;
-        assert_eq!(CallPlan::new(&calls, (0, 1000)), Err(CallsError::Times(3)));
+        assert_eq!(CallPlan::new(&calls, &within(5)), Err(CallsError::Times(3)));
     }
 }

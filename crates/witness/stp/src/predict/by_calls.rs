@@ -53,9 +53,7 @@ impl CallWorld {
         let until = until.unwrap_or(u64::MAX);
         let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);
         let calls: Vec<_> = inside.cloned().collect();
-        let first = seen.first().map_or(0, |s| s.issued);
-        let last = seen.iter().map(|s| s.completed).max().unwrap_or(0);
-        let plan = CallPlan::new(&calls, (first, last))?;
+        let plan = CallPlan::new(&calls, seen)?;
         let facts = facts(input.trace, (input.rows, seen), (&calls, &plan), span)?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
         Ok(CallWorld { plan, facts, span, stage })
