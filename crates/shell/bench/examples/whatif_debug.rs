@@ -1,4 +1,3 @@
-use ordo_annotate::Pieces;
 use ordo_bench::whatif::*;
 use ordo_block::model::Model;
 use ordo_runtime::Duration;
@@ -13,8 +12,9 @@ fn main() {
     let ext3 = ["contents=ordered", "phases=apart", "commits=tangled", "records=blocks"];
     let setup = JournalSetup::usual(disk).with(&ext3).with(&options);
     let kind = TaskKind::Random { len, syncs: 60, pause: Duration::from_nanos(0) };
+    let setup = JournalSetup { log_bytes: std::env::var("LOG").map_or(setup.log_bytes, |s| s.parse().unwrap()), ..setup };
     let run = record(&setup, &SyncClients::alike(count, kind, 8 << 20));
-    let start = Pieces::default();
+    let start = run.start();
     let predictor = run.predictor(&start).unwrap();
     let world = predictor.calls().unwrap();
     println!("{:?}\n{:?}", world.facts.policy, world.facts.log);
@@ -25,7 +25,7 @@ fn main() {
     let (from, n) = (std::env::var("FROM").map_or(0, |s| s.parse().unwrap()), 40);
     let base = run.calls.iter().map(|c| c.began).min().unwrap();
     println!("-- recorded");
-    for s in seen.iter().filter(|s| s.issued >= base).skip(from).take(n) {
+    for s in seen.iter().filter(|s| s.issued >= base).skip(from).take(n * 5) {
         println!("{:>9} {:?} {} {:.3} {:.3}", s.offset, s.role, s.len, (s.issued - base) as f64 / 1e6, (s.completed - base) as f64 / 1e6);
     }
     println!("-- played, {} requests for {}", played.requests.len(), seen.iter().filter(|s| s.issued >= base).count());

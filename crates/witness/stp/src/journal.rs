@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ordo_annotate::Pieces;
 use ordo_format::jbd2::JournalSuper;
+use ordo_format::wafs::{SECTOR_MIN, SUPER_SECTORS, WafsSuper};
 use ordo_trace::{RequestOp, Trace};
 
 use crate::plan::Plan;
@@ -56,6 +58,27 @@ pub fn span(trace: &Trace, plan: &Plan) -> Option<JournalSpan> {
         }
     }
     Some(JournalSpan { first, end, block: 4096, whole: false })
+}
+
+/// The place of Ordo's log (`docs/formats/wafs.md`) that the log writes of a trace go to: its ring, from the superblock before
+/// it. That was written in the trace, or is known from before.
+pub fn own_span(trace: &Trace, start: &Pieces, first: u64) -> Option<JournalSpan> {
+    let written = trace.requests().iter().filter(|r| r.op == RequestOp::Write && r.offset <= first);
+    let written = written.filter_map(|r| Some((r.offset, trace.data(r)?)));
+    let known = start.known.range(..=first).map(|(at, piece)| (*at, &**piece));
+    let ring = |(at, bytes): (u64, &[u8])| {
+        let sectors = bytes.chunks_exact(SECTOR_MIN).enumerate();
+        let found = sectors.filter_map(|(n, sector)| {
+            let found = WafsSuper::read(sector, u64::MAX).ok()?;
+            // The generation says which of the two copies this is.
+            let (copy, sector) = (found.generation % SUPER_SECTORS, u64::from(found.sector));
+            let at = (at + (n * SECTOR_MIN) as u64).checked_sub(copy * sector)?;
+            let first = at + SUPER_SECTORS * sector;
+            Some(JournalSpan { first, end: first + found.sectors * sector, block: sector, whole: true })
+        });
+        found.filter(|span| (span.first..span.end).contains(&first)).last()
+    };
+    known.rev().find_map(ring).or_else(|| written.filter_map(ring).last())
 }
 
 /// A transaction: the steps that write it.

@@ -153,6 +153,8 @@ pub struct RecordedRun {
     pub of_quietest: f64,
     bytes: u64,
     disk: &'static Model,
+    /// The log's first byte, if it is on the disk.
+    log_first: Option<u64>,
     /// The disk before the calls.
     before: RamDisk,
 }
@@ -181,6 +183,18 @@ impl RecordedRun {
             found: None,
         };
         store::write(dir, &parts)
+    }
+
+    /// What is known of the disk before the calls: the log's superblock.
+    pub fn start(&self) -> Pieces {
+        let mut start = Pieces { bytes: self.bytes, ..Pieces::default() };
+        if let Some(at) = self.log_first {
+            let at = at / PIECE * PIECE;
+            let mut piece = vec![0; PIECE as usize];
+            self.before.load(at, &mut piece);
+            start.known.insert(at, piece.into());
+        }
+        start
     }
 
     /// Plays the trace.
@@ -218,6 +232,7 @@ pub fn record(setup: &JournalSetup, clients: &SyncClients) -> RecordedRun {
         before,
         bytes: setup.bytes,
         disk: setup.disk,
+        log_first: setup.parts().1.map(|(at, _)| at),
     }
 }
 

@@ -3,7 +3,6 @@
 //! Prediction and truth share the disk model. They do not share the journal: the truth's is `ordo_ordering::journal`, and
 //! the prediction's is `ordo_stp::calls::engine`, which knows the file system from its trace alone.
 
-use ordo_annotate::Pieces;
 use ordo_bench::whatif::{JournalSetup, LogAt, RecordedRun, SyncClients, TaskKind, record};
 use ordo_block::model::Model;
 use ordo_runtime::Duration;
@@ -63,7 +62,7 @@ fn cases(setup: &JournalSetup) -> Vec<Case> {
 }
 
 fn unchanged(run: &RecordedRun) -> f64 {
-    let start = Pieces::default();
+    let start = run.start();
     let predictor = run.predictor(&start).unwrap();
     let world = predictor.calls().expect("calls that can be played");
     println!("{:?}", world.policy());
@@ -93,7 +92,7 @@ fn changes_are_predicted_as_the_journal_makes_them() {
         println!("== {disk}, {clients} clients: {:.4} s", run.seconds);
         let own = unchanged(&run);
         assert!(own.abs() < 0.02, "{disk}, {clients}: {own}");
-        let start = Pieces::default();
+        let start = run.start();
         let predictor = run.predictor(&start).unwrap();
         for case in cases(&setup) {
             let predicted = match predictor.calls().unwrap().changed(&case.changes, own) {

@@ -66,6 +66,8 @@ struct DirtyUnit {
     has_base: bool,
     /// Whether it is in the log as it is.
     logged: bool,
+    /// The end of the log before its first record that is needed, if it has any.
+    low: Option<f64>,
 }
 
 /// The log.
@@ -112,7 +114,7 @@ struct Engine {
     commit: Mutex<()>,
     /// The number of commits that have begun, where one goes on at a time.
     begun: Cell<u64>,
-    space: Notify,
+    checkpoint: Mutex<()>,
     group: Group,
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
@@ -149,7 +151,7 @@ pub fn play_calls(
         log,
         commit: Mutex::new((), "a commit", 0),
         begun: Cell::new(0),
-        space: Notify::new("space in the log", 0),
+        checkpoint: Mutex::new((), "a checkpoint", 0),
         group: Group::new(),
         in_order: RefCell::default(),
         changes: Cell::new(0),
@@ -221,7 +223,6 @@ impl Engine {
                 engine.runtime.sleep(Duration::from_secs(1)).await;
                 let now = engine.now();
                 engine.write_back(|unit| unit.since + EXPIRE <= now).await;
-                engine.checkpoint_if_due().await;
             }
         });
     }
@@ -352,10 +353,11 @@ impl Engine {
             ContentsPolicy::Adaptive => !self.is_sequential(&contents),
             ContentsPolicy::Ordered | ContentsPolicy::Writeback => false,
         };
-        if logged {
-            self.log_contents(&contents);
+        let mut place = Vec::new();
+        match logged {
+            true => self.log_contents(contents).await,
+            false => place = self.runs(&contents),
         }
-        let place = if logged { Vec::new() } else { self.runs(&contents) };
         self.append(self.facts.log.of_commit);
         if policy.log_first {
             self.force_commit().await;
@@ -379,7 +381,6 @@ impl Engine {
                 self.force_commit().await;
             }
         }
-        self.checkpoint_if_due().await;
     }
 
     /// Takes the dirty blocks that are not in the log, of a file or of all.
@@ -400,21 +401,36 @@ impl Engine {
     }
 
     /// Puts contents into the log. They stay dirty.
-    fn log_contents(&self, contents: &[((u64, u64), DirtyUnit)]) {
-        let (unit, log) = (self.facts.unit, self.facts.log);
-        let differs = self.facts.policy.differences;
+    async fn log_contents(&self, contents: Vec<((u64, u64), DirtyUnit)>) {
+        let log = self.facts.log;
         let mut bytes = 0;
-        let (mut dirty, mut known) = (self.dirty.borrow_mut(), self.known.borrow_mut());
         for (key, one) in contents {
-            let changed: u64 = one.parts.iter().map(|part| part.1 - part.0 + OF_BLOCK / 2).sum();
-            bytes += OF_BLOCK + if differs && one.has_base { changed.min(unit) } else { unit };
-            known.insert(*key);
-            let logged =
-                DirtyUnit { since: one.since, parts: Vec::new(), has_base: true, logged: true };
-            dirty.insert(*key, logged);
+            if log.own {
+                // Ordo's journal makes space in the middle of a commit, the kernel's before it.
+                self.append(std::mem::take(&mut bytes) as f64 * log.overhead);
+                self.wait_for_space().await;
+            }
+            bytes += self.log_block(key, &one);
         }
         let grain = log.grain_of_contents();
         self.append((bytes as f64 * log.overhead / grain).ceil() * grain);
+    }
+
+    /// Puts a block into the log. Returns its bytes there.
+    fn log_block(&self, key: (u64, u64), one: &DirtyUnit) -> u64 {
+        let unit = self.facts.unit;
+        let changed: u64 = one.parts.iter().map(|part| part.1 - part.0 + OF_BLOCK / 2).sum();
+        let differs = self.facts.policy.differences && one.has_base;
+        self.known.borrow_mut().insert(key);
+        let logged = DirtyUnit {
+            since: one.since,
+            parts: Vec::new(),
+            has_base: true,
+            logged: true,
+            low: one.low.or(Some(self.log.end.get())),
+        };
+        self.dirty.borrow_mut().insert(key, logged);
+        OF_BLOCK + if differs { changed.min(unit) } else { unit }
     }
 
     /// The places of blocks, neighbours joined. Blocks without a place are counted.
@@ -517,11 +533,13 @@ impl Engine {
 
     /// The place of a part of the log: around in its space.
     fn log_place(&self, at: u64, len: u64) -> u64 {
-        let base = if self.log.disk > 0 { 0 } else { self.facts.log.first };
-        match self.facts.policy.log_bytes {
-            Some(size) if size > len + self.facts.log.grain => base + at % (size - len),
-            _ => base + at,
-        }
+        let log = self.facts.log;
+        let known = self.facts.policy.log_bytes.unwrap_or(log.ring.1);
+        let size = known.max(len);
+        // A write that would go over the end is made before it: where it is split does not matter for its time.
+        let place = (log.first.saturating_sub(log.ring.0) + at) % size;
+        let base = if self.log.disk > 0 { 0 } else { log.ring.0 };
+        base + place.min(size - len)
     }
 
     /// Writes the commit block, and what else is in the log, with the policy's flushes.
@@ -551,6 +569,8 @@ impl Engine {
         let due: Vec<_> =
             keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect();
         drop(dirty);
+        // The log has them whole before it has differences again.
+        due.iter().for_each(|(key, _)| drop(self.known.borrow_mut().remove(key)));
         let runs = self.runs(&due);
         self.send(&runs).await;
     }
@@ -559,29 +579,45 @@ impl Engine {
         self.log.end.get() - self.log.start.get()
     }
 
-    /// Writes what the log holds in place, if so much of the log is used.
-    async fn checkpoint_if_due(&self) {
+    /// Whether so much of the log is used that a checkpoint has to come first.
+    fn is_short(&self) -> bool {
         let policy = self.facts.policy;
-        let Some(size) = policy.log_bytes else { return };
-        if self.used() * 1000.0 < size as f64 * policy.checkpoint_permille as f64 {
-            return;
-        }
-        let start = self.log.end.get();
-        self.write_back(|unit| unit.logged).await;
-        self.log.start.set(start);
-        self.space.notify_all();
+        let size = policy.log_bytes.unwrap_or(u64::MAX) as f64;
+        self.used() * 1000.0 >= size * policy.checkpoint_permille as f64
     }
 
+    /// Makes space in the log: the first caller who finds it short does so, and others wait meanwhile.
     async fn wait_for_space(&self) {
-        let Some(size) = self.facts.policy.log_bytes else { return };
-        // A commit begins when an eighth of the log is free.
-        while self.used() > size as f64 * 7.0 / 8.0 {
-            self.checkpoint_if_due().await;
-            if self.used() > size as f64 * 7.0 / 8.0 {
-                // The checkpoint of another commit has not ended.
-                self.space.notified().await;
+        while self.is_short() {
+            let before = self.log.start.get();
+            let _one = self.checkpoint.lock().await;
+            if self.log.start.get() == before {
+                self.checkpoint().await;
             }
         }
+    }
+
+    /// A checkpoint: what the older half of the log holds is written in place, and durable before the log's tail moves.
+    async fn checkpoint(&self) {
+        if self.facts.log.own {
+            self.force(false).await;
+        }
+        let (start, end) = (self.log.start.get(), self.log.end.get());
+        let until = start + (end - start) / 2.0;
+        self.write_back(|unit| unit.low.is_some_and(|low| low <= until)).await;
+        if self.facts.flushes {
+            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+        }
+        let log = self.facts.log;
+        let base = if self.log.disk > 0 { 0 } else { log.ring.0.saturating_sub(log.grain) };
+        let what = (RequestOp::Write, Role::JournalSuperblock);
+        self.request(self.log.disk, what, (base, log.grain), self.facts.flushes).await;
+        let rest = self.dirty.borrow().values().filter_map(|unit| unit.low).reduce(f64::min);
+        let holds_contents =
+            matches!(self.facts.policy.contents, ContentsPolicy::Logged | ContentsPolicy::Adaptive);
+        // Blocks of metadata are changed all the time, and are as old as those that were not written.
+        let rest = rest.unwrap_or(if holds_contents { end } else { until });
+        self.log.start.set(rest.max(until.min(end)).max(start + 1.0));
     }
 
     async fn request(

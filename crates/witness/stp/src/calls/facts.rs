@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_annotate::BlockRow;
+use ordo_annotate::{BlockRow, Pieces};
 use ordo_annotate::calls::StoredCall;
 use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
 use ordo_sba::Class;
 use ordo_trace::{Flags, RequestOp, Trace};
 
 use super::{CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy};
-use crate::journal::JournalSpan;
+use crate::journal::{JournalSpan, own_span};
 use crate::traffic::{Role, SeenTraffic};
 
 /// The bytes of a sector of Ordo's log, and those of them that carry records.
@@ -18,7 +18,7 @@ const OWN_PAYLOAD: u64 = OWN_SECTOR - SectorHead::SIZE as u64;
 /// The block of the kernel's journals, if the trace does not say.
 const KERNEL_BLOCK: u64 = 4096;
 /// The part of a journal, in thousandths, whose use makes a checkpoint begin: of Ordo's, and of the kernel's.
-const OWN_CHECKPOINT: u64 = 625;
+const OWN_CHECKPOINT: u64 = 790;
 const KERNEL_CHECKPOINT: u64 = 750;
 
 /// Nanoseconds from the end of a write within which a request counts as sent by it, the calls that are looked at, and the
@@ -38,6 +38,8 @@ pub struct LogFacts {
     pub own: bool,
     /// The place of its first write, in bytes.
     pub first: u64,
+    /// The place and the length of the space around which it is written, in bytes.
+    pub ring: (u64, u64),
     /// The unit of its writes in bytes.
     pub grain: u64,
     /// The bytes that each commit adds, whatever it commits.
@@ -71,6 +73,8 @@ pub struct TraceFacts {
     pub log: LogFacts,
     /// The policies.
     pub policy: JournalPolicy,
+    /// Whether the disk has a volatile cache that is flushed.
+    pub flushes: bool,
     /// Whether writes of contents that are waited for have FUA.
     pub place_fua: bool,
     /// The bytes in order after which a file's contents are written although nobody waits; `None`: this is not seen.
@@ -127,7 +131,7 @@ impl Votes {
 /// # Errors
 /// Files that are written and synced have no blocks.
 pub fn facts(
-    trace: &Trace,
+    (trace, start): (&Trace, &Pieces),
     (rows, seen): (&[BlockRow], &[SeenTraffic]),
     (calls, plan): (&[StoredCall], &CallPlan),
     span: Option<JournalSpan>,
@@ -160,14 +164,27 @@ pub fn facts(
         })
         .collect();
     let own = is_own(trace, seen);
+    let span = match own {
+        true => first_log(seen).and_then(|first| own_span(trace, start, first)),
+        false => span,
+    };
     let mut policy = policy(&waited, span, own);
     let shared = is_shared(seen, &owners, calls);
     (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
-    let log = log(trace, seen, (calls, plan), (own, &policy));
+    let first = first_log(seen).unwrap_or(0);
+    let ring = match span.filter(|span| span.whole) {
+        Some(span) if own => (span.first, span.len()),
+        // A superblock comes first.
+        Some(span) => (span.first + span.block, span.len() - span.block),
+        None => (first, start.bytes.saturating_sub(first)),
+    };
+    let log = log((trace, ring), seen, (calls, plan), (own, &policy));
     policy.every = policy.every.filter(|_| !own);
     let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
     let write_behind = write_behind(seen, &owners, calls);
-    Ok(TraceFacts { unit, places, log, policy, place_fua, write_behind, files_without: without })
+    let flushes = seen.iter().any(|s| s.role == Role::Flush || s.flags.contains(Flags::FUA));
+    let files_without = without;
+    Ok(TraceFacts { unit, places, log, policy, flushes, place_fua, write_behind, files_without })
 }
 
 /// The file of each request with contents of one.
@@ -226,6 +243,11 @@ fn write_behind(
     (lens.len() >= BEHIND_MIN).then(|| lens[lens.len() / 2])
 }
 
+/// The place of the first write to the log.
+fn first_log(seen: &[SeenTraffic]) -> Option<u64> {
+    seen.iter().find(|s| matches!(s.role, Role::Journal | Role::Commit)).map(|s| s.offset)
+}
+
 /// Whether the log is one of Ordo's.
 fn is_own(trace: &Trace, seen: &[SeenTraffic]) -> bool {
     let first = seen.iter().find(|s| s.role == Role::Journal && s.op == RequestOp::Write);
@@ -282,7 +304,7 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
 }
 
 fn log(
-    trace: &Trace,
+    (trace, ring): (&Trace, (u64, u64)),
     seen: &[SeenTraffic],
     (calls, plan): (&[StoredCall], &CallPlan),
     (own, policy): (bool, &JournalPolicy),
@@ -312,6 +334,7 @@ fn log(
         return LogFacts {
             own,
             first,
+            ring,
             grain: OWN_SECTOR,
             of_commit: of_commit * overhead,
             of_change: of_change * overhead,
@@ -326,6 +349,7 @@ fn log(
     LogFacts {
         own,
         first,
+        ring,
         grain: KERNEL_BLOCK,
         of_commit,
         of_change: 0.0,

@@ -54,7 +54,7 @@ impl CallWorld {
         let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);
         let calls: Vec<_> = inside.cloned().collect();
         let plan = CallPlan::new(&calls, seen)?;
-        let facts = facts(input.trace, (input.rows, seen), (&calls, &plan), span)?;
+        let facts = facts((input.trace, input.start), (input.rows, seen), (&calls, &plan), span)?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
         Ok(CallWorld { plan, facts, span, stage })
     }
@@ -195,7 +195,8 @@ impl CallWorld {
         }
         let swap = Swap { span, target: target(&span, at, bytes)? };
         self.facts.places.values_mut().for_each(|place| *place = swap.of(*place).0);
-        self.facts.log.first = swap.of(self.facts.log.first).0;
+        let log = &mut self.facts.log;
+        (log.first, log.ring.0) = (swap.of(log.first).0, swap.of(log.ring.0).0);
         Ok(())
     }
 
@@ -208,6 +209,7 @@ impl CallWorld {
             policy.flush_before = is_volatile && policy.contents != ContentsPolicy::Logged;
             policy.fua = is_volatile;
             policy.flush_after = false;
+            self.facts.flushes = is_volatile;
             self.facts.place_fua = is_volatile && self.facts.log.own;
         }
     }

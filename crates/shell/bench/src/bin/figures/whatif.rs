@@ -1,6 +1,5 @@
 //! Semantic trace playback beside the change really made in Ordo's journal, in virtual time.
 
-use ordo_annotate::Pieces;
 use ordo_bench::whatif::{JournalSetup, LogAt, RecordedRun, SyncClients, TaskKind, record};
 use ordo_block::model::Model;
 use ordo_runtime::Duration;
@@ -71,7 +70,7 @@ fn rows(
     rows: &[Row<'_>],
 ) -> RecordedRun {
     let run = record(setup, clients);
-    let start = Pieces::default();
+    let start = run.start();
     let predictor = run.predictor(&start).expect("a trace with times");
     let world = predictor.calls().expect("calls that were recorded with the requests");
     let unchanged = world.unchanged().expect("requests on the disk");
@@ -246,7 +245,7 @@ pub fn figure_13(out: &mut Section) {
         };
         let run = record(&setup, &clients);
         let made = record(&setup.with(&["commits=untangled"]), &clients);
-        let start = Pieces::default();
+        let start = run.start();
         let predictor = run.predictor(&start).expect("a trace with times");
         let world = predictor.calls().expect("calls");
         errors.unchanged.push(world.unchanged().expect("requests on the disk").error.abs());
@@ -365,7 +364,7 @@ pub fn differential(out: &mut Section) {
         let clients = SyncClients::alike(1, kind, 9 << 20);
         let run = record(&setup, &clients);
         let made = record(&setup.with(&["records=bytes"]), &clients);
-        let start = Pieces::default();
+        let start = run.start();
         let predictor = run.predictor(&start).expect("a trace with times");
         let world = predictor.calls().expect("calls");
         let unchanged = world.unchanged().expect("requests on the disk");
