@@ -56,6 +56,12 @@ pub trait OrderingPolicy: WriteGate {
         false
     }
 
+    /// Whether contents that are written in order go to their places at once, before anyone waits for them. If not, they are
+    /// to be in a log first.
+    fn writes_behind(&self) -> bool {
+        true
+    }
+
     /// The most blocks that one operation may allocate or free. The core splits larger work into several
     /// operations.
     fn blocks_max(&self) -> u64 {

@@ -74,7 +74,12 @@ pub fn own_span(trace: &Trace, start: &Pieces, first: u64) -> Option<JournalSpan
             let (copy, sector) = (found.generation % SUPER_SECTORS, u64::from(found.sector));
             let at = (at + (n * SECTOR_MIN) as u64).checked_sub(copy * sector)?;
             let first = at + SUPER_SECTORS * sector;
-            Some(JournalSpan { first, end: first + found.sectors * sector, block: sector, whole: true })
+            Some(JournalSpan {
+                first,
+                end: first + found.sectors * sector,
+                block: sector,
+                whole: true,
+            })
         });
         found.filter(|span| (span.first..span.end).contains(&first)).last()
     };

@@ -33,8 +33,8 @@ impl Ffs {
         if self.should_move(&buffers) {
             self.move_cluster(op, ip, first, &buffers).await?;
         }
-        for buf in &buffers {
-            self.cache.write_soon(buf);
+        if self.cache.ordering().writes_behind() {
+            buffers.iter().for_each(|buf| self.cache.write_soon(buf));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use ordo_runtime::sync::Notify;
 use super::ops::Ticket;
 use super::record::LogEntry;
 use super::state::{State, least_capacity};
-use super::{JournalOrder, JournalRules, checkpointer, commit, replay};
+use super::{JournalOrder, JournalRules, LogContents, checkpointer, commit, replay};
 use crate::{
     Begun, BlockFuture, Change, DeferredFree, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
     RecoverError, Recovery, What,
@@ -210,6 +210,10 @@ impl OrderingPolicy for JournalOrder {
 
     fn keeps_summary(&self) -> bool {
         true
+    }
+
+    fn writes_behind(&self) -> bool {
+        self.state.options.mode.contents != LogContents::Data
     }
 
     fn blocks_max(&self) -> u64 {

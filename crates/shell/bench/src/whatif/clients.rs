@@ -25,6 +25,8 @@ pub enum TaskKind {
         sync_every: u64,
         /// The bytes that are written.
         bytes: u64,
+        /// The pause before each 64 KB.
+        pause: Duration,
     },
     /// Changes records of 100 bytes in pages of its file, and appends to the end of it, as TPC-B's transactions do.
     Records {
@@ -144,9 +146,12 @@ impl SyncClients {
                     one.sync().await;
                 }
             }
-            TaskKind::Sequential { sync_every, bytes } => {
+            TaskKind::Sequential { sync_every, bytes, pause } => {
                 let mut since = 0;
                 for at in (0..bytes).step_by(64 << 10) {
+                    if !pause.is_zero() {
+                        rt.sleep(pause).await;
+                    }
                     one.write(at % size, 64 << 10).await;
                     since += 64 << 10;
                     if sync_every > 0 && since >= sync_every {

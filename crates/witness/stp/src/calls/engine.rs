@@ -14,8 +14,6 @@ use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
 use crate::play::{DiskAtPlay, PlayStage};
 use crate::traffic::Role;
 
-/// The longest request in bytes.
-const REQUEST_MAX: u64 = 1 << 20;
 /// The longest write of a log in bytes.
 const LOG_WRITE_MAX: u64 = 256 << 10;
 /// The age at which dirty contents are written, in nanoseconds.
@@ -446,7 +444,10 @@ impl Engine {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for place in places {
             match runs.last_mut() {
-                Some(run) if run.0 + run.1 == place && run.1 + self.facts.unit <= REQUEST_MAX => {
+                Some(run)
+                    if run.0 + run.1 == place
+                        && run.1 + self.facts.unit <= self.facts.request_max =>
+                {
                     run.1 += self.facts.unit;
                 }
                 _ => runs.push((place, self.facts.unit)),

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_annotate::{BlockRow, Pieces};
 use ordo_annotate::calls::StoredCall;
+use ordo_annotate::{BlockRow, Pieces};
 use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
 use ordo_sba::Class;
 use ordo_trace::{Flags, RequestOp, Trace};
@@ -28,6 +28,8 @@ const BEHIND_CALLS: usize = 8;
 const BEHIND_MIN: usize = 4;
 /// The bytes that the records of an operation take in Ordo's logs (docs/journal.md).
 const OWN_CHANGE: f64 = 140.0;
+/// The longest request in bytes, if the trace does not show it.
+const REQUEST_MAX: u64 = 1 << 20;
 /// Bytes of records for a commit below which they count as those of its changes.
 const SMALL: f64 = 1024.0;
 
@@ -73,6 +75,8 @@ pub struct TraceFacts {
     pub log: LogFacts,
     /// The policies.
     pub policy: JournalPolicy,
+    /// The most bytes of file contents in one request.
+    pub request_max: u64,
     /// Whether the disk has a volatile cache that is flushed.
     pub flushes: bool,
     /// Whether writes of contents that are waited for have FUA.
@@ -183,8 +187,28 @@ pub fn facts(
     let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
     let write_behind = write_behind(seen, &owners, calls);
     let flushes = seen.iter().any(|s| s.role == Role::Flush || s.flags.contains(Flags::FUA));
-    let files_without = without;
-    Ok(TraceFacts { unit, places, log, policy, flushes, place_fua, write_behind, files_without })
+    Ok(TraceFacts {
+        unit,
+        places,
+        log,
+        policy,
+        request_max: request_max(seen),
+        flushes,
+        place_fua,
+        write_behind,
+        files_without: without,
+    })
+}
+
+/// The length of the longest request with contents, if the trace shows that requests are cut: neighbours that were sent
+/// together.
+fn request_max(seen: &[SeenTraffic]) -> u64 {
+    let data: Vec<&SeenTraffic> = seen.iter().filter(|s| s.role == Role::Data).collect();
+    let is_cut = data
+        .windows(2)
+        .any(|two| two[0].issued == two[1].issued && two[0].offset + two[0].len == two[1].offset);
+    let longest = data.iter().map(|s| s.len).max();
+    longest.filter(|_| is_cut).unwrap_or(REQUEST_MAX)
 }
 
 /// The file of each request with contents of one.
