@@ -28,6 +28,15 @@ pub enum TaskKind {
         /// The pause before each 64 KB.
         pause: Duration,
     },
+    /// Overwrites random aligned pieces of its file, and syncs nothing.
+    Scattered {
+        /// The length of a piece in bytes.
+        len: u64,
+        /// The number of pieces.
+        count: u64,
+        /// The pause before each.
+        pause: Duration,
+    },
     /// Changes records of 100 bytes in pages of its file, and appends to the end of it, as TPC-B's transactions do.
     Records {
         /// The number of pages of which a transaction changes one record each.
@@ -158,6 +167,12 @@ impl SyncClients {
                         one.sync().await;
                         since = 0;
                     }
+                }
+            }
+            TaskKind::Scattered { len, count, pause } => {
+                for _ in 0..count {
+                    rt.sleep(pause).await;
+                    one.random_piece(size, len).await;
                 }
             }
             TaskKind::Records { pages, record, log, transactions } => {

@@ -265,7 +265,7 @@ async fn recorded(rt: &Runtime, setup: &JournalSetup, clients: &SyncClients) -> 
         MkfsOptions { block_size: BLOCK as u32, frag_size: BLOCK as u32, ..MkfsOptions::default() };
     journaled.make(rt, &plain, &options).await.expect("legal sizes");
     let mount = MountOptions {
-        cache: CacheConfig { dirty_max: 96 << 20, ..CacheConfig::with_capacity(256 << 20) },
+        cache: CacheConfig { dirty_max: 240 << 20, ..CacheConfig::with_capacity(320 << 20) },
         use_reserve: true,
         ..MountOptions::default()
     };

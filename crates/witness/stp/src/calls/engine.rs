@@ -22,6 +22,10 @@ const EXPIRE: u64 = 30_000_000_000;
 const SEQUENTIAL: u64 = 64 << 10;
 /// The bytes of the log for a block beside its contents: a tag, and for a difference the place and length of a run.
 const OF_BLOCK: u64 = 10;
+/// The interval at which Ordo's journal looks for space, in nanoseconds, and the use in thousandths from which on it makes
+/// some although nobody waits.
+const OWN_TICK: u64 = 5_000_000_000;
+const OWN_BACKGROUND: u64 = 625;
 /// A record of a commit by itself, in Ordo's log.
 const SMALLEST: u64 = 4;
 
@@ -211,6 +215,19 @@ impl Engine {
                     engine.runtime.sleep(Duration::from_nanos(every.max(1))).await;
                     if engine.changes.get() > 0 {
                         engine.commit(None, false).await;
+                    }
+                }
+            });
+        }
+        if self.facts.log.own {
+            let engine = self.clone();
+            let every = self.facts.policy.every.unwrap_or(OWN_TICK).max(1);
+            self.runtime.spawn_daemon("checkpoints that nobody waits for", async move {
+                loop {
+                    engine.runtime.sleep(Duration::from_nanos(every)).await;
+                    if engine.uses(OWN_BACKGROUND) {
+                        let _one = engine.checkpoint.lock().await;
+                        engine.checkpoint().await;
                     }
                 }
             });
@@ -580,16 +597,15 @@ impl Engine {
         self.log.end.get() - self.log.start.get()
     }
 
-    /// Whether so much of the log is used that a checkpoint has to come first.
-    fn is_short(&self) -> bool {
-        let policy = self.facts.policy;
-        let size = policy.log_bytes.unwrap_or(u64::MAX) as f64;
-        self.used() * 1000.0 >= size * policy.checkpoint_permille as f64
+    /// Whether so many thousandths of the log are used.
+    fn uses(&self, permille: u64) -> bool {
+        let size = self.facts.policy.log_bytes.unwrap_or(u64::MAX) as f64;
+        self.used() * 1000.0 >= size * permille as f64
     }
 
     /// Makes space in the log: the first caller who finds it short does so, and others wait meanwhile.
     async fn wait_for_space(&self) {
-        while self.is_short() {
+        while self.uses(self.facts.policy.checkpoint_permille) {
             let before = self.log.start.get();
             let _one = self.checkpoint.lock().await;
             if self.log.start.get() == before {

@@ -182,7 +182,7 @@ pub fn facts(
         Some(span) => (span.first + span.block, span.len() - span.block),
         None => (first, start.bytes.saturating_sub(first)),
     };
-    let log = log((trace, ring), seen, (calls, plan), (own, &policy));
+    let log = log((trace, ring, unit), seen, (calls, plan), (own, &policy));
     policy.every = policy.every.filter(|_| !own);
     let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
     let write_behind = write_behind(seen, &owners, calls);
@@ -328,7 +328,7 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
 }
 
 fn log(
-    (trace, ring): (&Trace, (u64, u64)),
+    (trace, ring, unit): (&Trace, (u64, u64), u64),
     seen: &[SeenTraffic],
     (calls, plan): (&[StoredCall], &CallPlan),
     (own, policy): (bool, &JournalPolicy),
@@ -354,7 +354,7 @@ fn log(
     if own {
         let overhead = OWN_SECTOR as f64 / OWN_PAYLOAD as f64;
         let logged = policy.contents == ContentsPolicy::Logged;
-        let (of_commit, of_change) = own_sizes(trace, &writes, calls, logged);
+        let (of_commit, of_change) = own_sizes(trace, &writes, (calls, unit), logged);
         return LogFacts {
             own,
             first,
@@ -387,26 +387,23 @@ fn log(
 fn own_sizes(
     trace: &Trace,
     writes: &[&SeenTraffic],
-    calls: &[StoredCall],
+    (calls, unit): (&[StoredCall], u64),
     logged: bool,
 ) -> (f64, f64) {
-    let mut changes: Vec<(u64, u64)> = calls
-        .iter()
-        .filter(|call| call.error.is_none() && call.name.contains("write"))
-        .map(|call| (call.ended, call.len.unwrap_or(0)))
-        .collect();
-    changes.sort_unstable();
+    let mut changes: Vec<&StoredCall> =
+        calls.iter().filter(|call| call.error.is_none() && call.name.contains("write")).collect();
+    changes.sort_by_key(|call| call.ended);
     let mut points: Vec<(f64, f64)> = Vec::new();
     let (mut next, mut end) = (0, None);
     for write in writes {
         let Some((from, to)) = own_range(trace, write) else { continue };
         let bytes = to.saturating_sub(end.unwrap_or(from)) as f64;
         end = Some(to);
-        let until = changes.partition_point(|(at, _)| *at <= write.issued);
+        let until = changes.partition_point(|call| call.ended <= write.issued);
         let some = &changes[next.min(until)..until];
         next = next.max(until);
-        let contents: u64 = some.iter().map(|(_, len)| *len).sum();
-        let bytes = bytes - if logged { contents as f64 } else { 0.0 };
+        let contents = if logged { blocks_of(some, unit) } else { 0 };
+        let bytes = bytes - contents as f64;
         match points.last_mut() {
             // A commit record by itself.
             Some(last) if some.is_empty() => last.1 += bytes,
@@ -414,6 +411,16 @@ fn own_sizes(
         }
     }
     line(points.get(1..).unwrap_or_default())
+}
+
+/// The bytes of the blocks that calls change, each block once.
+fn blocks_of(calls: &[&StoredCall], unit: u64) -> u64 {
+    let mut blocks = BTreeSet::new();
+    for call in calls {
+        let (at, len) = (call.offset.unwrap_or(0), call.len.unwrap_or(0));
+        blocks.extend((at / unit..(at + len).div_ceil(unit)).map(|block| (call.inode, block)));
+    }
+    blocks.len() as u64 * unit
 }
 
 /// The line through points by least squares, neither part below zero. Where all commits have equally many changes, small

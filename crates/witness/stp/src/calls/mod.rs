@@ -81,6 +81,8 @@ pub struct CallPlan {
     pub left_out: BTreeMap<&'static str, u64>,
     /// The number of fsyncs.
     pub syncs: usize,
+    /// The nanoseconds that they took together.
+    pub syncs_took: u64,
 }
 
 /// The reason why calls cannot be played.
@@ -171,7 +173,9 @@ impl CallPlan {
                 let busy = if n + 1 == acts.len() { busy } else { 0 };
                 client.steps.push(ClientStep { think, busy, act: *act });
                 *ended = call.ended.max(*ended);
-                plan.syncs += usize::from(!matches!(act, ClientAct::Write { .. }));
+                let is_sync = !matches!(act, ClientAct::Write { .. });
+                plan.syncs += usize::from(is_sync);
+                plan.syncs_took += u64::from(is_sync) * (call.ended - call.began);
             }
         }
         plan.clients = clients.into_values().map(|(client, _)| client).collect();

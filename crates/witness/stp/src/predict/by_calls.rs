@@ -14,7 +14,7 @@ use crate::play::{PlayDisk, PlayError, PlayStage};
 use crate::traffic::SeenTraffic;
 
 /// A way of committing that the trace does not show counts if its playback is so much nearer to the trace than that of the way
-/// which was read, as a part of the trace's time.
+/// which was read, as a part of the trace's time and of that of its fsyncs.
 const NEARER: f64 = 0.002;
 
 /// The calls of a trace, and what its requests show of the journal's policies.
@@ -76,9 +76,11 @@ impl CallWorld {
             let mut world = self.clone();
             (world.facts.policy.tangled, world.facts.policy.serial) = (tangled, serial);
             let played = world.play("unchanged").ok()?;
-            let seconds = played.bounds.1 - played.bounds.0;
-            let measured = self.plan.bounds.1 - self.plan.bounds.0;
-            Some((seconds as f64 / measured as f64 - 1.0).abs())
+            let off =
+                |played: u64, measured: u64| (played as f64 / measured.max(1) as f64 - 1.0).abs();
+            let whole = |(begin, end): (u64, u64)| end - begin;
+            let all = off(whole(played.bounds), whole(self.plan.bounds));
+            Some(all.max(off(played.syncs.1, self.plan.syncs_took)))
         };
         let known = error(read.0, read.1).map_or(f64::INFINITY, |error| error - NEARER);
         let ways = [(true, true), (false, false)].into_iter().filter(|way| *way != read);
