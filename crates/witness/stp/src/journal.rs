@@ -68,7 +68,7 @@ pub fn own_span(trace: &Trace, start: &Pieces, first: u64) -> Option<JournalSpan
     let known = start.known.range(..=first).map(|(at, piece)| (*at, &**piece));
     let ring = |(at, bytes): (u64, &[u8])| {
         let sectors = bytes.chunks_exact(SECTOR_MIN).enumerate();
-        let found = sectors.filter_map(|(n, sector)| {
+        let mut found = sectors.filter_map(|(n, sector)| {
             let found = WafsSuper::read(sector, u64::MAX).ok()?;
             // The generation says which of the two copies this is.
             let (copy, sector) = (found.generation % SUPER_SECTORS, u64::from(found.sector));
@@ -81,9 +81,9 @@ pub fn own_span(trace: &Trace, start: &Pieces, first: u64) -> Option<JournalSpan
                 whole: true,
             })
         });
-        found.filter(|span| (span.first..span.end).contains(&first)).last()
+        found.rfind(|span| (span.first..span.end).contains(&first))
     };
-    known.rev().find_map(ring).or_else(|| written.filter_map(ring).last())
+    known.rev().find_map(ring).or_else(|| written.filter_map(ring).next_back())
 }
 
 /// A transaction: the steps that write it.

@@ -38,6 +38,9 @@ pub use clients::{SyncClients, TaskKind};
 /// The block of the file system in bytes. Fragments are whole blocks.
 pub const BLOCK: u64 = 4096;
 
+/// A part of a disk: its first byte and its length.
+type Extent = (u64, u64);
+
 /// The place of the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LogAt {
@@ -110,7 +113,7 @@ impl JournalSetup {
     }
 
     /// The parts of the disk for the file system, and for the log if it is there.
-    fn parts(&self) -> (Vec<(u64, u64)>, Option<(u64, u64)>) {
+    fn parts(&self) -> (Vec<Extent>, Option<Extent>) {
         let rest = self.bytes - self.log_bytes;
         match self.log_at {
             LogAt::End => (vec![(0, rest)], Some((rest, self.log_bytes))),
@@ -185,7 +188,7 @@ impl RecordedRun {
         store::write(dir, &parts)
     }
 
-    /// What is known of the disk before the calls: the log's superblock.
+    /// The known part of the disk before the calls: the log's superblock.
     pub fn start(&self) -> Pieces {
         let mut start = Pieces { bytes: self.bytes, ..Pieces::default() };
         if let Some(at) = self.log_first {

@@ -79,7 +79,6 @@ fn unchanged(run: &RecordedRun) -> f64 {
 /// none of more than 15 %. Would catch a policy that is read wrongly from the trace, and a change that is not the one
 /// that the journal makes.
 #[test]
-#[ignore = "with five clients the unchanged playback is more than 2 % off"]
 fn changes_are_predicted_as_the_journal_makes_them() {
     let mut errors = Vec::new();
     for (disk, clients, len) in

@@ -126,7 +126,7 @@ struct Printed {
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
-    /// What was played: `calls` of programs, or `requests`.
+    /// The objects that were played: `calls` of programs, or `requests`.
     method: &'static str,
     /// The reason why calls that the trace has were not played.
     calls_refused: Option<String>,
@@ -221,28 +221,30 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
         );
     }
     let predictor = Predictor::new(input, &window)?;
+    predict(args, &predictor, (&input, &window))
+}
+
+/// Plays the trace unchanged, and with each change and all of them, and prints the result.
+fn predict(
+    args: &WhatIf,
+    predictor: &Predictor<'_>,
+    (input, window): (&Input<'_>, &Window),
+) -> Result<ExitCode> {
     let by_requests = predictor.unchanged()?;
-    let by_calls = calls_played(args, &predictor)?;
+    let by_calls = calls_played(args, predictor)?;
     let (unchanged, method) = match &by_calls {
-        Ok((_, unchanged)) => (unchanged.clone(), "calls"),
-        Err(_) => (by_requests.clone(), "requests"),
+        Ok((_, unchanged)) => (unchanged, "calls"),
+        Err(_) => (&by_requests, "requests"),
     };
-    let far = unchanged.error.abs() > args.bound;
-    let refused = far.then(|| {
-        format!(
-            "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: its time depends on something that is not in the trace, or it was not recorded on {}",
-            unchanged.error * 100.0,
-            args.bound * 100.0,
-            disk.map_or("this disk", |model| model.name)
-        )
-    });
+    let refused = refused(args, unchanged, input.disk);
+    let far = refused.is_some();
     let changes = args.changes.list();
     let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
     let all = Some(&changes[..]).filter(|all| !all.is_empty());
     let sets: Vec<&[PlanChange]> = alone.chain(all).collect();
     let outcomes = match &args.device {
         _ if far => Vec::new(),
-        Some(path) => on_device(args, path, &predictor, input.bytes, sets)?,
+        Some(path) => on_device(args, path, predictor, input.bytes, sets)?,
         None => {
             let named = |set: &[PlanChange]| -> Result<(String, PredictedOutcome)> {
                 let outcome = match &by_calls {
@@ -256,29 +258,43 @@ pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
             sets.into_iter().map(named).collect::<Result<_>>()?
         }
     };
-    let made = args.made.as_ref().map(|path| made(path, &window)).transpose()?;
+    let made = args.made.as_ref().map(|path| made(path, window)).transpose()?;
+    let world = by_calls.as_ref().ok().map(|(world, _)| *world);
     let printed = Printed {
         journal_bytes: predictor.journal().map(|span| span.len()),
         played_on: args.device.as_ref().map(|path| path.display().to_string()),
         bound: args.bound,
         refused,
         method,
-        calls_refused: by_calls.as_ref().err().filter(|_| !calls.is_empty()).cloned(),
-        policy: by_calls.as_ref().ok().map(|(world, _)| policy(&world.policy())),
-        calls_left_out: by_calls
-            .as_ref()
-            .ok()
-            .map(|(world, _)| world.plan.left_out.clone())
-            .unwrap_or_default(),
-        ..print(disk, &system, (&unchanged, &outcomes), made.filter(|_| !changes.is_empty()))
+        calls_refused: by_calls.as_ref().err().filter(|_| !input.calls.is_empty()).cloned(),
+        policy: world.map(|world| policy(&world.policy())),
+        calls_left_out: world.map(|world| world.plan.left_out.clone()).unwrap_or_default(),
+        ..print(
+            input.disk,
+            input.system,
+            (unchanged, &outcomes),
+            made.filter(|_| !changes.is_empty()),
+        )
     };
     let text = match (args.json, args.html) {
         (true, _) => json(&printed)?,
-        (_, true) => timelines(&printed, &unchanged, &outcomes),
+        (_, true) => timelines(&printed, unchanged, &outcomes),
         _ => table(&printed),
     };
     put(args.output.as_deref(), &text)?;
     Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The reason why nothing is predicted, if the unchanged playback is too far off.
+fn refused(args: &WhatIf, unchanged: &Unchanged, disk: Option<&'static Model>) -> Option<String> {
+    (unchanged.error.abs() > args.bound).then(|| {
+        format!(
+            "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: its time depends on something that is not in the trace, or it was not recorded on {}",
+            unchanged.error * 100.0,
+            args.bound * 100.0,
+            disk.map_or("this disk", |model| model.name)
+        )
+    })
 }
 
 /// The size of the trace's device: as it is known, and at least up to its last request.

@@ -495,9 +495,8 @@ impl Engine {
         if self.log.durable.get() >= target {
             return;
         }
-        match policy.group.filter(|_| facts.own) {
-            Some(delay) => return self.force_together(target, delay, is_commit).await,
-            None => {}
+        if let Some(delay) = policy.group.filter(|_| facts.own) {
+            return self.force_together(target, delay, is_commit).await;
         }
         let _one = self.log.writer.lock().await;
         self.write_log(target, is_commit).await;
@@ -581,14 +580,16 @@ impl Engine {
 
     /// Writes dirty contents in place that nobody waits for.
     async fn write_back(&self, wanted: impl Fn(&DirtyUnit) -> bool) {
-        let mut dirty = self.dirty.borrow_mut();
-        let keys: Vec<(u64, u64)> =
-            dirty.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| *key).collect();
-        let due: Vec<_> =
-            keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect();
-        drop(dirty);
+        let due: Vec<((u64, u64), DirtyUnit)> = {
+            let mut dirty = self.dirty.borrow_mut();
+            let keys: Vec<(u64, u64)> =
+                dirty.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| *key).collect();
+            keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect()
+        };
         // The log has them whole before it has differences again.
-        due.iter().for_each(|(key, _)| drop(self.known.borrow_mut().remove(key)));
+        for (key, _) in &due {
+            self.known.borrow_mut().remove(key);
+        }
         let runs = self.runs(&due);
         self.send(&runs).await;
     }

@@ -1,4 +1,4 @@
-//! What a trace shows of a file system's blocks, log and policies.
+//! A file system's blocks, log and policies, as a trace shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,7 @@ impl LogFacts {
     }
 }
 
-/// What a trace shows.
+/// The facts that a trace shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceFacts {
     /// The size of a block of a file, in bytes.
@@ -100,7 +100,7 @@ fn places(rows: &[BlockRow]) -> (u64, BTreeMap<(u64, u64), u64>) {
     (unit.max(512), places)
 }
 
-/// What an fsync waited for, in the order of the requests' issue.
+/// The requests that an fsync waited for, in the order of their issue.
 struct Waited<'a> {
     seen: Vec<&'a SeenTraffic>,
 }

@@ -63,83 +63,19 @@ impl JournalPolicy {
     /// # Errors
     /// The reason why the change means nothing here.
     pub fn change(&mut self, change: &PlanChange) -> Option<Result<(), String>> {
-        let already = |is: bool, what: &str| match is {
-            true => Err(format!("the trace has {what} already")),
-            false => Ok(()),
-        };
         Some(match change {
-            PlanChange::Mode(mode) => {
-                let contents = match mode {
-                    Mode::Ordered => ContentsPolicy::Ordered,
-                    Mode::Writeback => ContentsPolicy::Writeback,
-                    Mode::Data(_) => ContentsPolicy::Logged,
-                    Mode::Adaptive(_) => ContentsPolicy::Adaptive,
-                };
-                let result = already(self.contents == contents, "this mode");
-                (self.contents, self.log_first) = (contents, false);
-                result
-            }
-            PlanChange::Untangle => {
-                let result = match self.tangled {
-                    true => Ok(()),
-                    false => {
-                        Err("the commits of this trace have the changes of their caller alone"
-                            .into())
-                    }
-                };
-                (self.tangled, self.serial) = (false, false);
-                result
-            }
-            PlanChange::Overlap => {
-                let result = match self.contents {
-                    ContentsPolicy::Logged => {
-                        Err("file contents are in the log: nothing can overlap".into())
-                    }
-                    _ => already(self.order == CommitOrder::Overlap, "overlapped commits"),
-                };
-                self.order = CommitOrder::Overlap;
-                result
-            }
-            PlanChange::Differential => {
-                let logged =
-                    matches!(self.contents, ContentsPolicy::Logged | ContentsPolicy::Adaptive);
-                let result = match logged {
-                    true => already(self.differences, "differences in its log"),
-                    false => Err("only a log with file contents has blocks of which parts change; use it with --mode data".into()),
-                };
-                self.differences = true;
-                result
-            }
-            PlanChange::Barriers(barriers) => {
-                let (before, fua, after) = match barriers {
-                    Barriers::Off => (false, false, false),
-                    Barriers::On => (true, false, true),
-                    Barriers::Fua => (true, true, false),
-                };
-                let now = (self.flush_before, self.fua, self.flush_after);
-                let result = already(now == (before, fua, after), "these barriers");
-                (self.flush_before, self.fua, self.flush_after) = (before, fua, after);
-                result
-            }
-            PlanChange::CommitEvery(ns) => {
-                let result = already(self.every == Some(*ns), "this interval");
-                self.every = Some(*ns);
-                result
-            }
-            PlanChange::GroupCommit(ns) => {
-                let result = already(self.group == Some(*ns), "this group commit");
-                self.group = Some(*ns);
-                result
-            }
+            PlanChange::Mode(mode) => self.change_mode(*mode),
+            PlanChange::Untangle => self.untangle(),
+            PlanChange::Overlap => self.overlap(),
+            PlanChange::Differential => self.differential(),
+            PlanChange::Barriers(barriers) => self.change_barriers(*barriers),
+            PlanChange::CommitEvery(ns) => set(&mut self.every, Some(*ns), "this interval"),
+            PlanChange::GroupCommit(ns) => set(&mut self.group, Some(*ns), "this group commit"),
             PlanChange::JournalSize(bytes) => {
-                let result = already(self.log_bytes == Some(*bytes), "a journal of this size");
-                self.log_bytes = Some(*bytes);
-                result
+                set(&mut self.log_bytes, Some(*bytes), "a journal of this size")
             }
             PlanChange::CheckpointAt(permille) => {
-                let result = already(self.checkpoint_permille == *permille, "this trigger");
-                self.checkpoint_permille = *permille;
-                result
+                set(&mut self.checkpoint_permille, *permille, "this trigger")
             }
             PlanChange::JournalAt(_)
             | PlanChange::JournalDevice(_)
@@ -148,4 +84,58 @@ impl JournalPolicy {
             | PlanChange::CacheOff => return None,
         })
     }
+
+    fn change_mode(&mut self, mode: Mode) -> Result<(), String> {
+        let contents = match mode {
+            Mode::Ordered => ContentsPolicy::Ordered,
+            Mode::Writeback => ContentsPolicy::Writeback,
+            Mode::Data(_) => ContentsPolicy::Logged,
+            Mode::Adaptive(_) => ContentsPolicy::Adaptive,
+        };
+        self.log_first = false;
+        set(&mut self.contents, contents, "this mode")
+    }
+
+    fn untangle(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.tangled) {
+            return Err("the commits of this trace have the changes of their caller alone".into());
+        }
+        self.serial = false;
+        Ok(())
+    }
+
+    fn overlap(&mut self) -> Result<(), String> {
+        if self.contents == ContentsPolicy::Logged {
+            return Err("file contents are in the log: nothing can overlap".into());
+        }
+        set(&mut self.order, CommitOrder::Overlap, "overlapped commits")
+    }
+
+    fn differential(&mut self) -> Result<(), String> {
+        if !matches!(self.contents, ContentsPolicy::Logged | ContentsPolicy::Adaptive) {
+            return Err("only a log with file contents has blocks of which parts change; use it with --mode data".into());
+        }
+        set(&mut self.differences, true, "differences in its log")
+    }
+
+    fn change_barriers(&mut self, barriers: Barriers) -> Result<(), String> {
+        let wanted = match barriers {
+            Barriers::Off => (false, false, false),
+            Barriers::On => (true, false, true),
+            Barriers::Fua => (true, true, false),
+        };
+        let mut now = (self.flush_before, self.fua, self.flush_after);
+        let result = set(&mut now, wanted, "these barriers");
+        (self.flush_before, self.fua, self.flush_after) = now;
+        result
+    }
+}
+
+/// Sets a policy, unless it is so already.
+fn set<T: PartialEq>(policy: &mut T, to: T, what: &str) -> Result<(), String> {
+    if *policy == to {
+        return Err(format!("the trace has {what} already"));
+    }
+    *policy = to;
+    Ok(())
 }

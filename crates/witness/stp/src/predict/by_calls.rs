@@ -28,7 +28,7 @@ pub struct CallWorld {
     stage: PlayStage,
 }
 
-/// What a playback of calls says beside its time.
+/// The clients' times in a playback of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientTimes {
     /// Seconds that an fsync takes, on average.
@@ -121,7 +121,7 @@ impl CallWorld {
         self.with(changes)?.outcome(&change::name(changes), error)
     }
 
-    /// What a playback with changes says of the clients.
+    /// The clients' times in a playback with changes.
     ///
     /// # Errors
     /// As [`changed`](Self::changed).

@@ -106,7 +106,43 @@ fn random(count: usize, len: u64, syncs: u64) -> SyncClients {
     SyncClients::alike(count, kind, 8 << 20)
 }
 
-/// Every change, on two disks, with one client and five.
+/// A change: its name, as it is predicted, and as it is made.
+type Change = (&'static str, Vec<PlanChange>, JournalSetup);
+
+/// Every change that can be made.
+fn every_change(setup: &JournalSetup, other: &'static Model) -> Vec<Change> {
+    let every = Duration::from_secs(1).as_nanos() as u64;
+    let (small, own) = (512 << 10, setup.disk);
+    let with = |options: &[&str]| setup.with(options);
+    let half = PlanChange::JournalAt(JournalPlace::Permille(500));
+    vec![
+        ("mode writeback", vec![PlanChange::Mode(Mode::Writeback)], with(&["contents=none"])),
+        ("mode data", vec![DATA], with(&["contents=data"])),
+        (
+            "mode data, differential",
+            vec![DATA, PlanChange::Differential],
+            with(&["contents=data", "records=bytes"]),
+        ),
+        (
+            "mode data, journal-size 512k",
+            vec![DATA, PlanChange::JournalSize(small)],
+            JournalSetup { log_bytes: small, ..with(&["contents=data"]) },
+        ),
+        ("mode adaptive", vec![ADAPTIVE], with(&["contents=adaptive"])),
+        ("overlap", vec![PlanChange::Overlap], with(&["phases=overlap"])),
+        ("untangle", vec![PlanChange::Untangle], with(&["commits=untangled"])),
+        ("commit-every 1", vec![PlanChange::CommitEvery(every)], with(&["commit-every=1"])),
+        ("journal-at 50%", vec![half], JournalSetup { log_at: LogAt::Permille(500), ..*setup }),
+        (
+            "journal-device, the same model",
+            vec![PlanChange::JournalDevice(own)],
+            JournalSetup { log_at: LogAt::Disk(own), ..*setup },
+        ),
+        ("another disk", vec![PlanChange::Disk(other)], JournalSetup { disk: other, ..*setup }),
+    ]
+}
+
+/// Every change, on three disks, with one client and five.
 pub fn changes(out: &mut Section) {
     out.say(
         "Clients overwrite random blocks of a file of 8 MB each and sync every one: 150 times 4 KB, and five clients 60 \
@@ -120,62 +156,11 @@ pub fn changes(out: &mut Section) {
     for (disk, other) in [("viking", "hdd-4tb"), ("hdd-4tb", "viking"), ("sata-ssd", "nvme")] {
         for (count, len, syncs) in [(1, 4096, 150), (5, 16384, 60)] {
             let setup = JournalSetup::usual(model(disk)).with(&EXT3);
-            let every = Duration::from_secs(1).as_nanos() as u64;
-            let small = 512 << 10;
-            let data = [DATA, PlanChange::JournalSize(small)];
-            let all = [
-                Row {
-                    what: "mode writeback",
-                    changes: &[PlanChange::Mode(Mode::Writeback)],
-                    made: setup.with(&["contents=none"]),
-                },
-                Row { what: "mode data", changes: &[DATA], made: setup.with(&["contents=data"]) },
-                Row {
-                    what: "mode data, differential",
-                    changes: &[DATA, PlanChange::Differential],
-                    made: setup.with(&["contents=data", "records=bytes"]),
-                },
-                Row {
-                    what: "mode data, journal-size 512k",
-                    changes: &data,
-                    made: JournalSetup { log_bytes: small, ..setup.with(&["contents=data"]) },
-                },
-                Row {
-                    what: "mode adaptive",
-                    changes: &[ADAPTIVE],
-                    made: setup.with(&["contents=adaptive"]),
-                },
-                Row {
-                    what: "overlap",
-                    changes: &[PlanChange::Overlap],
-                    made: setup.with(&["phases=overlap"]),
-                },
-                Row {
-                    what: "untangle",
-                    changes: &[PlanChange::Untangle],
-                    made: setup.with(&["commits=untangled"]),
-                },
-                Row {
-                    what: "commit-every 1",
-                    changes: &[PlanChange::CommitEvery(every)],
-                    made: setup.with(&["commit-every=1"]),
-                },
-                Row {
-                    what: "journal-at 50%",
-                    changes: &[PlanChange::JournalAt(JournalPlace::Permille(500))],
-                    made: JournalSetup { log_at: LogAt::Permille(500), ..setup },
-                },
-                Row {
-                    what: "journal-device, the same model",
-                    changes: &[PlanChange::JournalDevice(model(disk))],
-                    made: JournalSetup { log_at: LogAt::Disk(model(disk)), ..setup },
-                },
-                Row {
-                    what: "another disk",
-                    changes: &[PlanChange::Disk(model(other))],
-                    made: JournalSetup { disk: model(other), ..setup },
-                },
-            ];
+            let all = every_change(&setup, model(other));
+            let all: Vec<Row<'_>> = all
+                .iter()
+                .map(|(what, changes, made)| Row { what, changes, made: *made })
+                .collect();
             let name = format!("{disk}, {count} x {syncs} of {len}");
             rows(out, &mut errors, (&name, &setup, &random(count, len, syncs)), &all);
         }
