@@ -1,6 +1,7 @@
 //! `ordo whatif` on a trace with calls: of Ordo's journaled FFS, recorded in process. Policies, changes and bad input, as a
 //! user meets them.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use assert_cmd::Command;
@@ -150,4 +151,42 @@ fn calls_of_strace_are_played() {
     assert_eq!(told["method"], "calls", "{told}");
     let (code, _, errors) = whatif(dir.path(), &["--strace", log, "--mounted-at", "/srv"]);
     assert!(code != 0 && errors.contains("no call about a file below /srv"), "{errors}");
+}
+
+/// An I/O log of fio has no completions, and no known file system: it is played in its order on a model that is named, and what
+/// cannot be known is refused or said. Would catch a flush that a later write passes, since the playback would then be shorter
+/// than the flush's destaging, and a self-check that is claimed where nothing was measured.
+#[test]
+fn a_log_of_fio_is_played_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("fio.log");
+    let mut text = String::from("fio version 3 iolog\n0 disk add\n0 disk open\n");
+    for n in 0..40u64 {
+        let at = n * 37 % 100 * 1_048_576;
+        writeln!(text, "{n} disk write {at} 4096").unwrap();
+        if n % 4 == 3 {
+            writeln!(text, "{n} disk sync 0 0").unwrap();
+        }
+    }
+    std::fs::write(&log, text).unwrap();
+    let log = log.to_str().unwrap();
+    let (code, _, errors) = ordo(&["whatif", log]);
+    assert!(code != 0 && errors.contains("name one with --recorded-on"), "{errors}");
+    let seconds = |more: &[&str]| {
+        let (code, out, errors) =
+            ordo(&[&["whatif", log, "--json", "--recorded-on", "hdd-4tb"], more].concat());
+        assert_eq!(code, 0, "{errors}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let told = seconds(&["--disk", "nvme"]);
+    assert!(told["unchanged"]["measured_seconds"].is_null(), "{told}");
+    assert_eq!(told["unchanged"]["requests"]["flush"], 10, "{told}");
+    let flushed = told["unchanged"]["predicted_seconds"].as_f64().unwrap();
+    assert!(told["rows"][0]["predicted_seconds"].as_f64().unwrap() < flushed / 10.0, "{told}");
+    let off = seconds(&["--barriers", "off"]);
+    assert!(off["rows"][0]["ratio"].as_f64().unwrap() < 0.5, "{off}");
+    let (code, _, errors) = ordo(&["whatif", log, "--recorded-on", "viking", "--overlap"]);
+    assert!(code != 0 && errors.contains("the trace has no times"), "{errors}");
+    let (_, out, _) = ordo(&["whatif", log, "--recorded-on", "viking"]);
+    assert!(out.contains("no known file system") && out.contains("cannot be checked"), "{out}");
 }
