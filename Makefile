@@ -230,7 +230,7 @@ crash-mistakes:
 	python3 $(MISTAKES)/compare.py guarantees "$$ordo" "$$at/c" "$$at/rust" $(PROGRAM_OPTIONS); \
 	echo; echo '## Speed'; echo; python3 $(MISTAKES)/compare.py speed "$$ordo" "$$at/c" "$$at/rust"
 
-# As root. PJDFSTEST is the Rust suite, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
+# As root. PJDFSTEST is the Rust suite, PJDFSTEST_TREE a built tree of the one in C, FSX the fsx of crates.io, SOURCE an archive of something that ./configure
 # and make build; what is not given is left out, aloud.
 test-posix:
 	$(CARGO) test --package ordo-cli --test posix -- --ignored --nocapture

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use ordo_block::IoBuf;
 use ordo_runtime::sync::Notify;
 
+use crate::missing::Missing;
+
 /// The identity of a buffer: a block of a file, or of the device itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufKey {
@@ -155,6 +157,8 @@ pub struct Buffer {
     stored: Cell<bool>,
     /// The bytes that the device lacks.
     unwritten: Cell<Unwritten>,
+    /// The bytes that only the device has.
+    missing: Cell<Option<Missing>>,
     changed: Notify,
 }
 
@@ -201,6 +205,7 @@ impl Buffer {
             verified: Cell::new(false),
             stored: Cell::new(false),
             unwritten: Cell::new(Unwritten::All),
+            missing: Cell::new(None),
             changed: Notify::new("I/O of the block at sector", address.unwrap_or(0) / 512),
         }
     }
@@ -226,6 +231,45 @@ impl Buffer {
         let buf = Buffer::new(key, address, Bytes::zeroed(len), class);
         buf.verified.set(true);
         Rc::new(buf)
+    }
+
+    /// A buffer of a block that the device has, without its contents.
+    pub(crate) fn part(
+        key: BufKey,
+        address: u64,
+        len: usize,
+        class: BufferClass,
+        missing: Missing,
+    ) -> BufRef {
+        let buf = Buffer::zeroed(key, Some(address), len, class);
+        buf.missing.set(Some(missing));
+        buf.unwritten.set(Unwritten::NONE);
+        buf.set_stored();
+        buf
+    }
+
+    /// The bytes that only the device has, if there are any.
+    pub(crate) fn missing(&self) -> Option<Missing> {
+        self.missing.get()
+    }
+
+    /// Whether some bytes are not in memory. The cache reads them before a task gets the buffer from
+    /// [`Cache::get`](crate::Cache::get).
+    #[inline]
+    pub fn is_partial(&self) -> bool {
+        self.missing.get().is_some()
+    }
+
+    /// Takes the missing bytes from the contents of the block on the device.
+    pub(crate) fn complete(&self, stored: &[u8]) {
+        let Some(missing) = self.missing.take() else { return };
+        let mut bytes = self.bytes.borrow_mut();
+        let own = bytes.own();
+        missing.ranges().for_each(|range| own[range.clone()].copy_from_slice(&stored[range]));
+    }
+
+    pub(crate) fn begin_loading(&self) {
+        self.loading.set(true);
     }
 
     pub(crate) fn fill(&self, bytes: IoBuf) {
@@ -266,6 +310,7 @@ impl Buffer {
     /// Gives the block another address. No write of the block may be under way.
     pub fn set_address(&self, address: Option<u64>) {
         assert!(!self.writing.get(), "an address changes only between writes");
+        assert!(!self.is_partial(), "the missing bytes are at the old address");
         self.unwritten.set(Unwritten::All);
         self.address.set(address);
     }
@@ -277,6 +322,7 @@ impl Buffer {
     }
 
     pub(crate) fn set_len(&self, len: usize) {
+        assert!(!self.is_partial(), "the whole block is in memory when its length changes");
         self.bytes.borrow_mut().resize(len);
         self.unwritten.set(Unwritten::All);
         self.len.set(len);
@@ -285,6 +331,7 @@ impl Buffer {
     /// The bytes, for reading. The borrow must not live across an await.
     #[inline]
     pub fn read(&self) -> Ref<'_, [u8]> {
+        debug_assert!(!self.is_partial(), "only a whole block is read");
         Ref::map(self.bytes.borrow(), Bytes::look)
     }
 
@@ -292,6 +339,7 @@ impl Buffer {
     /// goes through an ordering's operation instead, which does both.
     #[inline]
     pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        debug_assert!(!self.is_partial(), "a change of unknown bytes needs the whole block");
         self.unwritten.set(Unwritten::All);
         change(self.bytes.borrow_mut().own())
     }
@@ -300,6 +348,9 @@ impl Buffer {
     /// writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)) need not write the other bytes.
     #[inline]
     pub fn write_part<R>(&self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        if let Some(missing) = self.missing.get() {
+            self.missing.set(missing.without(range.clone()));
+        }
         let part = Unwritten::Within(range.start, range.end);
         self.unwritten.set(self.unwritten.get().and(part));
         change(&mut self.bytes.borrow_mut().own()[range])

@@ -94,6 +94,22 @@ impl Cache {
     }
 }
 
+/// A buffer whose missing bytes are being read.
+pub(crate) struct Completing<'a>(&'a Buffer);
+
+impl<'a> Completing<'a> {
+    pub(crate) fn new(buf: &'a Buffer) -> Completing<'a> {
+        buf.begin_loading();
+        Completing(buf)
+    }
+}
+
+impl Drop for Completing<'_> {
+    fn drop(&mut self) {
+        self.0.end_loading();
+    }
+}
+
 /// Buffers that are being read. When this is dropped, those that got no contents leave the cache again, so a
 /// failed or abandoned read leaves no empty buffers behind.
 pub(crate) struct Loading<'a> {

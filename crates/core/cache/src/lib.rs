@@ -28,6 +28,7 @@ mod devices;
 pub mod evict;
 pub mod gate;
 mod lists;
+mod missing;
 mod pace;
 pub mod syncer;
 mod waves;
@@ -209,7 +210,7 @@ impl Cache {
         self.shared.failure.get()
     }
 
-    /// The buffer of `key`, if it is in memory and has been read.
+    /// The buffer of `key`, if it is in memory and is not being read. It may be [partial](Buffer::is_partial).
     #[inline]
     pub fn peek(&self, key: BufKey) -> Option<BufRef> {
         let buffers = self.shared.buffers.borrow();
@@ -236,8 +237,8 @@ impl Cache {
         class: BufferClass,
     ) -> Result<BufRef, BlockError> {
         match self.peek(key) {
-            Some(buf) => Ok(buf),
-            None => self.get_slow(key, address, len, class).await,
+            Some(buf) if !buf.is_partial() => Ok(buf),
+            _ => self.get_slow(key, address, len, class).await,
         }
     }
 
@@ -288,6 +289,7 @@ impl Cache {
         loop {
             let key = run[0].0;
             if let Some(buf) = self.peek(key) {
+                self.complete(&buf).await?;
                 return Ok(Some(buf));
             }
             let loading = self.shared.buffers.borrow().get(&key).cloned();

@@ -50,15 +50,24 @@ impl Default for Epochs {
 const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
 
 impl Epochs {
-    /// Notes that a write has completed without being durable by itself.
-    fn note_write(&self, buf: &Buffer) {
+    /// Notes that a request has completed without being durable by itself.
+    fn note_request(&self) {
         self.written.set(self.current.get());
+    }
+
+    /// Notes the same of a buffer in such a request.
+    fn note_write(&self, buf: &Buffer) {
         buf.volatile_since.set(self.current.get());
     }
 
     /// The epoch since which writes may be lost; 0 if none may be.
     pub(crate) fn unflushed(&self) -> u64 {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
+    }
+
+    /// Whether every write that has completed is durable. Before the first flush, others may have written to the device.
+    pub(crate) fn is_all_durable(&self) -> bool {
+        self.flushed.get() > 0 && self.unflushed() == 0
     }
 
     pub(crate) fn is_durable(&self, buf: &Buffer) -> bool {
@@ -172,13 +181,13 @@ impl Cache {
     }
 
     /// Writes the dirty buffers of one file and waits for them. On a device with a volatile cache they are not
-    /// durable before [`barrier`](Self::barrier).
+    /// durable before [`barrier`](Self::barrier): one flush for all costs less than a forced write for each.
     ///
     /// # Errors
     /// The first failure.
     pub async fn flush_file(&self, file: u64) -> Result<(), BlockError> {
         let dirty = self.shared.dirty.borrow().of_file(file);
-        self.write_all(dirty, true).await
+        self.write_all(dirty, !self.shared.volatile).await
     }
 
     /// The dirty buffers of one file, by logical block.
@@ -205,12 +214,13 @@ impl Cache {
         result
     }
 
-    /// Makes every completed write durable, and tells the gate.
+    /// Makes every completed write durable, and tells the gate. The device is not flushed if no write of this cache has
+    /// completed since its last flush began.
     ///
     /// # Errors
     /// The device failed.
     pub async fn barrier(&self) -> Result<(), BlockError> {
-        if !self.shared.volatile {
+        if !self.shared.volatile || self.shared.epochs.is_all_durable() {
             return Ok(());
         }
         let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
@@ -251,7 +261,7 @@ impl Cache {
         };
         let device = self.shared.devices.bytes_of(address);
         let key = buf.key();
-        if key.block < 0 {
+        if key.block < 0 || buf.is_partial() {
             return cluster;
         }
         let dirty = self.shared.dirty.borrow();
@@ -260,7 +270,8 @@ impl Cache {
             dirty.get(BufKey { file: key.file, block }).filter(|b| {
                 let place = b.address().map(|a| if end { a + b.len() as u64 } else { a });
                 let here = b.address().is_some_and(|a| device.contains(&a));
-                place == Some(wanted) && here && !b.is_writing() && b.class() == BufferClass::Data
+                let gathers = b.class() == BufferClass::Data && !b.is_partial();
+                place == Some(wanted) && here && !b.is_writing() && gathers
             })
         };
         let mut end = address + buf.len() as u64;
@@ -375,6 +386,7 @@ impl Cache {
         cluster: &[BufRef],
     ) -> Result<(usize, IoList, Vec<BufferWrite>), BlockError> {
         'again: loop {
+            self.complete_for_write(cluster).await?;
             let mut skipped = 0;
             let mut images = IoList::with_capacity(cluster.len());
             let mut parts: Vec<BufferWrite> = Vec::with_capacity(cluster.len());
@@ -412,7 +424,7 @@ impl Cache {
     fn bytes_to_write(&self, buf: &Buffer, is_whole: bool) -> Range<usize> {
         let unit = self.shared.config.write_unit.filter(|unit| buf.len() > *unit);
         match unit {
-            Some(unit) if is_whole && buf.class() == BufferClass::Data => {
+            Some(unit) if (is_whole || buf.is_partial()) && buf.class() == BufferClass::Data => {
                 buf.unwritten_units(Some(unit))
             }
             _ => 0..buf.len(),
@@ -421,6 +433,10 @@ impl Cache {
 
     fn finish(&self, parts: &[BufferWrite], result: Result<(), BlockError>, durable: bool) {
         let mut rolled_back = 0;
+        if !durable || result.is_err() {
+            // A request may have no buffers: a writer adds bytes of its own.
+            self.shared.epochs.note_request();
+        }
         for part in parts {
             if result.is_ok() && part.whole && part.buf.version() == part.version {
                 self.mark_clean(&part.buf);

@@ -386,6 +386,18 @@ fn durable_means_flushed() {
             let buf = new_block(&cache, 4, 8).await;
             cache.write_now(std::slice::from_ref(&buf)).await.unwrap();
             assert_eq!((gate.done.borrow().len(), disk.flushes.get()), (2, 1));
+            // Nothing was written since the flush that is not durable by itself.
+            cache.barrier().await.unwrap();
+            assert_eq!(disk.flushes.get(), 1);
+            // All blocks of a file need one flush.
+            for n in [5, 6, 9] {
+                let buf = large_block(&cache, n).await;
+                change(&cache, &buf, 0, 10);
+            }
+            cache.flush_file(9).await.unwrap();
+            assert_eq!((gate.done.borrow().len(), disk.flushes.get()), (2, 1));
+            cache.barrier().await.unwrap();
+            assert_eq!((gate.done.borrow().len(), disk.flushes.get()), (5, 2));
         })
         .unwrap();
 }
@@ -545,5 +557,79 @@ fn only_the_changed_part_of_a_block_is_written() {
         let _ = cache.flush_file(9).await;
         assert_eq!(taken(), [(0, 12_288)], "the part that failed is written with the next");
         same(&a);
+    });
+}
+
+/// A page that is written into a block of which nothing is in memory: nothing is read, and a page is written. A second page
+/// beside it goes with it. A page apart from it, or a reader, brings the rest of the block into memory: the reader sees the old
+/// bytes beside the new ones, and a change of a part of a page is made in the old page. A read that fails leaves the buffer as
+/// it was. Would catch a block of which unknown bytes reach the disk or a reader, and a page that a late read overwrites.
+#[test]
+fn a_block_is_changed_by_pages_without_being_read() {
+    let config =
+        CacheConfig { write_unit: Some(4096), cluster: 4 * LARGE, ..CacheConfig::default() };
+    with_cache(Rc::new(NoGate), config, async |cache, disk| {
+        disk.disk.store(0, &vec![1; 8 * LARGE]);
+        let taken = || std::mem::take(&mut *disk.writes.borrow_mut());
+        let put = async |n: u64, at: usize, len: usize, byte: u8| {
+            let key = BufKey::file(9, n as i64);
+            let class = BufferClass::Data;
+            let range = at..at + len;
+            let buf = cache.get_part(key, n * LARGE as u64, LARGE, class, range).await.unwrap();
+            buf.write_part(at..at + len, |bytes| bytes.fill(byte));
+            cache.mark_dirty(&buf);
+            buf
+        };
+        let page = 4096;
+        let buf = put(0, page, page, 7).await;
+        assert!(buf.is_partial());
+        cache.flush_file(9).await.unwrap();
+        put(0, 2 * page, page, 8).await;
+        put(0, 3 * page, page, 9).await;
+        cache.flush_file(9).await.unwrap();
+        assert_eq!(cache.stats().reads, 0);
+        assert_eq!(taken(), [(4096, 4096), (8192, 8192)]);
+        // Two pages apart from each other: one read, and one write with what lies between them.
+        put(0, 0, page, 5).await;
+        put(0, 5 * page, page, 6).await;
+        cache.flush_file(9).await.unwrap();
+        assert!(!buf.is_partial());
+        assert_eq!((cache.stats().reads, taken()), (1, vec![(0, 6 * page)]));
+        let pages = |buf: &BufRef| buf.read().chunks(page).map(|page| page[0]).collect::<Vec<u8>>();
+        assert_eq!(pages(&buf), [5, 7, 8, 9, 1, 6, 1, 1]);
+        // A reader, and a change of a part of a page.
+        put(1, 0, page, 3).await;
+        assert_eq!(pages(&large_block(&cache, 1).await), [3, 1, 1, 1, 1, 1, 1, 1]);
+        put(2, 0, page, 3).await;
+        let buf = put(2, page + 10, 20, 4).await;
+        assert_eq!(buf.read()[page + 9..page + 31], [&[1; 1][..], &[4; 20], &[1; 1]].concat());
+        put(3, 0, LARGE, 2).await;
+        assert_eq!(pages(&large_block(&cache, 3).await), [2; 8]);
+        cache.flush_file(9).await.unwrap();
+        // A reader and a writer at the same time: the writer waits, and its page stays.
+        let buf = put(4, 0, page, 3).await;
+        let (reader, same) = (cache.clone(), buf.clone());
+        let task = cache.runtime().clone().spawn("reader", async move {
+            let got = large_block(&reader, 4).await;
+            assert!(Rc::ptr_eq(&got, &same));
+        });
+        cache.runtime().yield_now().await;
+        put(4, 7 * page, page, 4).await;
+        task.await;
+        assert_eq!(pages(&buf), [3, 1, 1, 1, 1, 1, 1, 4]);
+        cache.flush_file(9).await.unwrap();
+        let buf = put(5, 0, page, 3).await;
+        disk.fail_reads.set(true);
+        let address = 5 * LARGE as u64;
+        assert!(cache.get(buf.key(), address, LARGE, BufferClass::Data).await.is_err());
+        assert!(buf.is_partial());
+        disk.fail_reads.set(false);
+        assert_eq!(pages(&large_block(&cache, 5).await), [3, 1, 1, 1, 1, 1, 1, 1]);
+        cache.flush_all().await.unwrap();
+        for n in 0..6 {
+            let mut there = vec![0; LARGE];
+            disk.disk.load(n * LARGE as u64, &mut there);
+            assert!(there == large_block(&cache, n).await.read()[..], "block {n}");
+        }
     });
 }

@@ -342,6 +342,10 @@ impl Ffs {
                 }
                 Ok(buf)
             }
+            Fill::Part(from, n) if class == BufferClass::Data && frags == self.frag() => {
+                let range = from..from + n;
+                self.cache.get_part(key, byte, len, class, range).await.map_err(io_error)
+            }
             _ => self.cache.get(key, byte, len, class).await.map_err(io_error),
         }
     }

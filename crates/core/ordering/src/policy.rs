@@ -88,6 +88,7 @@ pub trait OrderingPolicy: WriteGate {
     fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
             cache.flush_file(ino).await?;
+            cache.barrier().await?;
             cache.write_now(std::slice::from_ref(inode)).await?;
             cache.barrier().await
         })

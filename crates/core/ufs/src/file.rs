@@ -64,7 +64,7 @@ impl<L: Layout> Ufs<L> {
             let done = (at - offset) as usize;
             let out = &mut buf[done..done + n];
             let key = BufKey::file(ip.ino(), lbn.cast_signed());
-            let found = match self.cache().peek(key) {
+            let found = match self.cache().peek(key).filter(|buf| !buf.is_partial()) {
                 Some(buf) => Some(buf),
                 None => {
                     let wanted = self.worth_reading(ip, lbn, end - at);
@@ -263,7 +263,12 @@ impl<L: Layout> Ufs<L> {
             let old_size = ip.size();
             // Bytes beyond the end of the file need not be read.
             let covers = within == 0 && at + n as u64 >= old_size || n == block;
-            let fill = if covers { Fill::Overwritten } else { Fill::Keep };
+            let inside = (lbn + 1) * block as u64 <= old_size;
+            let fill = match covers {
+                true => Fill::Overwritten,
+                false if inside => Fill::Part(within, n),
+                false => Fill::Keep,
+            };
             let buf = match self.layout().make_block(op, ip, lbn, within + n, fill).await {
                 Ok(buf) => buf,
                 Err(error) => return (written, Some(error)),

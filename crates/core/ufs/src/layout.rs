@@ -101,6 +101,9 @@ pub enum Fill<'a> {
     Keep,
     /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,
+    /// The block's contents from before, of which the caller overwrites this many bytes from this one on, before its
+    /// next await. The block lies within the file, and has its full length.
+    Part(usize, usize),
     /// The block gets these bytes, followed by zeros. Only a new block can be filled so.
     With(&'a [u8]),
 }

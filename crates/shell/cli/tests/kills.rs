@@ -72,7 +72,7 @@ impl Victim<'_> {
         // With little memory, blocks are written all the time, also in part.
         let little = [
             "cache=4m,dirty=512k",
-            "cache=4m,dirty=512k,write-unit=4k",
+            "cache=4m,dirty=512k,write-unit=block",
             "cache=8m,dependencies=256k",
             "",
             "group-commit",

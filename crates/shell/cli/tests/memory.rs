@@ -57,3 +57,29 @@ fn memory_is_bounded() {
         disk.assert_clean();
     }
 }
+
+/// A file that grows in thousands of small steps, and one fsync of it: the changes of its size all concern one field of its
+/// inode. Would catch an fsync that looks at each of them once for each other one, with memory and time for the square of
+/// their number: 3 GB here.
+#[test]
+fn memory_is_bounded_for_an_fsync_after_many_small_writes() {
+    const WRITES: usize = 20_000;
+    if !can_mount() {
+        return;
+    }
+    for ordering in ["soft-updates", "journal", "none"] {
+        let disk = Disk::new(ordering, 100);
+        let out = disk.mount_with(&format!("cache={CACHE}m,dependencies={CACHE}m"));
+        assert!(out.status.success(), "{}", text(&out));
+        let mut file = File::create(disk.dir().join("log")).unwrap();
+        (0..WRITES).for_each(|_| file.write_all(&[7; 1024]).unwrap());
+        file.sync_all().unwrap();
+        drop(file);
+        let most = most_memory(disk.server());
+        println!("{ordering}: {most} MB after {WRITES} writes and an fsync");
+        let bound = PROGRAM + 2 * CACHE + CACHE / 2;
+        assert!(most <= bound, "{ordering}: {most} MB; {bound} are allowed");
+        disk.umount();
+        disk.assert_clean();
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Cache};
+use rustc_hash::FxHashSet;
 
 use super::State;
 use super::graph::Graph;
@@ -26,7 +27,9 @@ const FREE_PART: usize = 8;
 #[derive(Default)]
 struct Wanted {
     blocks: BTreeSet<BufKey>,
-    seen: BTreeSet<Id>,
+    seen: FxHashSet<Id>,
+    /// The cells whose changes have all been added.
+    cells: FxHashSet<(BufKey, u32)>,
     directories: BTreeSet<u64>,
 }
 
@@ -97,7 +100,9 @@ impl Graph {
                 stack.extend(self.needs(id));
                 // Earlier changes of the same cell reach the disk before this one, and may be merged with later
                 // ones.
-                if let Some(change) = self.change(id) {
+                if let Some(change) = self.change(id)
+                    && wanted.cells.insert((block, change.cell))
+                {
                     stack.extend(self.cell(block, change.cell));
                 }
             }

@@ -10,6 +10,9 @@ const SET_GID: u16 = 0o2000;
 
 impl<F: FileSystem> Handler<F> {
     pub(super) async fn lookup(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        if r.name().0 == b"." {
+            return self.node_again(r.node, out).await;
+        }
         match self.fs.lookup(self.ino(r.node), r.name().0).await {
             Ok(attr) => self.entry(attr, out).await,
             Err(e) if e.errno == Errno::NotFound => {
@@ -18,6 +21,23 @@ impl<F: FileSystem> Handler<F> {
             }
             Err(e) => Err(self.fail(e)),
         }
+    }
+
+    /// Replies with an inode that the kernel has forgotten and asks for by its number, because a program has a file
+    /// handle of it (`open_by_handle_at`, NFS). The inode may be of any type. The kernel compares the generation of the
+    /// reply with the handle's. A handle may have any number; one that no inode has is stale, and is no damage.
+    async fn node_again(&self, node: u64, out: &mut Out<'_>) -> Handled {
+        let ino = self.ino(node);
+        // The root has a node of its own, by which the kernel always knows it.
+        if self.node(ino) != node {
+            return Err(Errno::Stale.into());
+        }
+        let attr = match self.fs.getattr(ino).await {
+            Ok(attr) => attr,
+            Err(e) if e.errno == Errno::Io => return Err(self.fail(e)),
+            Err(_) => return Err(Errno::Stale.into()),
+        };
+        self.entry(attr, out).await
     }
 
     /// The mode, owner and ACL of a new file in the directory of the request.

@@ -87,6 +87,34 @@ fn a_name_that_is_not_there() {
     assert_eq!(bench.node(b"nothing"), 0);
 }
 
+/// A forgotten file is found again by its number, with the generation that it had, and counts as known. The number of
+/// a removed file, or of none, is stale. The number of a new file has another generation. Would catch a server that
+/// treats `.` as a name of directories only, or that lets an old handle open a new file.
+#[test]
+fn forgotten_inodes_are_found_by_number() {
+    let bench = Bench::new();
+    let ino = bench.make(b"file");
+    let again = |node: u64| bench.ask(&message(Opcode::Lookup, node, &[b".\0"]));
+    let first = again(ino.0).unwrap();
+    assert_eq!((first.len(), wire::get_u64(&first, 0)), (128, ino.0));
+    assert!(bench.handler.known.remove(ino, 1), "the kernel knows it once");
+    let fs = bench.handler.fs();
+    let attr = bench.executor.block_on(fs.getattr(ino)).unwrap().unwrap();
+    assert_eq!(wire::get_u64(&first, 8), attr.generation);
+    bench.executor.block_on(fs.close(ino)).unwrap().unwrap();
+    bench.executor.block_on(fs.unlink(fs.root(), b"file")).unwrap().unwrap();
+    assert_eq!(again(ino.0), Err(libc::ESTALE));
+    assert_eq!(again(1 << 60), Err(libc::ESTALE));
+    let next = bench.make(b"next");
+    let other = again(next.0).unwrap();
+    assert_ne!(wire::get_u64(&other, 8), attr.generation);
+    assert_eq!(wire::get_u64(&again(ROOT).unwrap(), 0), ROOT);
+    assert_eq!(
+        wire::get_u64(&bench.ask(&message(Opcode::Lookup, ROOT, &[b"..\0"])).unwrap(), 0),
+        ROOT
+    );
+}
+
 /// A list with attributes counts as a look-up for each entry except `.` and `..`: forgetting what it lists must leave
 /// no reference behind.
 #[test]

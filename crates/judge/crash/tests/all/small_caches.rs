@@ -46,6 +46,22 @@ fn few_blocks_of_cache_suffice() {
     }
 }
 
+/// Halves of blocks are written over while nothing of the block is in memory. The halves are fsynced, replaced, evicted, and read
+/// again. Would catch a buffer whose unknown half reaches the disk.
+#[test]
+fn halves_of_blocks_are_written_without_being_read() {
+    let keeps_places = |system: &System| !["ffs-none", "lfs", "dualfs"].contains(&system.name());
+    for system in System::runnable().filter(keeps_places) {
+        for (shape, half) in [("8k-1k", 4096), ("16k-2k-full", 8192)] {
+            for seed in [4, 6] {
+                let script = Script::overwrites(seed, 2, 150, half);
+                go(system, shape, &script, (12, seed), CrashModel::Volatile, 20);
+                go(system, shape, &script, (12, seed), CrashModel::Completed, 20);
+            }
+        }
+    }
+}
+
 /// The cleaner moves a block that is in no buffer. Its pointer leads to the new place before the block is there, and a reader once
 /// got what was there before: bytes of another file as a directory, with all but the last of these seeds.
 #[test]

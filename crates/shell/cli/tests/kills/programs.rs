@@ -12,6 +12,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+/// The unit in which some writes are made.
+const PAGE: usize = 4096;
+
 /// Numbers from a seed (SplitMix64).
 pub struct Dice(pub u64);
 
@@ -294,8 +297,12 @@ impl Program {
 
     fn overwrite(&mut self) -> io::Result<()> {
         let Some((path, old)) = self.take() else { return Ok(()) };
-        let at = self.dice.below(old.len() + 1);
-        let len = self.size().min(old.len() - at);
+        let (mut at, mut len) = (self.dice.below(old.len() + 1), self.size());
+        if self.dice.below(2) == 0 {
+            // Whole pages, as databases write them.
+            (at, len) = (at / PAGE * PAGE, len.next_multiple_of(PAGE));
+        }
+        len = len.min(old.len() - at);
         let new = self.dice.bytes(len);
         self.record.change(&path, &State::Any);
         self.record.note("overwrite", &path, &format!("of {len}"));

@@ -51,7 +51,8 @@ Options, after -o, separated by commas:
   cache=BYTES       memory for blocks [default: 256m]; inodes and indexes of directories take up to
                     half as much besides; dirty=BYTES: the most dirty data in it
   write-unit=BYTES  write only the changed part of a file's block, in such units, if no neighbour is
-                    written with it: 4k for random writes to large files [default: block]
+                    written with it; a block of which whole units are overwritten is not read
+                    before; write-unit=block: read and write whole blocks [default: 4k]
   maxcontig=BLOCKS  blocks of an FFS that follow each other and go in one request (default: the
                     superblock's); rotgap=BLOCKS: blocks left free behind each run of so many (default 0)
   cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold

@@ -59,8 +59,8 @@ pub struct Wanted {
     pub ids: IdMap,
     pub allow_other: Option<bool>,
     pub acl: Option<bool>,
-    /// The unit in bytes in which the changed part of a block of a file is written; `None`: whole blocks.
-    pub write_unit: Option<usize>,
+    /// The unit of writing, if it is not the usual one.
+    pub write_unit: Option<WriteUnit>,
     pub access_times: AccessTimes,
     pub bsd_groups: bool,
     pub synchronous: bool,
@@ -229,7 +229,7 @@ impl Wanted {
                 self.for_ffs = Some(key.to_owned());
             }
             "cache" => self.cache = Some(bytes()?),
-            "write-unit" => self.write_unit = write_unit(value)?,
+            "write-unit" => self.write_unit = Some(WriteUnit::parse(value)?),
             "dirty" => self.dirty = Some(bytes()?),
             "timeout" => self.timeout = value.parse().map_err(|e| anyhow!("seconds: {e}"))?,
             "dependencies" => self.dependencies = Some(bytes()?),
@@ -248,15 +248,37 @@ impl Wanted {
     }
 }
 
-/// A unit of writing: a power of two from 4,096 on, which every device can write; or `block`.
-fn write_unit(value: &str) -> Result<Option<usize>> {
-    if value == "block" {
-        return Ok(None);
+/// The unit in which the changed part of a file's block is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteUnit {
+    /// Whole blocks.
+    Block,
+    /// As many bytes: a power of two from 4,096 on, which every device can write.
+    Bytes(usize),
+}
+
+impl WriteUnit {
+    /// The usual unit: a page, in which programs and the kernel write.
+    const USUAL: usize = 4096;
+
+    fn parse(value: &str) -> Result<WriteUnit> {
+        if value == "block" {
+            return Ok(WriteUnit::Block);
+        }
+        let bytes = parse_bytes(value).map_err(|e| anyhow!("{e}"))?;
+        match bytes.is_power_of_two() && (4096..=65_536).contains(&bytes) {
+            true => Ok(WriteUnit::Bytes(bytes as usize)),
+            false => bail!("a power of two from 4k to 64k, or block"),
+        }
     }
-    let bytes = parse_bytes(value).map_err(|e| anyhow!("{e}"))?;
-    match bytes.is_power_of_two() && (4096..=65_536).contains(&bytes) {
-        true => Ok(Some(bytes as usize)),
-        false => bail!("a power of two from 4k to 64k, or block"),
+
+    /// The cache's unit; `None` for whole blocks.
+    pub fn of(chosen: Option<WriteUnit>) -> Option<usize> {
+        match chosen {
+            Some(WriteUnit::Block) => None,
+            Some(WriteUnit::Bytes(bytes)) => Some(bytes),
+            None => Some(WriteUnit::USUAL),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use ordo_systems::{
 };
 
 use super::Mount;
-use super::options::{LogPlace, Wanted};
+use super::options::{LogPlace, Wanted, WriteUnit};
 use super::serve::serve;
 use super::tell::MessageSink;
 use crate::args::MetadataPaths;
@@ -208,7 +208,7 @@ impl Plan<'_> {
             cache: CacheConfig {
                 dirty_max,
                 cluster: CLUSTER,
-                write_unit: self.wanted.write_unit,
+                write_unit: WriteUnit::of(self.wanted.write_unit),
                 ..usual
             },
             read_only,
