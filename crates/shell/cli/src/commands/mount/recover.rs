@@ -204,13 +204,11 @@ impl Plan<'_> {
         let usual = CacheConfig::with_capacity(memory);
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
         let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
+        // A journal that follows contents knows whole blocks.
+        let whole = self.wanted.journal.is_some_and(|mode| mode.follows_contents());
+        let write_unit = WriteUnit::of(self.wanted.write_unit).filter(|_| !whole);
         MountOptions {
-            cache: CacheConfig {
-                dirty_max,
-                cluster: CLUSTER,
-                write_unit: WriteUnit::of(self.wanted.write_unit),
-                ..usual
-            },
+            cache: CacheConfig { dirty_max, cluster: CLUSTER, write_unit, ..usual },
             read_only,
             access_times: self.wanted.access_times,
             names_memory: Some(memory / 2),
