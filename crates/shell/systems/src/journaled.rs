@@ -106,6 +106,14 @@ const fn kind(place: LogPlace, synchronous: bool, group: bool) -> LogKind {
     LogKind { place, synchronous, group, mode: JournalMode::PUBLISHED }
 }
 
+/// The rules about file contents: those of a journal that [follows](JournalMode::follows_contents) them.
+pub const OF_CONTENTS: JournalRules = JournalRules::ZEROS
+    .union(JournalRules::WRITTEN_FIRST)
+    .union(JournalRules::WRITTEN_NOTED)
+    .union(JournalRules::WRITTEN_LAST)
+    .union(JournalRules::WHOLE_FIRST)
+    .union(JournalRules::RELOG);
+
 /// FFS with a log in a file of its own, written asynchronously.
 pub const FILE: System = System(&entry(
     "lffs-file",

@@ -10,7 +10,7 @@ use ordo_crash::Promise;
 use ordo_runtime::Runtime;
 
 use crate::format::{Done, Format};
-use crate::journaled::{self, Journaled, LogKind, LogPlace};
+use crate::journaled::{self, Journaled, LogKind, LogPlace, OF_CONTENTS};
 use crate::mounted::Mounted;
 use crate::options::{MakeOptions, MountOptions};
 use crate::{SystemError, dualfs, ffs, lfs};
@@ -160,9 +160,13 @@ impl System {
         self.0.promise
     }
 
-    /// The rules of the system's ordering. Each can be switched off.
+    /// The rules of the system's ordering that matter in its mode. Each can be switched off.
     pub fn rules(&self) -> Vec<&'static str> {
-        (self.0.rules)()
+        let mut rules = (self.0.rules)();
+        if self.journal().is_some_and(|journal| !journal.options.mode.follows_contents()) {
+            rules.retain(|rule| OF_CONTENTS.iter_names().all(|(name, _)| name != *rule));
+        }
+        rules
     }
 
     /// The format of the system's devices.

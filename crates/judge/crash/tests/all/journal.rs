@@ -258,7 +258,7 @@ fn every_rule_of_the_journal_is_missed() {
     let elsewhere = JournalRules::REVOKE
         | JournalRules::HOLD
         | JournalRules::LAND
-        | crate::journal_modes::RULES;
+        | ordo_systems::journaled::OF_CONTENTS;
     for rule in (JournalRules::all() - elsewhere).iter() {
         let broken = |seed: u64| {
             all().into_iter().any(|scheme| {

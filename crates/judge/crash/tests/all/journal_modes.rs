@@ -6,16 +6,9 @@
 use ordo_crash::{Config, CrashModel, FsGeometry, Outcome, Script, ScriptManner, explore};
 use ordo_ordering::{JournalMode, JournalRules};
 use ordo_systems::System;
+use ordo_systems::journaled::OF_CONTENTS;
 
 use crate::journal::{Journal, Place, budget, go};
-
-/// The rules that matter only in these modes.
-pub const RULES: JournalRules = JournalRules::ZEROS
-    .union(JournalRules::WRITTEN_FIRST)
-    .union(JournalRules::WRITTEN_NOTED)
-    .union(JournalRules::WRITTEN_LAST)
-    .union(JournalRules::WHOLE_FIRST)
-    .union(JournalRules::RELOG);
 
 /// Modes with every value of every option.
 const MODES: [&[&str]; 8] = [
@@ -90,7 +83,7 @@ fn every_mode_keeps_its_promises() {
 /// Each rule about contents prevents damage that is found without it.
 #[test]
 fn every_rule_about_contents_is_missed() {
-    for rule in RULES.iter() {
+    for rule in OF_CONTENTS.iter() {
         let broken = |seed: u64| {
             all().into_iter().any(|scheme| {
                 let scheme = Journal { rules: JournalRules::all() - rule, ..scheme };
