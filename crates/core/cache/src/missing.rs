@@ -43,9 +43,10 @@ impl Missing {
     pub(crate) fn without(self, bytes: Range<usize>) -> Option<Missing> {
         let whole = bytes.start.div_ceil(self.unit)..bytes.end / self.unit;
         let touched = bytes.start / self.unit..bytes.end.div_ceil(self.unit);
-        let cut = self.mask(touched) & !self.mask(whole);
+        let touched = self.mask(touched);
+        let cut = touched & !self.mask(whole);
         assert!(self.units & cut == 0, "a missing unit is overwritten as a whole");
-        let units = self.units & !self.mask(bytes.start / self.unit..bytes.end.div_ceil(self.unit));
+        let units = self.units & !touched;
         (units != 0).then_some(Missing { units, ..self })
     }
 

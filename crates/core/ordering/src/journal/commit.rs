@@ -25,6 +25,7 @@ use ordo_runtime::sync::buffer_unordered;
 use super::mode::{CommitPhases, JournalMode, LogContents, RecordForm};
 use super::record::{self, BlockRecord};
 use super::state::State;
+use super::written::PLACED_MAX;
 use super::{BLOCK_MAX, JournalRules};
 use crate::OpKind;
 
@@ -32,8 +33,6 @@ use crate::OpKind;
 const SEQUENTIAL: u64 = 64 << 10;
 /// The part of the log, as one over this number, that the contents of one commit may take. More are written in place.
 const CONTENTS_SHARE: u64 = 4;
-/// The most blocks in one record of blocks that are durable in their places.
-const PLACED_MAX: usize = 256;
 /// The most bytes of versions kept for differences.
 const BASES_MAX: usize = 32 << 20;
 

@@ -7,7 +7,7 @@ use super::record::{self, BlockRecord};
 use super::state::{DirtyPage, State, Written};
 
 /// The most blocks in one record of blocks that are durable in their places.
-const PLACED_MAX: usize = 256;
+pub(super) const PLACED_MAX: usize = 256;
 
 impl State {
     pub fn before_write(&self, block: &Buffer) -> WriteDecision {

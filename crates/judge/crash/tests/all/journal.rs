@@ -195,20 +195,23 @@ pub fn budget(states: usize) -> Budget {
     Budget { states, recovery_every: 200, recovery_depth: 2, ..Budget::default() }
 }
 
+/// The runs of each form: the disk's model, and the seed of the script.
+pub const RUNS: [(CrashModel, u64); 6] = [
+    (CrashModel::Volatile, 0),
+    (CrashModel::Volatile, 1),
+    (CrashModel::Volatile, 2),
+    (CrashModel::Completed, 3),
+    (CrashModel::Prefix, 4),
+    (CrashModel::Volatile, 5),
+];
+
 /// A hundred thousand states and more, of every form. Would catch a record that is missing, too late, or redone
 /// over newer data; a recovery that cannot be interrupted; a dependency of one device on the other.
 #[test]
 fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     let (mut states, mut in_recovery) = (0, 0);
     for scheme in all() {
-        for (model, seed) in [
-            (CrashModel::Volatile, 0),
-            (CrashModel::Volatile, 1),
-            (CrashModel::Volatile, 2),
-            (CrashModel::Completed, 3),
-            (CrashModel::Prefix, 4),
-            (CrashModel::Volatile, 5),
-        ] {
+        for (model, seed) in RUNS {
             let script = Script::random(seed, 3, 90);
             let outcome =
                 explore(&scheme, &script, &Config::new(seed, model), &budget(1800)).unwrap();

@@ -8,7 +8,7 @@ use ordo_ordering::{JournalMode, JournalRules};
 use ordo_systems::System;
 use ordo_systems::journaled::OF_CONTENTS;
 
-use crate::journal::{Journal, Place, budget, go};
+use crate::journal::{Journal, Place, RUNS, budget, go};
 
 /// Modes with every value of every option.
 const MODES: [&[&str]; 8] = [
@@ -65,14 +65,7 @@ fn kept(scheme: &Journal, model: CrashModel, seed: u64, states: usize) -> Outcom
 fn every_mode_keeps_its_promises() {
     let mut states = 0;
     for scheme in all() {
-        for (model, seed) in [
-            (CrashModel::Volatile, 0),
-            (CrashModel::Volatile, 1),
-            (CrashModel::Volatile, 2),
-            (CrashModel::Completed, 3),
-            (CrashModel::Prefix, 4),
-            (CrashModel::Volatile, 5),
-        ] {
+        for (model, seed) in RUNS {
             states += kept(&scheme, model, seed, 600).counts.states;
         }
     }

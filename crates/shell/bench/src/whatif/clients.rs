@@ -19,15 +19,6 @@ pub enum TaskKind {
         /// The pause before each.
         pause: Duration,
     },
-    /// Overwrites its file in order, an fsync after each part.
-    Sequential {
-        /// The bytes between two fsyncs; 0: none is made.
-        sync_every: u64,
-        /// The bytes that are written.
-        bytes: u64,
-        /// The pause before each 64 KB.
-        pause: Duration,
-    },
     /// Overwrites random aligned pieces of its file, and syncs nothing.
     Scattered {
         /// The length of a piece in bytes.
@@ -37,7 +28,7 @@ pub enum TaskKind {
         /// The pause before each.
         pause: Duration,
     },
-    /// Changes records of 100 bytes in pages of its file, and appends to the end of it, as TPC-B's transactions do.
+    /// Changes records in pages of its file, and appends to the end of it, as TPC-B's transactions do.
     Records {
         /// The number of pages of which a transaction changes one record each.
         pages: u64,
@@ -153,20 +144,6 @@ impl SyncClients {
                     }
                     one.random_piece(size, len).await;
                     one.sync().await;
-                }
-            }
-            TaskKind::Sequential { sync_every, bytes, pause } => {
-                let mut since = 0;
-                for at in (0..bytes).step_by(64 << 10) {
-                    if !pause.is_zero() {
-                        rt.sleep(pause).await;
-                    }
-                    one.write(at % size, 64 << 10).await;
-                    since += 64 << 10;
-                    if sync_every > 0 && since >= sync_every {
-                        one.sync().await;
-                        since = 0;
-                    }
                 }
             }
             TaskKind::Scattered { len, count, pause } => {
