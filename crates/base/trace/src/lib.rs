@@ -48,4 +48,4 @@ pub mod trace;
 pub use cut::cut;
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
-pub use trace::Trace;
+pub use trace::{RequestContents, Trace};

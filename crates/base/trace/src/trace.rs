@@ -1,9 +1,24 @@
 //! A whole trace.
 
+use std::borrow::Cow;
+
 use ordo_block::tap::Record;
 
 use crate::contents::Contents;
 use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
+
+/// The contents of a trace's requests, wherever they lie.
+pub trait RequestContents {
+    /// The contents of the request with this number, or a mark's text; `None` if they were not kept.
+    fn contents(&self, number: u64) -> Option<Cow<'_, [u8]>>;
+}
+
+impl RequestContents for Trace {
+    fn contents(&self, number: u64) -> Option<Cow<'_, [u8]>> {
+        let request = self.requests.get(usize::try_from(number).ok()?)?;
+        self.data(request).map(Cow::Borrowed)
+    }
+}
 
 /// Requests in order of issue, and their contents.
 #[derive(Clone, Debug, Default)]

@@ -34,6 +34,16 @@ fn json(dir: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{errors}"))
 }
 
+/// The predictions from the tables, group by group, and those after the blocks are named again in memory are the same. Would catch a
+/// row, a call's block or contents that the tables do not give.
+fn alike_from_tables_and_named_again(dir: &Path, more: &[&str]) {
+    let tables = json(dir, more);
+    let (closing, aside) = (dir.join("recounted.parquet"), dir.join("aside"));
+    std::fs::rename(&closing, &aside).expect("a trace whose blocks are named");
+    assert_eq!(json(dir, more), tables, "{more:?}");
+    std::fs::rename(&aside, &closing).unwrap();
+}
+
 /// The policies are read from the trace, the calls are played, and each change of policies is predicted, alone and with
 /// others. What means nothing is refused with the reason.
 #[test]
@@ -68,6 +78,8 @@ fn calls_are_played_and_policies_changed() {
     for wrong in [["--commit-every", "0"], ["--group-commit", "x"], ["--checkpoint-at", "99%"]] {
         assert_eq!(whatif(dir.path(), &wrong).0, 2, "{wrong:?}");
     }
+    alike_from_tables_and_named_again(dir.path(), &all);
+    alike_from_tables_and_named_again(dir.path(), &["--requests", "--journal-at", "50%"]);
     let (code, out, _) = whatif(dir.path(), &["--untangle"]);
     assert!(code == 0 && out.contains("The programs' calls are played"), "{out}");
 }

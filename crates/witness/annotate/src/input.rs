@@ -244,13 +244,17 @@ fn opened(read: Read, image: &dyn DiskImage, volume: Option<&DiskVolume>) -> Ope
         None => watch_over(&learning, &trace),
     };
     let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
-    let blind = writes.filter(|r| r.data.is_none()).count();
-    if blind > 0 {
-        notes.push(format!(
-            "the contents of {blind} writes were not recorded: they are classified by their addresses alone, from the state before the trace"
-        ));
-    }
+    notes.extend(blind_writes(writes.filter(|r| r.data.is_none()).count()));
     Opened { trace, watch, start: learning.learned(), calls, notes }
+}
+
+/// The note about writes without contents, if there are any.
+pub fn blind_writes(count: usize) -> Option<String> {
+    (count > 0).then(|| {
+        format!(
+            "the contents of {count} writes were not recorded: they are classified by their addresses alone, from the state before the trace"
+        )
+    })
 }
 
 /// A watcher of a device; `None` if no known file system is on it, and none is made in the trace.

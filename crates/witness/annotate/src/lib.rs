@@ -11,6 +11,7 @@
 //! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
 //!   the requests again.
 //! - [`store`]: a trace as a directory of Parquet files, in the format of `docs/formats/trace.md`.
+//! - [`tables`]: a stored trace read group by group, without its contents until they are asked for.
 //! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded, analysed together.
 //! - [`input`]: a trace opened from any known form.
 //! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that break them.
@@ -54,6 +55,7 @@ mod reading;
 pub mod rows;
 pub mod store;
 mod table;
+pub mod tables;
 pub mod text;
 pub mod volumes;
 

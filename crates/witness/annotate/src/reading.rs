@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
+use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 
 use crate::table::{Fault, Table};
@@ -19,6 +20,8 @@ pub(crate) const DEVICE_MAX: u64 = 1 << 60;
 
 pub(crate) const REQUESTS: &str = "requests.parquet";
 pub(crate) const BLOCKS: &str = "blocks.parquet";
+pub(crate) const CONTENTS: &str = "contents.parquet";
+pub(crate) const START: &str = "start.parquet";
 
 /// The reason why a trace was not written or read.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +162,13 @@ impl Reading {
         }
     }
 
+    /// Checks that the file has these columns, also if it has no rows.
+    pub(crate) fn has(&self, columns: &[&'static str]) -> Result<(), StoreError> {
+        columns
+            .iter()
+            .try_for_each(|column| self.table.index(column).map(drop).map_err(self.fault(column)))
+    }
+
     pub(crate) fn maybe_ints(&self, column: &'static str) -> Result<Vec<Option<u64>>, StoreError> {
         self.table.ints(column).map_err(self.fault(column))
     }
@@ -166,13 +176,6 @@ impl Reading {
     pub(crate) fn ints(&self, column: &'static str) -> Result<Vec<u64>, StoreError> {
         let all: Option<Vec<u64>> = self.maybe_ints(column)?.into_iter().collect();
         all.ok_or_else(|| StoreError::Column { path: self.path.clone(), column })
-    }
-
-    pub(crate) fn maybe_bools(
-        &self,
-        column: &'static str,
-    ) -> Result<Vec<Option<bool>>, StoreError> {
-        self.table.bools(column).map_err(self.fault(column))
     }
 
     pub(crate) fn texts(&self, column: &'static str) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
@@ -223,6 +226,50 @@ impl Reading {
             class.ok_or_else(|| self.row(row, "an unknown kind"))
         };
         self.texts(column)?.into_iter().enumerate().map(class).collect()
+    }
+
+    /// The texts, or bytes, of a row group; `None` for rows without.
+    pub(crate) fn group_texts(
+        &self,
+        column: &'static str,
+        group: usize,
+    ) -> Result<Vec<Option<ByteArray>>, StoreError> {
+        let mut all = Vec::new();
+        self.table.group_bytes(column, group, &mut all).map_err(self.fault(column))?;
+        Ok(all)
+    }
+
+    /// The booleans of a row group; `None` for rows without.
+    pub(crate) fn group_bools(
+        &self,
+        column: &'static str,
+        group: usize,
+    ) -> Result<Vec<Option<bool>>, StoreError> {
+        let mut all = Vec::new();
+        self.table.group_bools(column, group, &mut all).map_err(self.fault(column))?;
+        Ok(all)
+    }
+
+    /// The numbers of a row group, none of them negative; `None` for rows without.
+    pub(crate) fn group_maybe_numbers(
+        &self,
+        column: &'static str,
+        group: usize,
+    ) -> Result<Vec<Option<u64>>, StoreError> {
+        let all = self.group_ints(column, group)?;
+        let number = |n: Option<i64>| n.map(u64::try_from).transpose();
+        let all: Result<_, _> = all.into_iter().map(number).collect();
+        all.map_err(|_| StoreError::Column { path: self.path.clone(), column })
+    }
+
+    /// The numbers of a row group in which every row has one, none of them negative.
+    pub(crate) fn group_numbers(
+        &self,
+        column: &'static str,
+        group: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        let all: Option<_> = self.group_maybe_numbers(column, group)?.into_iter().collect();
+        all.ok_or_else(|| StoreError::Column { path: self.path.clone(), column })
     }
 
     /// The numbers of a row group; `None` for rows without.

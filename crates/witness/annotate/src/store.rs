@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ordo_runtime::Time;
 use ordo_sba::analysis::WatchFindings;
-use ordo_trace::{Flags, RequestEnd, RequestOp, RequestSpan, Trace, TraceRequest};
+use ordo_trace::{Flags, RequestOp, RequestSpan, Trace, TraceRequest};
 use rustc_hash::FxHashMap;
 
 use crate::calls::{self, CALLS, StoredCall, WAITS};
@@ -17,9 +17,10 @@ use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
 use crate::parts::{self, CHANGES, CONTINUED, EARLIER, PartHead};
-use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, op_of};
+use crate::reading::{BLOCKS, CONTENTS, REQUESTS, Reading, START};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
+use crate::tables::{self, StoredRequest, TableHead};
 
 pub use crate::reading::{StoreError, VERSION};
 
@@ -32,8 +33,6 @@ const CONTENTS_MAX: u64 = 64 << 30;
 const CONTENTS_GROUP: usize = 1 << 12;
 const CONTENTS_BYTES: usize = 8 << 20;
 
-const CONTENTS: &str = "contents.parquet";
-const START: &str = "start.parquet";
 const SHARES: &str = "shares.parquet";
 
 /// The parts of a trace to write.
@@ -398,24 +397,16 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
         None => Reading::open(dir, file),
     };
     let file = open(REQUESTS)?;
-    file.version()?;
-    let sector = file.number("ordo.sector")?;
-    let good = u32::try_from(sector).is_ok_and(|s| s.is_power_of_two() && s >= 512);
-    if !good {
-        return Err(file.says("ordo.sector", &sector.to_string()));
+    let TableHead { sector, timed, disk, system, bytes } = tables::head(&file)?;
+    let mut rows = Vec::new();
+    for group in 0..file.table.groups() {
+        rows.extend(tables::request_group(&file, group)?);
     }
-    let bytes = file.number("ordo.device_bytes")?;
-    if bytes > DEVICE_MAX {
-        return Err(file.says("ordo.device_bytes", &bytes.to_string()));
-    }
-    let timed = file.table.says("ordo.timed") == Some("true");
-    let system = file.table.says("ordo.system").unwrap_or("none").to_owned();
-    let mut rows = read_requests(&file)?;
     let contents = open(CONTENTS)?;
     let pieces = contents.texts("bytes")?;
     let content = |n: u64| pieces.get(usize::try_from(n).ok()?)?.as_deref();
-    let mut trace = Trace::new(sector as u32, timed);
-    trace.set_disk(file.table.says("ordo.disk").filter(|name| *name != "none"));
+    let mut trace = Trace::new(sector, timed);
+    trace.set_disk(disk.as_deref());
     let spans = keep(&mut trace, &rows, &open(BLOCKS)?, content)?;
     for (number, (request, text)) in rows.iter_mut().enumerate() {
         request.data = match text {
@@ -436,79 +427,10 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     Ok(Stored { trace, start: Pieces { bytes, known }, system })
 }
 
-/// A request without its contents, with the text of a mark.
-type Row = (TraceRequest, Option<Vec<u8>>);
-
-/// The requests without their contents, with the text of each mark.
-fn read_requests(file: &Reading) -> Result<Vec<Row>, StoreError> {
-    let ops = file.texts("op")?;
-    let (offsets, lens) = (file.ints("offset")?, file.ints("length")?);
-    let flags = [
-        (Flags::FUA, file.maybe_bools("fua")?),
-        (Flags::PREFLUSH, file.maybe_bools("preflush")?),
-        (Flags::SYNC, file.maybe_bools("sync")?),
-        (Flags::META, file.maybe_bools("meta")?),
-        // Older traces lack this column, and dropped writes with it.
-        (Flags::DROPPED, file.maybe_bools("dropped").unwrap_or_default()),
-    ];
-    let (issued, epochs) = (file.maybe_ints("issued_ns")?, file.ints("epoch")?);
-    let ends = (
-        file.maybe_ints("completed_ns")?,
-        file.maybe_ints("completion_order")?,
-        file.maybe_ints("completion_epoch")?,
-        file.maybe_bools("ok")?,
-    );
-    let texts = file.texts("text")?;
-    let mut rows = Vec::with_capacity(ops.len());
-    for (row, op) in ops.iter().enumerate() {
-        let short = || file.row(row, "columns are not of one length");
-        let op = op.as_deref().and_then(op_of);
-        let op = op.ok_or_else(|| file.row(row, "an unknown operation"))?;
-        let (Some(offset), Some(len), Some(epoch), Some(issued), Some(text)) =
-            (offsets.get(row), lens.get(row), epochs.get(row), issued.get(row), texts.get(row))
-        else {
-            return Err(short());
-        };
-        if offset.checked_add(*len).is_none_or(|end| end > DEVICE_MAX) {
-            return Err(file.row(row, "an impossible address"));
-        }
-        let (Some(at), Some(order), Some(end_epoch), Some(ok)) =
-            (ends.0.get(row), ends.1.get(row), ends.2.get(row), ends.3.get(row))
-        else {
-            return Err(short());
-        };
-        let time = |ns: &Option<u64>| Time::from_nanos(ns.unwrap_or(0));
-        let end = ok.map(|ok| RequestEnd {
-            order: order.unwrap_or(row as u64),
-            at: time(at),
-            epoch: end_epoch.unwrap_or(*epoch),
-            ok,
-        });
-        let mut set = Flags::empty();
-        for (flag, values) in &flags {
-            set.set(*flag, values.get(row).copied().flatten() == Some(true));
-        }
-        let (offset, len, epoch) = (*offset, *len, *epoch);
-        let request = TraceRequest {
-            op,
-            flags: set,
-            offset,
-            len,
-            issued: time(issued),
-            epoch,
-            end,
-            data: None,
-        };
-        let text = text.clone().filter(|_| op == RequestOp::Mark);
-        rows.push((request, text));
-    }
-    Ok(rows)
-}
-
 /// Puts together the contents of each request whose blocks all have contents. Returns the place of each.
 fn keep<'a>(
     trace: &mut Trace,
-    requests: &[Row],
+    requests: &[StoredRequest],
     file: &Reading,
     content: impl Fn(u64) -> Option<&'a [u8]>,
 ) -> Result<FxHashMap<u64, RequestSpan>, StoreError> {

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
+use ordo_annotate::tables::StoredTables;
 use ordo_annotate::{owners, perfetto, rows, text};
 use ordo_runtime::Time;
 use ordo_sba::Watch;
 use ordo_sba::analysis::{Analysis, WatchFindings};
-use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
+use ordo_trace::{Flags, RequestContents, RequestEnd, RequestOp, Trace, TraceRequest};
 use proptest::prelude::*;
 
 use crate::recorded::{RECORDED, recorded};
@@ -16,6 +17,18 @@ use crate::recorded::{RECORDED, recorded};
 mod recorded;
 
 fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::BlockRow>) {
+    kept_as(dir, (start, trace), store::write)
+}
+
+fn kept_in_groups(dir: &Path, of: (&[u8], &Trace), rows: usize) -> Vec<rows::BlockRow> {
+    kept_as(dir, of, |dir, parts| store::write_in_groups(dir, parts, rows)).1
+}
+
+fn kept_as(
+    dir: &Path,
+    (start, trace): (&[u8], &Trace),
+    write: impl Fn(&Path, &Parts<'_>) -> Result<store::Written, StoreError>,
+) -> (store::Written, Vec<rows::BlockRow>) {
     let learning = Learning::new(&start);
     let watch = Watch::over(&learning).unwrap();
     let start = learning.learned();
@@ -31,7 +44,7 @@ fn kept(dir: &Path, start: &[u8], trace: &Trace) -> (store::Written, Vec<rows::B
         system,
         found: Some(&found),
     };
-    (store::write(dir, &parts).unwrap(), blocks)
+    (write(dir, &parts).unwrap(), blocks)
 }
 
 /// Every trace must read back as it was, and its stored pieces of the device must be enough to name all of it again
@@ -70,6 +83,158 @@ fn a_trace_comes_back_and_means_the_same() {
             assert!(read(dir.path()) == read(again.path()), "{name}: {file} is not the same twice");
         }
     }
+}
+
+/// The tables, read group by group, must show every request and every row as they were written, and each request's contents when
+/// they are asked for, in any order. Would catch a row that is given to the next request where a group ends, contents that are
+/// put together from the wrong blocks, and a group of contents that is taken for another.
+#[test]
+fn tables_show_requests_rows_and_contents() {
+    for (start, name) in RECORDED {
+        let Some((image, trace)) = recorded(start, name) else { return };
+        for rows_of_group in [7, 1 << 17] {
+            let dir = tempfile::tempdir().unwrap();
+            let blocks = kept_in_groups(dir.path(), (&image, &trace), rows_of_group);
+            shows(dir.path(), &trace, &blocks, name);
+        }
+    }
+}
+
+fn shows(dir: &Path, trace: &Trace, blocks: &[rows::BlockRow], name: &str) {
+    let mut tables = StoredTables::open(dir).unwrap().expect("blocks with names");
+    let mut shown = Vec::new();
+    let mut requests = 0;
+    tables
+        .each(|number, request, text, rows| {
+            let old = trace.requests()[number as usize];
+            assert_eq!(*request, TraceRequest { data: None, ..old }, "{name}");
+            assert_eq!(text, trace.data(&old).filter(|_| old.op == RequestOp::Mark), "{name}");
+            assert!(rows.iter().all(|row| row.request == number), "{name}");
+            shown.extend_from_slice(rows);
+            requests += 1;
+        })
+        .unwrap();
+    assert_eq!(requests, trace.requests().len(), "{name}");
+    let bare = |row: &rows::BlockRow| {
+        let (first_inode, inodes, piece, number) = Default::default();
+        let (guess, reason, path, known) = Default::default();
+        let row = row.clone();
+        rows::BlockRow { first_inode, inodes, piece, number, guess, reason, path, known, ..row }
+    };
+    assert_eq!(shown, blocks.iter().map(bare).collect::<Vec<_>>(), "{name}");
+    assert_eq!(*tables.start(), store::read(dir).unwrap().start, "{name}");
+    let mut kept = 0;
+    for number in (0..requests).rev().chain(0..requests) {
+        let old = trace.data(&trace.requests()[number]).filter(|bytes| !bytes.is_empty());
+        let old = old.filter(|_| trace.requests()[number].op != RequestOp::Mark);
+        let new = tables.contents(number as u64);
+        assert!(new.as_deref() == old, "{name}: contents of request {number}");
+        kept += usize::from(new.is_some());
+    }
+    assert!(kept > 20 && tables.damage().is_none(), "{name}: {kept}");
+}
+
+/// Any file of the tables cut off anywhere, with a byte changed, or missing: an error that names the file, or the same requests,
+/// rows and contents. Would catch a panic, an endless loop, and other contents without a word.
+#[test]
+fn damaged_tables_are_refused() {
+    let (trace, blocks, whole) = marked(40);
+    let good = told(whole.path()).unwrap();
+    assert_eq!(good.0.len(), trace.requests().len());
+    assert_eq!(good.1.len(), blocks.len());
+    let (mut refused, mut same) = (0, 0);
+    for file in ["requests", "blocks", "contents", "start", "recounted"] {
+        let name = format!("{file}.parquet");
+        let bytes = std::fs::read(whole.path().join(&name)).unwrap();
+        let mut damaged: Vec<Vec<u8>> =
+            (0..=40).map(|n| bytes[..bytes.len() * n / 41].to_vec()).collect();
+        damaged.extend((0..bytes.len()).step_by(1 + bytes.len() / 150).map(|at| {
+            let mut other = bytes.clone();
+            other[at] ^= 0x15;
+            other
+        }));
+        for other in damaged {
+            std::fs::write(whole.path().join(&name), other).unwrap();
+            match told(whole.path()) {
+                Ok(told) => {
+                    assert!(told == good, "{name}: other requests without an error");
+                    same += 1;
+                }
+                Err(error) => {
+                    assert!(error.contains("parquet"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        std::fs::remove_file(whole.path().join(&name)).unwrap();
+        let missing = told(whole.path());
+        assert!(missing.is_err() || file == "recounted", "{name}");
+        std::fs::write(whole.path().join(&name), bytes).unwrap();
+    }
+    assert!(refused > 300 && same < refused / 2, "{refused} refused, {same} the same");
+}
+
+/// All that the tables show: requests, rows, contents. If blocks must be named again, that is an error here.
+type Told = (Vec<TraceRequest>, Vec<rows::BlockRow>, Vec<Option<Vec<u8>>>);
+
+fn told(dir: &Path) -> Result<Told, String> {
+    let tables = StoredTables::open(dir).map_err(|error| error.to_string())?;
+    let mut tables = tables.ok_or("no recounted.parquet: named again")?;
+    let (mut requests, mut blocks) = (Vec::new(), Vec::new());
+    let done = tables.each(|_, request, _, rows| {
+        requests.push(*request);
+        blocks.extend_from_slice(rows);
+    });
+    done.map_err(|error| error.to_string())?;
+    let contents = (0..requests.len() as u64).map(|n| tables.contents(n).map(|c| c.into_owned()));
+    let contents = contents.collect();
+    tables.damage().map_or(Ok((requests, blocks, contents)), |error| Err(error.to_string()))
+}
+
+/// A trace of writes, flushes and marks on a device without a known file system, stored in groups of 16 rows.
+fn marked(requests: u64) -> (Trace, Vec<rows::BlockRow>, tempfile::TempDir) {
+    let mut trace = Trace::new(512, true);
+    for n in 0..requests {
+        let (op, len) = match n % 7 {
+            5 => (RequestOp::Flush, 0),
+            6 => (RequestOp::Mark, 0),
+            n => (RequestOp::Write, 4096 * (n + 1)),
+        };
+        let bytes: Vec<u8> = (0..len).map(|at| (n + at / 4096 * 3 + at % 5) as u8).collect();
+        let text = format!("mark {n}");
+        let data = match op {
+            RequestOp::Mark => Some(trace.keep(text.as_bytes())),
+            RequestOp::Write => Some(trace.keep(&bytes)),
+            _ => None,
+        };
+        let at = Time::from_nanos(n * 1000 + 500);
+        let end = Some(RequestEnd { order: n, at, epoch: n / 7, ok: true });
+        let (offset, issued, epoch) = (n % 9 * 4096, Time::from_nanos(n * 1000), n / 7);
+        let flags = Flags::empty();
+        trace.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
+    }
+    let image = vec![3u8; 1 << 20];
+    let image = &image[..];
+    let learning = Learning::new(&image);
+    let watch = Watch::over_any(&learning);
+    let blocks = owners::of_trace(&trace, &watch);
+    let mut start = learning.learned();
+    start.known.insert(8192, vec![3; 4096].into());
+    let found = WatchFindings::of(&watch);
+    let (trace_of, system) = (&trace, watch.system());
+    let (shares, calls) = (&[][..], &[][..]);
+    let parts = Parts {
+        shares,
+        calls,
+        trace: trace_of,
+        blocks: &blocks,
+        start: &start,
+        system,
+        found: Some(&found),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    store::write_in_groups(dir.path(), &parts, 16).unwrap();
+    (trace, blocks, dir)
 }
 
 /// Rows of blocks: names of files as the kernel made them, copies in the journal linked to their checkpoint writes,

@@ -31,14 +31,13 @@ fn main() {
             transaction: None,
             copies: Vec::new(),
             checkpoint: false,
-            number: None,
-            took: None,
+            recorded: None,
             text: None,
             not_before: 0,
             order: n * RANK,
         };
         let before = n.checked_sub(CHAINS).map(|n| After { step: n as usize, think: 1000 });
-        plan.add(step, before.into_iter().collect());
+        plan.add(step, before);
     }
     let plan = Rc::new(plan);
     for model in ALL {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ordo_trace::{Flags, RequestOp};
 use rustc_hash::FxHashMap;
 
-use crate::plan::{After, Plan, PlanStep, RANK};
+use crate::plan::{After, Plan, PlanStep, RANK, RecordedStep};
 use crate::traffic::{Role, SeenTraffic};
 
 /// A checkpoint counts as waited for if the next request follows everything else by more than this time, in nanoseconds.
@@ -40,7 +40,7 @@ pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     for (number, seen) in traffic.iter().enumerate() {
         if background[number] {
             let commit = seen.transaction.and_then(|t| commits.get(&t)).copied();
-            let after = commit.map(|step| After { step, think: 0 }).into_iter().collect();
+            let after = commit.map(|step| After { step, think: 0 });
             plan.add(step_of(seen, number, seen.issued), after);
             continue;
         }
@@ -70,7 +70,7 @@ pub fn in_order(traffic: &[SeenTraffic], depth: usize) -> Plan {
             waits.extend(since.requests.len().checked_sub(depth).map(|n| since.requests[n]));
             waits.extend(since.writers_of(seen));
         }
-        let after = waits.into_iter().map(|step| After { step, think: 0 }).collect();
+        let after = waits.into_iter().map(|step| After { step, think: 0 });
         plan.add(step_of(seen, number, 0), after);
         if is_barrier {
             since = Since { barrier: Some(number), ..Since::default() };
@@ -169,8 +169,11 @@ fn step_of(seen: &SeenTraffic, index: usize, not_before: u64) -> PlanStep {
         transaction: seen.transaction,
         copies: seen.copies.clone(),
         checkpoint: seen.checkpoint,
-        number: Some(seen.number),
-        took: Some(seen.completed - seen.issued),
+        recorded: Some(RecordedStep {
+            number: seen.number,
+            issued: seen.issued,
+            took: seen.completed - seen.issued,
+        }),
         text: seen.text.clone(),
         not_before,
         order: (index as u64 + 1) * RANK,

@@ -1,14 +1,15 @@
 //! The journal of a trace: its place, its size and its transactions.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ordo_annotate::Pieces;
 use ordo_format::jbd2::JournalSuper;
 use ordo_format::wafs::{SECTOR_MIN, SUPER_SECTORS, WafsSuper};
-use ordo_trace::{RequestOp, Trace};
+use ordo_trace::{RequestContents, RequestOp};
 
 use crate::plan::Plan;
-use crate::traffic::Role;
+use crate::traffic::{Role, SeenTraffic};
 
 /// The place of a journal on its device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +38,14 @@ impl JournalSpan {
 
 /// The journal's place, from its superblock if the trace has one and the journal is contiguous, otherwise from the
 /// blocks that were written to it. `None` without a journal.
-pub fn span(trace: &Trace, plan: &Plan) -> Option<JournalSpan> {
+pub fn span(contents: &dyn RequestContents, plan: &Plan) -> Option<JournalSpan> {
     let journal = || plan.live().map(|n| plan.step(n)).filter(|step| step.role.is_journal());
     let first = journal().map(|step| step.offset).min()?;
     let end = journal().map(|step| step.offset + step.len).max()?;
     let superblocks = plan.live().map(|n| plan.step(n)).filter(|step| step.op == RequestOp::Write);
     for step in superblocks.filter(|step| step.role == Role::JournalSuperblock) {
-        let request = step.number.and_then(|n| trace.requests().get(n as usize));
-        let Some(bytes) = request.and_then(|r| trace.data(r)) else { continue };
-        let Some((_, shape)) = JournalSuper::shape(bytes) else { continue };
+        let Some(bytes) = step.number().and_then(|n| contents.contents(n)) else { continue };
+        let Some((_, shape)) = JournalSuper::shape(&bytes) else { continue };
         let block = shape.block_size as u64;
         let all = JournalSpan {
             first: step.offset,
@@ -62,11 +62,16 @@ pub fn span(trace: &Trace, plan: &Plan) -> Option<JournalSpan> {
 
 /// The place of Ordo's log (`docs/formats/wafs.md`) that the log writes of a trace go to: its ring, from the superblock before
 /// it. That was written in the trace, or is known from before.
-pub fn own_span(trace: &Trace, start: &Pieces, first: u64) -> Option<JournalSpan> {
-    let written = trace.requests().iter().filter(|r| r.op == RequestOp::Write && r.offset <= first);
-    let written = written.filter_map(|r| Some((r.offset, trace.data(r)?)));
-    let known = start.known.range(..=first).map(|(at, piece)| (*at, &**piece));
-    let ring = |(at, bytes): (u64, &[u8])| {
+pub fn own_span(
+    contents: &dyn RequestContents,
+    seen: &[SeenTraffic],
+    start: &Pieces,
+    first: u64,
+) -> Option<JournalSpan> {
+    let written = seen.iter().filter(|s| s.role == Role::JournalSuperblock && s.offset <= first);
+    let written = written.filter_map(|s| Some((s.offset, contents.contents(s.number)?)));
+    let known = start.known.range(..=first).map(|(at, piece)| (*at, Cow::Borrowed(&**piece)));
+    let ring = |(at, bytes): (u64, Cow<'_, [u8]>)| {
         let sectors = bytes.chunks_exact(SECTOR_MIN).enumerate();
         let mut found = sectors.filter_map(|(n, sector)| {
             let found = WafsSuper::read(sector, u64::MAX).ok()?;

@@ -28,6 +28,7 @@
 //! use ordo_annotate::{Pieces, rows};
 //! use ordo_block::model::Model;
 //! use ordo_stp::predict::{Input, Predictor, Window};
+//! use ordo_stp::traffic::SeenTrace;
 //! # use ordo_runtime::Time;
 //! # use ordo_trace::{RequestEnd, Flags, RequestOp, TraceRequest, Trace};
 //! # let mut trace = Trace::new(512, true);
@@ -37,11 +38,11 @@
 //! #         issued: Time::from_nanos(n * 10_000_000), epoch: 0, end: Some(end), data: None });
 //! # }
 //! let (rows, start) = (rows::unclassified(&trace), Pieces::default());
-//! let disk = Model::by_name("viking");
-//! let calls = &[];
+//! let (calls, disk) = (&[], Model::by_name("viking"));
+//! let seen = SeenTrace::of(&trace, &rows, calls).unwrap();
 //! let input =
-//!     Input { trace: &trace, rows: &rows, calls, start: &start, system: "none", bytes: 1 << 30, disk, depth: 1 };
-//! let predictor = Predictor::new(input, &Window::default()).unwrap();
+//!     Input { contents: &trace, calls, start: &start, system: "none", bytes: 1 << 30, disk, depth: 1 };
+//! let predictor = Predictor::new(input, seen, &Window::default()).unwrap();
 //! let unchanged = predictor.unchanged().unwrap();
 //! assert_eq!(unchanged.measured, Some(0.015));
 //! assert!(unchanged.predicted.interval.0 <= unchanged.predicted.seconds);

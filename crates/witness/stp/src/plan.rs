@@ -1,6 +1,7 @@
 //! A plan: requests, and the requests for which each one waits.
 
 use ordo_trace::RequestOp;
+use smallvec::SmallVec;
 
 use crate::traffic::{Logged, Role};
 
@@ -8,7 +9,7 @@ use crate::traffic::{Logged, Role};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
     /// The disk of the request: an index into the stage's disks.
-    pub disk: usize,
+    pub disk: u8,
     /// The kind of request.
     pub op: RequestOp,
     /// The first byte on the disk.
@@ -27,17 +28,33 @@ pub struct PlanStep {
     pub copies: Vec<Logged>,
     /// Whether it writes a block of the journal to its fixed location.
     pub checkpoint: bool,
-    /// The number in the trace; `None` for a request that a change adds.
-    pub number: Option<u64>,
-    /// The time that it took in the trace, in nanoseconds.
-    pub took: Option<u64>,
+    /// The request of the trace; `None` for a request that a change adds.
+    pub recorded: Option<RecordedStep>,
     /// A mark's text.
-    pub text: Option<String>,
+    pub text: Option<Box<str>>,
     /// The time before which it is not issued, in nanoseconds on the recorder's clock.
     pub not_before: u64,
     /// Its rank in the order of issue, from which a change sees the transaction of a write. Ranks of the trace's
     /// requests are multiples of [`RANK`].
     pub order: u64,
+}
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedStep {
+    /// The number in the trace.
+    pub number: u64,
+    /// The time of its issue, in nanoseconds on the recorder's clock.
+    pub issued: u64,
+    /// The time that it took, in nanoseconds.
+    pub took: u64,
+}
+
+impl PlanStep {
+    /// The number in the trace.
+    pub fn number(&self) -> Option<u64> {
+        self.recorded.map(|recorded| recorded.number)
+    }
 }
 
 /// The distance between the ranks of two requests of a trace.
@@ -59,9 +76,21 @@ pub struct After {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     steps: Vec<PlanStep>,
-    after: Vec<Vec<After>>,
-    before: Vec<Vec<usize>>,
+    waits: Vec<Waits>,
     removed: Vec<bool>,
+}
+
+/// The waits of a step. Most steps wait for one other, and few wait for them.
+#[derive(Clone, Debug, Default)]
+struct Waits {
+    after: SmallVec<[After; 1]>,
+    before: SmallVec<[u32; 4]>,
+}
+
+impl Waits {
+    fn release(&mut self, waiting: usize) {
+        self.before.retain(|one| *one as usize != waiting);
+    }
 }
 
 impl Plan {
@@ -69,15 +98,16 @@ impl Plan {
     ///
     /// # Panics
     /// A step waited for is not in the plan.
-    pub fn add(&mut self, step: PlanStep, after: Vec<After>) -> usize {
+    pub fn add(&mut self, step: PlanStep, after: impl IntoIterator<Item = After>) -> usize {
         let index = self.steps.len();
+        assert!(index < u32::MAX as usize, "as many steps as a plan can number");
+        let after: SmallVec<[After; 1]> = after.into_iter().collect();
         for one in &after {
             assert!(one.step < index && !self.removed[one.step], "a step that is in the plan");
-            self.before[one.step].push(index);
+            self.waits[one.step].before.push(index as u32);
         }
         self.steps.push(step);
-        self.after.push(after);
-        self.before.push(Vec::new());
+        self.waits.push(Waits { after, before: SmallVec::new() });
         self.removed.push(false);
         index
     }
@@ -116,48 +146,49 @@ impl Plan {
 
     /// The steps that a step waits for.
     pub fn after(&self, index: usize) -> &[After] {
-        &self.after[index]
+        &self.waits[index].after
     }
 
     /// The think time after `step` of a step that waits for it, in nanoseconds; zero if it does not wait.
     pub fn think(&self, index: usize, step: usize) -> u64 {
-        let after = self.after[index].iter().find(|after| after.step == step);
+        let after = self.after(index).iter().find(|after| after.step == step);
         after.map_or(0, |after| after.think)
     }
 
     /// The steps that wait for a step.
-    pub fn before(&self, index: usize) -> &[usize] {
-        &self.before[index]
+    pub fn before(&self, index: usize) -> impl Iterator<Item = usize> + Clone + use<'_> {
+        self.waits[index].before.iter().map(|waiting| *waiting as usize)
     }
 
     /// Makes `index` wait for `after` too. Of two think times after one step the longer counts.
     pub fn wait(&mut self, index: usize, after: After) {
         assert!(after.step != index, "a step cannot wait for itself");
-        if let Some(known) = self.after[index].iter_mut().find(|known| known.step == after.step) {
+        let own = &mut self.waits[index].after;
+        if let Some(known) = own.iter_mut().find(|known| known.step == after.step) {
             known.think = known.think.max(after.think);
             return;
         }
-        self.after[index].push(after);
-        self.before[after.step].push(index);
+        own.push(after);
+        self.waits[after.step].before.push(index as u32);
     }
 
     /// Lets `index` no longer wait for `step`.
     pub fn release(&mut self, index: usize, step: usize) {
-        self.after[index].retain(|after| after.step != step);
-        self.before[step].retain(|waiting| *waiting != index);
+        self.waits[index].after.retain(|after| after.step != step);
+        self.waits[step].release(index);
     }
 
     /// Removes a step. A step that waited for it waits instead for the steps for which the removed one waited, with
     /// both think times: the processor's work between the requests is still done.
     pub fn remove(&mut self, index: usize) {
-        let own = std::mem::take(&mut self.after[index]);
+        let Waits { after: own, before } = std::mem::take(&mut self.waits[index]);
         for after in &own {
-            self.before[after.step].retain(|waiting| *waiting != index);
+            self.waits[after.step].release(index);
         }
         let not_before = self.steps[index].not_before;
-        for waiting in std::mem::take(&mut self.before[index]) {
+        for waiting in before.into_iter().map(|waiting| waiting as usize) {
             let think = self.think(waiting, index);
-            self.after[waiting].retain(|after| after.step != index);
+            self.waits[waiting].after.retain(|after| after.step != index);
             for after in &own {
                 self.wait(waiting, After { step: after.step, think: after.think + think });
             }
@@ -171,8 +202,9 @@ impl Plan {
 
     /// Adds a step beside another: it waits for the same steps, and the same steps wait for it.
     pub fn beside(&mut self, index: usize, step: PlanStep) -> usize {
-        let added = self.add(step, self.after[index].clone());
-        for waiting in self.before[index].clone() {
+        let Waits { after, before } = self.waits[index].clone();
+        let added = self.add(step, after);
+        for waiting in before.into_iter().map(|waiting| waiting as usize) {
             let think = self.think(waiting, index);
             self.wait(waiting, After { step: added, think });
         }
@@ -182,8 +214,8 @@ impl Plan {
     /// Adds a step behind another: everything that waited for `index` waits for the new step instead, which is issued
     /// as soon as `index` is complete.
     pub fn behind(&mut self, index: usize, step: PlanStep) -> usize {
-        let waiting = self.before[index].clone();
-        let added = self.add(step, vec![After { step: index, think: 0 }]);
+        let waiting: Vec<usize> = self.before(index).collect();
+        let added = self.add(step, [After { step: index, think: 0 }]);
         for one in waiting {
             let think = self.think(one, index);
             self.release(one, index);
@@ -209,8 +241,7 @@ mod tests {
             transaction: None,
             copies: Vec::new(),
             checkpoint: false,
-            number: Some(number),
-            took: None,
+            recorded: Some(RecordedStep { number, issued: 0, took: 0 }),
             text: None,
             not_before: 0,
             order: number * RANK,
@@ -231,7 +262,7 @@ mod tests {
         plan.add(step(2), vec![after(1, 20), after(0, 3)]);
         plan.remove(1);
         assert_eq!(plan.after(2), [after(0, 30)]);
-        assert_eq!(plan.before(0), [2]);
+        assert_eq!(plan.before(0).collect::<Vec<_>>(), [2]);
         plan.remove(0);
         assert!(plan.after(2).is_empty());
         assert_eq!(plan.step(2).not_before, 35);

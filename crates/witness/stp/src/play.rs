@@ -114,8 +114,8 @@ impl BlockDevice for Nothing {
 
 /// The state of each step.
 struct State {
-    /// The steps that it still waits for.
-    open: Vec<usize>,
+    /// The number of steps that it still waits for.
+    open: Vec<u32>,
     /// The time before which it is not issued.
     ready: Vec<u64>,
     times: Vec<(u64, u64)>,
@@ -173,7 +173,7 @@ pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
     };
     let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
     let state = State {
-        open: (0..plan.len()).map(|n| plan.after(n).len()).collect(),
+        open: (0..plan.len()).map(|n| plan.after(n).len() as u32).collect(),
         ready: (0..plan.len())
             .map(|n| plan.step(n).not_before.saturating_add_signed(shift))
             .collect(),
@@ -273,7 +273,7 @@ impl Player {
 
     async fn request(&self, step: usize) -> Result<(), BlockError> {
         let step = self.plan.step(step);
-        match &self.disks[step.disk] {
+        match &self.disks[usize::from(step.disk)] {
             DiskAtPlay::Model(disk) => {
                 if step.preflush {
                     disk.flush().await?;
@@ -283,7 +283,7 @@ impl Player {
             DiskAtPlay::Real(real) => real.request(step).await,
             DiskAtPlay::Recorded(medians) => {
                 let median = || medians.get(&step.role).copied().unwrap_or(0);
-                let took = Duration::from_nanos(step.took.unwrap_or_else(median));
+                let took = Duration::from_nanos(step.recorded.map_or_else(median, |r| r.took));
                 self.runtime.sleep(took).await;
                 Ok(())
             }
@@ -303,11 +303,11 @@ impl Player {
                 state.error.get_or_insert(PlayError::Device { step, error });
             }
             for waiting in self.plan.before(step) {
-                let think = self.plan.think(*waiting, step) * self.think / 1000;
-                state.ready[*waiting] = state.ready[*waiting].max(now + think);
-                state.open[*waiting] -= 1;
-                if state.open[*waiting] == 0 {
-                    ready.push(*waiting);
+                let think = self.plan.think(waiting, step) * self.think / 1000;
+                state.ready[waiting] = state.ready[waiting].max(now + think);
+                state.open[waiting] -= 1;
+                if state.open[waiting] == 0 {
+                    ready.push(waiting);
                 }
             }
         }

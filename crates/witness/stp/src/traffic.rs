@@ -1,8 +1,15 @@
 //! The requests of a trace with their roles in a journaling file system.
 
+use std::collections::BTreeMap;
+
 use ordo_annotate::BlockRow;
+use ordo_annotate::calls::StoredCall;
 use ordo_sba::Class;
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
+use rustc_hash::FxHashMap;
+
+/// The least size of a block, in bytes.
+const SECTOR: u64 = 512;
 
 /// The role of a request. A request with blocks of several kinds has the first of these that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -102,7 +109,7 @@ pub struct SeenTraffic {
     /// Whether it is a checkpoint: it writes a block at its fixed location that the journal holds.
     pub checkpoint: bool,
     /// A mark's text.
-    pub text: Option<String>,
+    pub text: Option<Box<str>>,
 }
 
 /// The reason why a trace cannot be played.
@@ -138,42 +145,87 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
     }
 }
 
-/// Whether the times of a trace show what requests waited for: an I/O log of fio has no completions, and a log of
-/// dm-log-writes has no times at all.
-pub fn has_times(trace: &Trace) -> bool {
-    let takes_time = |r: &TraceRequest| r.end.is_some_and(|end| end.at > r.issued);
-    trace.timed() && trace.requests().iter().any(takes_time)
+/// The requests of a trace as playback needs them. They are gathered one by one, so that neither rows nor contents need be in
+/// memory.
+#[derive(Clone, Debug, Default)]
+pub struct SeenTrace {
+    requests: Vec<SeenTraffic>,
+    timed: bool,
+    /// Whether a request takes time.
+    takes_time: bool,
+    end: u64,
+    /// The blocks of files, if there are calls that need them.
+    files: Option<FileBlocks>,
 }
 
-/// The requests of a trace in order of issue, with the roles that its rows give them. An interrupted request is
-/// left out; `rows` are in the order of requests. Without times ([`has_times`]) each request's are its number.
-///
-/// # Errors
-/// The trace has no requests, or times that contradict each other.
-pub fn of(trace: &Trace, rows: &[BlockRow]) -> Result<Vec<SeenTraffic>, TrafficError> {
-    let timed = has_times(trace);
-    let mut traffic = Vec::with_capacity(trace.requests().len());
-    let (mut from, mut last) = (0, 0);
-    for (number, r) in trace.requests().iter().enumerate() {
-        let number = number as u64;
-        let own = rows[from..].partition_point(|row| row.request <= number);
-        let blocks = &rows[from..from + own];
-        from += own;
-        let issued = if timed { r.issued.as_nanos() } else { number };
+/// The blocks of files in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileBlocks {
+    /// The size of a block of a file, in bytes; at least a sector.
+    pub unit: u64,
+    /// The place of each block of a file: by file and block.
+    pub places: BTreeMap<(u64, u64), u64>,
+    /// The file of each request with contents of one.
+    pub owners: FxHashMap<u64, u64>,
+}
+
+impl FileBlocks {
+    fn add(&mut self, rows: &[BlockRow]) {
+        for row in rows.iter().filter(|row| row.final_kind == Class::FileData) {
+            let Some(ino) = row.ino else { continue };
+            self.owners.insert(row.request, ino);
+            if let Some(block) = row.file_block {
+                self.places.insert((ino, block), row.offset);
+                self.unit = self.unit.max(row.len).max(SECTOR);
+            }
+        }
+    }
+}
+
+impl SeenTrace {
+    /// No requests so far. `timed`: requests have times. `with_files`: programs' calls are to be played, so that the places of
+    /// files' blocks are kept.
+    pub fn new(timed: bool, with_files: bool) -> SeenTrace {
+        let files = with_files.then(|| FileBlocks { unit: SECTOR, ..FileBlocks::default() });
+        SeenTrace { timed, files, ..SeenTrace::default() }
+    }
+
+    /// All requests of a trace in memory; `rows` are in the order of requests.
+    ///
+    /// # Errors
+    /// The trace has no requests, or times that contradict each other.
+    pub fn of(
+        trace: &Trace,
+        rows: &[BlockRow],
+        calls: &[StoredCall],
+    ) -> Result<SeenTrace, TrafficError> {
+        let mut seen = SeenTrace::new(trace.timed(), !calls.is_empty());
+        let mut from = 0;
+        for (number, r) in trace.requests().iter().enumerate() {
+            let number = number as u64;
+            let own = rows[from..].partition_point(|row| row.request <= number);
+            let text = trace.data(r).filter(|_| r.op == RequestOp::Mark);
+            seen.add(number, r, text, &rows[from..from + own]);
+            from += own;
+        }
+        seen.finish()
+    }
+
+    /// Adds the next request in order of issue, with a mark's text and the rows of its blocks. One without an end was interrupted,
+    /// and is left out.
+    pub fn add(&mut self, number: u64, r: &TraceRequest, text: Option<&[u8]>, rows: &[BlockRow]) {
+        self.end = self.end.max(r.offset.saturating_add(r.len));
+        self.takes_time |= r.end.is_some_and(|end| end.at > r.issued);
+        if let Some(files) = &mut self.files {
+            files.add(rows);
+        }
+        let issued = r.issued.as_nanos();
         let completed = match (r.op, r.end) {
             (RequestOp::Mark, _) => issued,
-            (_, Some(end)) if timed => end.at.as_nanos(),
-            (_, Some(_)) => issued,
-            (_, None) => continue,
+            (_, Some(end)) => end.at.as_nanos(),
+            (_, None) => return,
         };
-        if issued < last {
-            return Err(TrafficError::Times { number, other: "those of the request before" });
-        }
-        if completed < issued {
-            return Err(TrafficError::Times { number, other: "each other" });
-        }
-        last = issued;
-        traffic.push(SeenTraffic {
+        self.requests.push(SeenTraffic {
             number,
             op: r.op,
             flags: r.flags,
@@ -181,21 +233,60 @@ pub fn of(trace: &Trace, rows: &[BlockRow]) -> Result<Vec<SeenTraffic>, TrafficE
             len: r.len,
             issued,
             completed,
-            role: role_of(r.op, blocks),
-            transaction: blocks.iter().find_map(|row| row.transaction),
-            copies: copies(number, r.offset, blocks),
-            checkpoint: r.op == RequestOp::Write
-                && blocks.iter().any(|row| row.completes.is_some()),
-            text: trace
-                .data(r)
-                .filter(|_| r.op == RequestOp::Mark)
-                .map(|text| String::from_utf8_lossy(text).into_owned()),
+            role: role_of(r.op, rows),
+            transaction: rows.iter().find_map(|row| row.transaction),
+            copies: copies(number, r.offset, rows),
+            checkpoint: r.op == RequestOp::Write && rows.iter().any(|row| row.completes.is_some()),
+            text: text.map(|text| String::from_utf8_lossy(text).into()),
         });
     }
-    if traffic.iter().all(|seen| seen.role == Role::Mark) {
-        return Err(TrafficError::Empty);
+
+    /// Ends the trace. Without times ([`has_times`](Self::has_times)) each request's are its number.
+    ///
+    /// # Errors
+    /// The trace has no requests, or times that contradict each other.
+    pub fn finish(mut self) -> Result<SeenTrace, TrafficError> {
+        let (timed, mut last) = (self.has_times(), 0);
+        for seen in &mut self.requests {
+            let number = seen.number;
+            if !timed {
+                (seen.issued, seen.completed) = (number, number);
+            }
+            if seen.issued < last {
+                return Err(TrafficError::Times { number, other: "those of the request before" });
+            }
+            if seen.completed < seen.issued {
+                return Err(TrafficError::Times { number, other: "each other" });
+            }
+            last = seen.issued;
+        }
+        if self.requests.iter().all(|seen| seen.role == Role::Mark) {
+            return Err(TrafficError::Empty);
+        }
+        self.requests.shrink_to_fit();
+        Ok(self)
     }
-    Ok(traffic)
+
+    /// The requests that completed, in order of issue.
+    pub fn requests(&self) -> &[SeenTraffic] {
+        &self.requests
+    }
+
+    /// Whether the times show what requests waited for: an I/O log of fio has no completions, and a log of dm-log-writes has no
+    /// times at all.
+    pub fn has_times(&self) -> bool {
+        self.timed && self.takes_time
+    }
+
+    /// The byte behind the last one of the device that a request has.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The blocks of files; `None` if they were not gathered.
+    pub fn files(&self) -> Option<&FileBlocks> {
+        self.files.as_ref()
+    }
 }
 
 fn copies(number: u64, offset: u64, blocks: &[BlockRow]) -> Vec<Logged> {

@@ -27,7 +27,9 @@ use ordo_ffs::{FastFs, MountOptions};
 use ordo_ordering::{JournalMode, JournalOptions};
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_sba::Watch;
+use ordo_sba::analysis::WatchFindings;
 use ordo_stp::predict::{Input, PredictError, Predictor, Window};
+use ordo_stp::traffic::SeenTrace;
 use ordo_systems::GroupCommit;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_trace::Trace;
@@ -154,6 +156,7 @@ pub struct RecordedRun {
     pub of_sync: f64,
     /// Seconds of the client that syncs least, from its first call to its last one's end.
     pub of_quietest: f64,
+    found: WatchFindings,
     bytes: u64,
     disk: &'static Model,
     /// The log's first byte, if it is on the disk.
@@ -182,8 +185,8 @@ impl RecordedRun {
             shares: &[],
             calls: &self.calls,
             start: &start,
-            system: "ufs2",
-            found: None,
+            system: &self.found.system,
+            found: Some(&self.found),
         };
         store::write(dir, &parts)
     }
@@ -207,8 +210,10 @@ impl RecordedRun {
     pub fn predictor<'a>(&'a self, start: &'a Pieces) -> Result<Predictor<'a>, PredictError> {
         let (trace, rows, calls) = (&self.trace, &*self.rows, &*self.calls);
         let (bytes, disk) = (self.bytes, Some(self.disk));
-        let input = Input { trace, rows, calls, start, system: "ufs2", bytes, disk, depth: 1 };
-        Predictor::new(input, &Window::default())
+        let seen = SeenTrace::of(trace, rows, calls)?;
+        let contents = trace;
+        let input = Input { contents, calls, start, system: "ufs2", bytes, disk, depth: 1 };
+        Predictor::new(input, seen, &Window::default())
     }
 }
 
@@ -217,7 +222,7 @@ pub fn record(setup: &JournalSetup, clients: &SyncClients) -> RecordedRun {
     let executor = Executor::simulated(setup.seed);
     let rt = executor.runtime();
     let ran = executor.block_on(recorded(&rt, setup, clients)).expect("no deadlock");
-    let Ran { trace, rows, mut calls, log_bytes, before } = ran;
+    let Ran { trace, rows, found, mut calls, log_bytes, before } = ran;
     find_waits(&mut calls, &trace, &rows);
     let begin = calls.iter().map(|call| call.began).min().unwrap_or(0);
     let end = calls.iter().map(|call| call.ended).max().unwrap_or(0);
@@ -228,6 +233,7 @@ pub fn record(setup: &JournalSetup, clients: &SyncClients) -> RecordedRun {
         of_quietest: quietest(&calls),
         trace,
         rows,
+        found,
         seconds: (end - begin) as f64 / 1e9,
         log_bytes,
         of_sync,
@@ -254,6 +260,7 @@ fn quietest(calls: &[StoredCall]) -> f64 {
 struct Ran {
     trace: Trace,
     rows: Vec<BlockRow>,
+    found: WatchFindings,
     calls: Vec<StoredCall>,
     log_bytes: u64,
     before: RamDisk,
@@ -297,7 +304,8 @@ async fn recorded(rt: &Runtime, setup: &JournalSetup, clients: &SyncClients) -> 
     let mut trace = recorder.with(|records| Trace::from_records(records, 512));
     trace.set_disk(Some(setup.disk.name));
     let rows = owners::of_trace(&trace, &watch);
-    Ran { trace, rows, calls, log_bytes, before: before_ram }
+    let found = WatchFindings::of(&watch);
+    Ran { trace, rows, found, calls, log_bytes, before: before_ram }
 }
 
 async fn run(

@@ -1,6 +1,6 @@
 //! `ordo analyze`: the meaning of a recorded trace.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ use ordo_annotate::input::{Opened, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
 use ordo_annotate::store::is_trace;
+use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
@@ -71,6 +72,21 @@ impl Input {
         let Some(analysis) = count(dir)? else { return Ok(None) };
         let waited = calls::waited(&calls::read(dir)?);
         Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
+    }
+
+    /// A trace in this file or directory.
+    pub(super) fn of(path: &Path) -> Input {
+        Input { trace: vec![path.into()], start: None, partition: None, offset: None }
+    }
+
+    /// The tables of Ordo's own trace, with its directory, if the arguments allow it and its blocks are named.
+    pub(super) fn tables(&self) -> Result<Option<(PathBuf, StoredTables)>> {
+        let this = self.resolved()?;
+        let ([dir], None) = (&this.trace[..], &this.start) else { return Ok(None) };
+        if !is_trace(dir) || !matches!(this.place(), WhichVolume::All) {
+            return Ok(None);
+        }
+        Ok(StoredTables::open(dir)?.map(|tables| (dir.clone(), tables)))
     }
 
     /// The name of the trace's first file.

@@ -1,6 +1,7 @@
 //! `ordo whatif`: the predicted time of a trace for another file system or disk.
 
 mod changes;
+mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_annotate::input::{Opened, WhichVolume};
-use ordo_annotate::owners;
 use ordo_block::model::Model;
 use ordo_report::number;
 use ordo_report::progress::Progress;
@@ -21,12 +20,11 @@ use ordo_stp::predict::{
     CallWorld, Input, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window,
 };
 use ordo_stp::real::Real;
-use ordo_stp::traffic::has_times;
 use serde::Serialize;
 
 use self::changes::Changes;
+use self::source::PlayedTrace;
 use super::analyze;
-use super::calls::of_strace;
 use crate::text::put;
 
 /// `ordo whatif`.
@@ -192,44 +190,41 @@ impl TimeAndTraffic {
 /// # Errors
 /// The trace cannot be read or played, or a change means nothing for it.
 pub fn whatif(args: &WhatIf) -> Result<ExitCode> {
-    let opened = args.input.open()?;
-    let rows = opened.watch.as_ref().map(|watch| owners::of_trace(&opened.trace, watch));
-    let rows = rows.unwrap_or_default();
-    let calls = match (&args.strace, &args.mounted_at) {
-        (Some(file), Some(dir)) => of_strace((file, dir), args.clock, (&opened.trace, &rows))?,
-        _ => opened.calls.clone(),
-    };
-    let system =
-        opened.watch.as_ref().map_or("no known file system".into(), |w| w.system().to_string());
-    let disk = args.recorded_on.or_else(|| opened.trace.disk().and_then(Model::by_name));
+    let strace = args.strace.as_deref().zip(args.mounted_at.as_deref());
+    let strace = strace.map(|(file, dir)| (file, dir, args.clock));
+    let (trace, seen) = PlayedTrace::open(&args.input, strace)?;
+    let disk = args.recorded_on.or_else(|| trace.disk.as_deref().and_then(Model::by_name));
     let window = Window { from: args.from.clone(), until: args.until.clone() };
     let input = Input {
-        trace: &opened.trace,
-        rows: &rows,
-        calls: &calls,
-        start: &opened.start,
-        system: &system,
-        bytes: device_bytes(&opened),
+        contents: trace.contents(),
+        calls: &trace.calls,
+        start: trace.start(),
+        system: &trace.system,
+        // The device as it is known, and at least up to its last request.
+        bytes: seen.end().max(trace.start().bytes),
         disk,
         depth: usize::from(args.depth),
     };
-    if disk.is_none() && args.device.is_none() && !has_times(&opened.trace) {
+    if disk.is_none() && args.device.is_none() && !seen.has_times() {
         bail!(
             "{}: the trace has no times, and no disk on which it is played; name one with --recorded-on, or a real one with \
              --device",
             args.input.name()
         );
     }
-    let predictor = Predictor::new(input, &window)?;
-    predict(args, &predictor, (&input, &window))
+    let predictor = Predictor::new(input, seen, &window)?;
+    let printed = predict(args, &predictor, (&input, &window))?;
+    trace.check()?;
+    put(args.output.as_deref(), &printed.0)?;
+    Ok(printed.1)
 }
 
-/// Plays the trace unchanged, and with each change and all of them, and prints the result.
+/// Plays the trace unchanged, and with each change and all of them. Returns the text to print.
 fn predict(
     args: &WhatIf,
     predictor: &Predictor<'_>,
     (input, window): (&Input<'_>, &Window),
-) -> Result<ExitCode> {
+) -> Result<(String, ExitCode)> {
     let by_requests = predictor.unchanged()?;
     let by_calls = calls_played(args, predictor)?;
     let (unchanged, method) = match &by_calls {
@@ -258,7 +253,7 @@ fn predict(
             sets.into_iter().map(named).collect::<Result<_>>()?
         }
     };
-    let made = args.made.as_ref().map(|path| made(path, window)).transpose()?;
+    let made = args.made.as_ref().map(|path| source::seconds(path, window)).transpose()?;
     let world = by_calls.as_ref().ok().map(|(world, _)| *world);
     let printed = Printed {
         journal_bytes: predictor.journal().map(|span| span.len()),
@@ -281,8 +276,7 @@ fn predict(
         (_, true) => timelines(&printed, unchanged, &outcomes),
         _ => table(&printed),
     };
-    put(args.output.as_deref(), &text)?;
-    Ok(if far { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok((text, if far { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
 }
 
 /// The reason why nothing is predicted, if the unchanged playback is too far off.
@@ -295,12 +289,6 @@ fn refused(args: &WhatIf, unchanged: &Unchanged, disk: Option<&'static Model>) -
             disk.map_or("this disk", |model| model.name)
         )
     })
-}
-
-/// The size of the trace's device: as it is known, and at least up to its last request.
-fn device_bytes(opened: &Opened) -> u64 {
-    let ends = opened.trace.requests().iter().map(|r| r.offset.saturating_add(r.len));
-    ends.max().unwrap_or(0).max(opened.start.bytes)
 }
 
 /// The calls of the trace and their unchanged playback, or the reason why the requests are played instead.
@@ -382,30 +370,6 @@ fn on_device(
     let outcomes = predictor.on_device(&real, &sets, usize::from(args.rounds), follow);
     progress.finish();
     Ok(sets.iter().map(|set| change::name(set)).zip(outcomes?).collect())
-}
-
-/// The seconds between the marks of another trace.
-fn made(path: &Path, window: &Window) -> Result<f64> {
-    let opened = ordo_annotate::input::open(&[path.to_path_buf()], None, WhichVolume::All)?;
-    let all = opened.trace.requests();
-    let mark = |text: &Option<String>, from: usize| {
-        let Some(text) = text else { return Ok(None) };
-        let at = all.iter().enumerate().skip(from).find(|(_, r)| {
-            r.op == ordo_trace::RequestOp::Mark && opened.trace.data(r) == Some(text.as_bytes())
-        });
-        match at {
-            Some((n, _)) => Ok(Some(n)),
-            None => bail!("{}: the trace has no mark '{text}'", path.display()),
-        }
-    };
-    let from = mark(&window.from, 0)?.unwrap_or(0);
-    let until = mark(&window.until, from + 1)?;
-    let Some(first) = all.get(from) else { bail!("{}: the trace has no requests", path.display()) };
-    let last = match until {
-        Some(n) => all[n].issued,
-        None => all.iter().filter_map(|r| r.end).map(|end| end.at).max().unwrap_or(first.issued),
-    };
-    Ok(last.since(first.issued).as_secs_f64())
 }
 
 fn print(

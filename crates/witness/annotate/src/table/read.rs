@@ -234,13 +234,6 @@ impl Table {
         })
     }
 
-    pub(crate) fn bools(&self, name: &str) -> Result<Vec<Option<bool>>, Fault> {
-        let mut all = Vec::new();
-        self.index(name)?;
-        (0..self.groups()).try_for_each(|group| self.group_bools(name, group, &mut all))?;
-        Ok(all)
-    }
-
     /// Appends the booleans of one row group; `None` for rows without.
     pub(crate) fn group_bools(
         &self,
@@ -261,20 +254,28 @@ impl Table {
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<Option<ByteArray>>, Fault> {
         let mut all = Vec::new();
         self.index(name)?;
-        for group in 0..self.groups() {
-            self.group(name, group, |reader, max, _| {
-                let ColumnReader::ByteArrayColumnReader(mut reader) = reader else {
-                    return Err(Fault::Kind);
-                };
-                batches(max, &mut all, |n, levels, values: &mut Vec<ByteArray>| {
-                    reader.read_records(n, Some(levels), None, values)
-                })
-            })?;
-        }
+        (0..self.groups()).try_for_each(|group| self.group_bytes(name, group, &mut all))?;
         Ok(all)
     }
 
-    fn index(&self, name: &str) -> Result<usize, Fault> {
+    /// Appends the texts, or bytes, of one row group; `None` for rows without.
+    pub(crate) fn group_bytes(
+        &self,
+        name: &str,
+        group: usize,
+        all: &mut Vec<Option<ByteArray>>,
+    ) -> Result<(), Fault> {
+        self.group(name, group, |reader, max, _| {
+            let ColumnReader::ByteArrayColumnReader(mut reader) = reader else {
+                return Err(Fault::Kind);
+            };
+            batches(max, all, |n, levels, values: &mut Vec<ByteArray>| {
+                reader.read_records(n, Some(levels), None, values)
+            })
+        })
+    }
+
+    pub(crate) fn index(&self, name: &str) -> Result<usize, Fault> {
         let schema = self.meta.file_metadata().schema_descr();
         let index = schema.columns().iter().position(|c| c.path().string() == name);
         let index = index.ok_or(Fault::Missing)?;

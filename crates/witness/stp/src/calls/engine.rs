@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_runtime::sync::{Mutex, Notify, buffer_unordered, select};
+use ordo_runtime::sync::{Mutex, buffer_unordered};
 use ordo_runtime::{Duration, Executor, LocalFuture, Runtime, Time};
 use ordo_trace::RequestOp;
 
 use super::facts::TraceFacts;
+use super::log::Log;
+use super::pace::Pace;
 use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
 use crate::play::{DiskAtPlay, PlayStage};
 use crate::traffic::Role;
 
-/// The longest write of a log in bytes.
-const LOG_WRITE_MAX: u64 = 256 << 10;
 /// The age at which dirty contents are written, in nanoseconds.
 const EXPIRE: u64 = 30_000_000_000;
 /// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
@@ -26,8 +26,6 @@ const OF_BLOCK: u64 = 10;
 /// some although nobody waits.
 const OWN_TICK: u64 = 5_000_000_000;
 const OWN_BACKGROUND: u64 = 625;
-/// A record of a commit by itself, in Ordo's log.
-const SMALLEST: u64 = 4;
 
 /// A request that was played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,65 +57,33 @@ pub struct CallsPlayed {
 
 /// A dirty block of a file.
 #[derive(Clone, Debug, Default)]
-struct DirtyUnit {
+pub(super) struct DirtyUnit {
     /// The time of its first change since it was clean.
-    since: u64,
+    pub(super) since: u64,
     /// The parts that changed since it was logged, if it was.
     parts: Vec<(u64, u64)>,
     /// Whether the log has it as it was before these changes.
     has_base: bool,
     /// Whether it is in the log as it is.
-    logged: bool,
+    pub(super) logged: bool,
     /// The end of the log before its first record that is needed, if it has any.
-    low: Option<f64>,
+    pub(super) low: Option<f64>,
 }
 
-/// The log.
-struct Log {
-    /// The bytes that were appended.
-    end: Cell<f64>,
-    durable: Cell<f64>,
-    /// The end at the last checkpoint.
-    start: Cell<f64>,
-    writer: Mutex<()>,
-    disk: usize,
-}
-
-/// The callers that share a write of the log.
-struct Group {
-    waiting: Cell<u64>,
-    expected: Cell<u64>,
-    led: Cell<bool>,
-    full: Notify,
-    done: Notify,
-}
-
-impl Group {
-    fn new() -> Group {
-        Group {
-            waiting: Cell::new(0),
-            expected: Cell::new(1),
-            led: Cell::new(false),
-            full: Notify::new("a full group", 0),
-            done: Notify::new("the write of a group", 0),
-        }
-    }
-}
-
-struct Engine {
-    runtime: Runtime,
-    facts: TraceFacts,
+pub(super) struct Engine {
+    pub(super) runtime: Runtime,
+    pub(super) facts: TraceFacts,
     disks: Vec<DiskAtPlay>,
     think: u64,
-    dirty: RefCell<BTreeMap<(u64, u64), DirtyUnit>>,
+    pub(super) dirty: RefCell<BTreeMap<(u64, u64), DirtyUnit>>,
     /// The blocks that the log has had.
     known: RefCell<BTreeSet<(u64, u64)>>,
-    log: Log,
+    pub(super) log: Log,
     commit: Mutex<()>,
     /// The number of commits that have begun, where one goes on at a time.
     begun: Cell<u64>,
-    checkpoint: Mutex<()>,
-    group: Group,
+    pub(super) checkpoint: Mutex<()>,
+    pub(super) pace: Pace,
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
     changes: Cell<u64>,
@@ -137,13 +103,8 @@ pub fn play_calls(
     let executor = Executor::simulated(stage.seed);
     let runtime = executor.runtime();
     let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
-    let log = Log {
-        end: Cell::new(0.0),
-        durable: Cell::new(0.0),
-        start: Cell::new(0.0),
-        writer: Mutex::new((), "the log's writer", 0),
-        disk: stage.disks.len() - 1,
-    };
+    let log_disk = stage.disks.len() - 1;
+    let log = Log::new(log_disk, stage.disks[log_disk].0.model(), &facts.log);
     let engine = Rc::new(Engine {
         facts: facts.clone(),
         disks: disks.collect(),
@@ -154,7 +115,7 @@ pub fn play_calls(
         commit: Mutex::new((), "a commit", 0),
         begun: Cell::new(0),
         checkpoint: Mutex::new((), "a checkpoint", 0),
-        group: Group::new(),
+        pace: Pace::new(facts.log.own),
         in_order: RefCell::default(),
         changes: Cell::new(0),
         played: RefCell::default(),
@@ -176,7 +137,7 @@ pub fn play_calls(
 }
 
 impl Engine {
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.runtime.now().as_nanos()
     }
 
@@ -201,7 +162,7 @@ impl Engine {
         }
         let mut played = self.played.borrow_mut();
         let begin = all.iter().map(|c| c.1).min().unwrap_or(0);
-        played.log_bytes = self.log.end.get();
+        played.log_bytes = self.log.appended.get();
         played.bounds = (begin, all.iter().map(|c| c.2).max().unwrap_or(begin));
         played.clients = all;
     }
@@ -232,6 +193,11 @@ impl Engine {
                 }
             });
         }
+        if self.facts.log.own {
+            let engine = self.clone();
+            self.runtime
+                .spawn_daemon("contents that would be late", async move { engine.relieve().await });
+        }
         let engine = self.clone();
         self.runtime.spawn_daemon("old contents", async move {
             loop {
@@ -255,6 +221,7 @@ impl Engine {
             match step.act {
                 ClientAct::Write { file, offset, len } => {
                     self.pause(step.busy).await;
+                    self.pace.wait().await;
                     self.change(file, offset, len);
                     self.write_behind(file, offset, len);
                 }
@@ -291,8 +258,9 @@ impl Engine {
             one.logged = false;
             add_part(&mut one.parts, part);
         }
+        self.pace.look(dirty.len());
         self.changes.set(self.changes.get() + 1);
-        self.append(self.facts.log.of_change);
+        self.log.append(self.facts.log.of_change);
     }
 
     /// Sends contents that were written in order, if the file system does so.
@@ -329,10 +297,6 @@ impl Engine {
             self.request(0, (RequestOp::Write, Role::Data), (*offset, *len), false)
         });
         let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
-    }
-
-    fn append(&self, bytes: f64) {
-        self.log.end.set(self.log.end.get() + bytes);
     }
 
     async fn sync(&self, file: Option<u64>) {
@@ -373,7 +337,7 @@ impl Engine {
             true => self.log_contents(contents).await,
             false => place = self.runs(&contents),
         }
-        self.append(self.facts.log.of_commit);
+        self.log.append(self.facts.log.of_commit);
         if policy.log_first {
             self.force_commit().await;
             self.place(&place).await;
@@ -422,13 +386,13 @@ impl Engine {
         for (key, one) in contents {
             if log.own {
                 // Ordo's journal makes space in the middle of a commit, the kernel's before it.
-                self.append(std::mem::take(&mut bytes) as f64 * log.overhead);
+                self.log.append(std::mem::take(&mut bytes) as f64 * log.overhead);
                 self.wait_for_space().await;
             }
             bytes += self.log_block(key, &one);
         }
         let grain = log.grain_of_contents();
-        self.append((bytes as f64 * log.overhead / grain).ceil() * grain);
+        self.log.append((bytes as f64 * log.overhead / grain).ceil() * grain);
     }
 
     /// Puts a block into the log. Returns its bytes there.
@@ -488,103 +452,20 @@ impl Engine {
         }
     }
 
-    /// Writes the log up to its end. `is_commit`: the write is one of a commit block.
-    async fn force(&self, is_commit: bool) {
-        let (policy, facts) = (self.facts.policy, self.facts.log);
-        let target = self.log.end.get();
-        if self.log.durable.get() >= target {
-            return;
-        }
-        if let Some(delay) = policy.group.filter(|_| facts.own) {
-            return self.force_together(target, delay, is_commit).await;
-        }
-        let _one = self.log.writer.lock().await;
-        self.write_log(target, is_commit).await;
-    }
-
-    /// Forces as a group: the first caller waits for as many as shared the last write, and writes for all.
-    async fn force_together(&self, target: f64, delay: u64, is_commit: bool) {
-        let group = &self.group;
-        group.waiting.set(group.waiting.get() + 1);
-        if group.waiting.get() >= group.expected.get() {
-            group.full.notify_all();
-        }
-        while self.log.durable.get() < target {
-            if group.led.replace(true) {
-                group.done.notified().await;
-                continue;
-            }
-            let turn = self.log.writer.lock().await;
-            self.runtime.yield_now().await;
-            if self.log.durable.get() < target {
-                if group.waiting.get() < group.expected.get() {
-                    let sleep = self.runtime.sleep(Duration::from_nanos(delay));
-                    select(group.full.notified(), sleep).await;
-                }
-                group.expected.set(group.waiting.replace(0));
-            }
-            group.led.set(false);
-            group.done.notify_all();
-            self.write_log(self.log.end.get().max(target), is_commit).await;
-            drop(turn);
-            group.done.notify_all();
-        }
-    }
-
-    /// Writes the log up to `target`. The caller holds the writer's lock.
-    async fn write_log(&self, target: f64, is_commit: bool) {
-        let (policy, facts) = (self.facts.policy, self.facts.log);
-        while self.log.durable.get() < target {
-            let (from, end) = (self.log.durable.get(), self.log.end.get());
-            let first = (from / facts.grain as f64).floor() as u64 * facts.grain;
-            let last = (end / facts.grain as f64).ceil() as u64 * facts.grain;
-            let len = (last - first).clamp(facts.grain, LOG_WRITE_MAX);
-            let role = if is_commit { Role::Commit } else { Role::Journal };
-            let fua = policy.fua && (is_commit || facts.own);
-            let offset = self.log_place(first, len);
-            let what = (RequestOp::Write, role);
-            self.request(self.log.disk, what, (offset, len), fua).await;
-            self.log.durable.set(end.min((first + len) as f64));
-        }
-    }
-
-    /// The place of a part of the log: around in its space.
-    fn log_place(&self, at: u64, len: u64) -> u64 {
-        let log = self.facts.log;
-        let known = self.facts.policy.log_bytes.unwrap_or(log.ring.1);
-        let size = known.max(len);
-        // A write that would go over the end is made before it: where it is split does not matter for its time.
-        let place = (log.first.saturating_sub(log.ring.0) + at) % size;
-        let base = if self.log.disk > 0 { 0 } else { log.ring.0 };
-        base + place.min(size - len)
-    }
-
-    /// Writes the commit block, and what else is in the log, with the policy's flushes.
-    async fn force_commit(&self) {
-        let policy = self.facts.policy;
-        let own = self.facts.log.own;
-        let commit_block = match (own, policy.order) {
-            (true, CommitOrder::Together) => 0,
-            (true, _) => SMALLEST,
-            (false, _) => self.facts.log.commit_block,
-        };
-        self.append(commit_block as f64);
-        if policy.flush_before && !own {
-            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
-        }
-        self.force(true).await;
-        if policy.flush_after {
-            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
-        }
-    }
-
     /// Writes dirty contents in place that nobody waits for.
-    async fn write_back(&self, wanted: impl Fn(&DirtyUnit) -> bool) {
+    pub(super) async fn write_back(&self, wanted: impl Fn(&DirtyUnit) -> bool) {
+        let keys: Vec<(u64, u64)> = {
+            let dirty = self.dirty.borrow();
+            dirty.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| *key).collect()
+        };
+        self.write_back_these(&keys).await;
+    }
+
+    /// Writes these dirty blocks in place.
+    pub(super) async fn write_back_these(&self, keys: &[(u64, u64)]) {
         let due: Vec<((u64, u64), DirtyUnit)> = {
             let mut dirty = self.dirty.borrow_mut();
-            let keys: Vec<(u64, u64)> =
-                dirty.iter().filter(|(_, unit)| wanted(unit)).map(|(key, _)| *key).collect();
-            keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect()
+            keys.iter().filter_map(|key| Some((*key, dirty.remove(key)?))).collect()
         };
         // The log has them whole before it has differences again.
         for (key, _) in &due {
@@ -594,51 +475,7 @@ impl Engine {
         self.send(&runs).await;
     }
 
-    fn used(&self) -> f64 {
-        self.log.end.get() - self.log.start.get()
-    }
-
-    /// Whether so many thousandths of the log are used.
-    fn uses(&self, permille: u64) -> bool {
-        let size = self.facts.policy.log_bytes.unwrap_or(u64::MAX) as f64;
-        self.used() * 1000.0 >= size * permille as f64
-    }
-
-    /// Makes space in the log: the first caller who finds it short does so, and others wait meanwhile.
-    async fn wait_for_space(&self) {
-        while self.uses(self.facts.policy.checkpoint_permille) {
-            let before = self.log.start.get();
-            let _one = self.checkpoint.lock().await;
-            if self.log.start.get() == before {
-                self.checkpoint().await;
-            }
-        }
-    }
-
-    /// A checkpoint: what the older half of the log holds is written in place, and durable before the log's tail moves.
-    async fn checkpoint(&self) {
-        if self.facts.log.own {
-            self.force(false).await;
-        }
-        let (start, end) = (self.log.start.get(), self.log.end.get());
-        let until = start + (end - start) / 2.0;
-        self.write_back(|unit| unit.low.is_some_and(|low| low <= until)).await;
-        if self.facts.flushes {
-            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
-        }
-        let log = self.facts.log;
-        let base = if self.log.disk > 0 { 0 } else { log.ring.0.saturating_sub(log.grain) };
-        let what = (RequestOp::Write, Role::JournalSuperblock);
-        self.request(self.log.disk, what, (base, log.grain), self.facts.flushes).await;
-        let rest = self.dirty.borrow().values().filter_map(|unit| unit.low).reduce(f64::min);
-        let holds_contents =
-            matches!(self.facts.policy.contents, ContentsPolicy::Logged | ContentsPolicy::Adaptive);
-        // Blocks of metadata are changed all the time, and are as old as those that were not written.
-        let rest = rest.unwrap_or(if holds_contents { end } else { until });
-        self.log.start.set(rest.max(until.min(end)).max(start + 1.0));
-    }
-
-    async fn request(
+    pub(super) async fn request(
         &self,
         disk: usize,
         (op, role): (RequestOp, Role),

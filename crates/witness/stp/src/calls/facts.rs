@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ordo_annotate::Pieces;
 use ordo_annotate::calls::StoredCall;
-use ordo_annotate::{BlockRow, Pieces};
 use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
-use ordo_sba::Class;
-use ordo_trace::{Flags, RequestOp, Trace};
+use ordo_trace::{Flags, RequestContents, RequestOp};
+use rustc_hash::FxHashMap;
 
 use super::{CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy};
 use crate::journal::{JournalSpan, own_span};
-use crate::traffic::{Role, SeenTraffic};
+use crate::traffic::{FileBlocks, Role, SeenTraffic};
 
 /// The bytes of a sector of Ordo's log, and those of them that carry records.
 const OWN_SECTOR: u64 = SECTOR_MIN as u64;
@@ -52,6 +52,8 @@ pub struct LogFacts {
     pub commit_block: u64,
     /// The bytes that the log takes for one byte of file contents.
     pub overhead: f64,
+    /// Whether it is one that skips sectors on a rotating disk.
+    pub skips: bool,
 }
 
 impl LogFacts {
@@ -85,19 +87,6 @@ pub struct TraceFacts {
     pub write_behind: Option<u64>,
     /// Calls' files without a block in the trace.
     pub files_without: usize,
-}
-
-/// The blocks of files and their places.
-fn places(rows: &[BlockRow]) -> (u64, BTreeMap<(u64, u64), u64>) {
-    let mut unit = 0;
-    let mut places = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.final_kind == Class::FileData) {
-        if let (Some(ino), Some(block)) = (row.ino, row.file_block) {
-            places.insert((ino, block), row.offset);
-            unit = row.len.max(unit);
-        }
-    }
-    (unit.max(512), places)
 }
 
 /// The requests that an fsync waited for, in the order of their issue.
@@ -135,13 +124,12 @@ impl Votes {
 /// # Errors
 /// Files that are written and synced have no blocks.
 pub fn facts(
-    (trace, start): (&Trace, &Pieces),
-    (rows, seen): (&[BlockRow], &[SeenTraffic]),
+    (contents, start): (&dyn RequestContents, &Pieces),
+    (files, seen): (&FileBlocks, &[SeenTraffic]),
     (calls, plan): (&[StoredCall], &CallPlan),
     span: Option<JournalSpan>,
 ) -> Result<TraceFacts, CallsError> {
-    let (unit, places) = places(rows);
-    let with_place: BTreeSet<u64> = places.keys().map(|(ino, _)| *ino).collect();
+    let with_place: BTreeSet<u64> = files.places.keys().map(|(ino, _)| *ino).collect();
     let synced = plan.clients.iter().flat_map(|client| &client.steps);
     let synced: BTreeSet<u64> = synced
         .filter_map(|step| match step.act {
@@ -153,7 +141,7 @@ pub fn facts(
     if without > 0 && without == synced.len() {
         return Err(CallsError::NoBlocks { files: without, of: synced.len() });
     }
-    let owners = owners(rows);
+    let owners = &files.owners;
     let by_number: BTreeMap<u64, &SeenTraffic> = seen.iter().map(|s| (s.number, s)).collect();
     let waited: Vec<Waited<'_>> = calls
         .iter()
@@ -167,13 +155,13 @@ pub fn facts(
                 .collect(),
         })
         .collect();
-    let own = is_own(trace, seen);
+    let own = is_own(contents, seen);
     let span = match own {
-        true => first_log(seen).and_then(|first| own_span(trace, start, first)),
+        true => first_log(seen).and_then(|first| own_span(contents, seen, start, first)),
         false => span,
     };
     let mut policy = policy(&waited, span, own);
-    let shared = is_shared(seen, &owners, calls);
+    let shared = is_shared(seen, owners, calls);
     (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
     let first = first_log(seen).unwrap_or(0);
     let ring = match span.filter(|span| span.whole) {
@@ -182,14 +170,14 @@ pub fn facts(
         Some(span) => (span.first + span.block, span.len() - span.block),
         None => (first, start.bytes.saturating_sub(first)),
     };
-    let log = log((trace, ring, unit), seen, (calls, plan), (own, &policy));
+    let log = log((contents, ring, files.unit), seen, (calls, plan), (own, &policy));
     policy.every = policy.every.filter(|_| !own);
     let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
-    let write_behind = write_behind(seen, &owners, calls);
+    let write_behind = write_behind(seen, owners, calls);
     let flushes = seen.iter().any(|s| s.role == Role::Flush || s.flags.contains(Flags::FUA));
     Ok(TraceFacts {
-        unit,
-        places,
+        unit: files.unit,
+        places: files.places.clone(),
         log,
         policy,
         request_max: request_max(seen),
@@ -211,15 +199,9 @@ fn request_max(seen: &[SeenTraffic]) -> u64 {
     longest.filter(|_| is_cut).unwrap_or(REQUEST_MAX)
 }
 
-/// The file of each request with contents of one.
-fn owners(rows: &[BlockRow]) -> BTreeMap<u64, u64> {
-    let data = rows.iter().filter(|row| row.final_kind == Class::FileData);
-    data.filter_map(|row| Some((row.request, row.ino?))).collect()
-}
-
 /// Whether commits have the contents of several files: those of other files are written while an fsync runs, before its
 /// log, and none is begun while the log is being written, as the fsyncs of several clients by themselves would do.
-fn is_shared(seen: &[SeenTraffic], owners: &BTreeMap<u64, u64>, calls: &[StoredCall]) -> bool {
+fn is_shared(seen: &[SeenTraffic], owners: &FxHashMap<u64, u64>, calls: &[StoredCall]) -> bool {
     let data: Vec<&SeenTraffic> =
         seen.iter().filter(|s| s.role == Role::Data && !s.checkpoint).collect();
     let log: Vec<&SeenTraffic> =
@@ -245,7 +227,7 @@ fn is_shared(seen: &[SeenTraffic], owners: &BTreeMap<u64, u64>, calls: &[StoredC
 /// while one of the file's writes runs, or right after it. Only files that nobody syncs show this.
 fn write_behind(
     seen: &[SeenTraffic],
-    owners: &BTreeMap<u64, u64>,
+    owners: &FxHashMap<u64, u64>,
     calls: &[StoredCall],
 ) -> Option<u64> {
     let synced: BTreeSet<Option<u64>> =
@@ -273,9 +255,9 @@ fn first_log(seen: &[SeenTraffic]) -> Option<u64> {
 }
 
 /// Whether the log is one of Ordo's.
-fn is_own(trace: &Trace, seen: &[SeenTraffic]) -> bool {
+fn is_own(contents: &dyn RequestContents, seen: &[SeenTraffic]) -> bool {
     let first = seen.iter().find(|s| s.role == Role::Journal && s.op == RequestOp::Write);
-    let bytes = first.and_then(|s| trace.data(&trace.requests()[s.number as usize]));
+    let bytes = first.and_then(|s| contents.contents(s.number));
     bytes.is_some_and(|bytes| bytes.starts_with(&SECTOR_MAGIC.to_le_bytes()))
 }
 
@@ -328,7 +310,7 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
 }
 
 fn log(
-    (trace, ring, unit): (&Trace, (u64, u64), u64),
+    (contents, ring, unit): (&dyn RequestContents, (u64, u64), u64),
     seen: &[SeenTraffic],
     (calls, plan): (&[StoredCall], &CallPlan),
     (own, policy): (bool, &JournalPolicy),
@@ -342,7 +324,7 @@ fn log(
         .collect();
     let first = writes.first().map_or(0, |s| s.offset);
     let steps = || plan.clients.iter().flat_map(|client| &client.steps);
-    let contents: u64 = match policy.contents {
+    let logged: u64 = match policy.contents {
         ContentsPolicy::Logged => steps()
             .map(|step| match step.act {
                 ClientAct::Write { len, .. } => len,
@@ -354,7 +336,7 @@ fn log(
     if own {
         let overhead = OWN_SECTOR as f64 / OWN_PAYLOAD as f64;
         let logged = policy.contents == ContentsPolicy::Logged;
-        let (of_commit, of_change) = own_sizes(trace, &writes, (calls, unit), logged);
+        let (of_commit, of_change) = own_sizes(contents, &writes, (calls, unit), logged);
         return LogFacts {
             own,
             first,
@@ -364,12 +346,12 @@ fn log(
             of_change: of_change * overhead,
             commit_block: 8,
             overhead,
+            skips: writes.iter().any(|write| skips(contents, write)),
         };
     }
     let commits = writes.iter().filter(|s| s.role == Role::Commit).count().max(1);
     let bytes: u64 = writes.iter().filter(|s| s.role == Role::Journal).map(|s| s.len).sum();
-    let of_commit =
-        (bytes.saturating_sub(contents) as f64 / commits as f64).max(KERNEL_BLOCK as f64);
+    let of_commit = (bytes.saturating_sub(logged) as f64 / commits as f64).max(KERNEL_BLOCK as f64);
     LogFacts {
         own,
         first,
@@ -379,13 +361,14 @@ fn log(
         of_change: 0.0,
         commit_block: KERNEL_BLOCK,
         overhead: 1.0,
+        skips: false,
     }
 }
 
 /// The bytes of records that a commit adds to Ordo's log, and those that each change adds: a straight line through the
 /// commits by their numbers of changes. Contents of files are left out, if the log has them.
 fn own_sizes(
-    trace: &Trace,
+    contents: &dyn RequestContents,
     writes: &[&SeenTraffic],
     (calls, unit): (&[StoredCall], u64),
     logged: bool,
@@ -396,14 +379,15 @@ fn own_sizes(
     let mut points: Vec<(f64, f64)> = Vec::new();
     let (mut next, mut end) = (0, None);
     for write in writes {
-        let Some((from, to)) = own_range(trace, write) else { continue };
-        let bytes = to.saturating_sub(end.unwrap_or(from)) as f64;
+        let Some((from, to)) = own_range(contents, write) else { continue };
+        // A write may begin behind sectors that the log has skipped.
+        let bytes = to.saturating_sub(end.map_or(from, |end: u64| end.max(from))) as f64;
         end = Some(to);
         let until = changes.partition_point(|call| call.ended <= write.issued);
         let some = &changes[next.min(until)..until];
         next = next.max(until);
-        let contents = if logged { blocks_of(some, unit) } else { 0 };
-        let bytes = bytes - contents as f64;
+        let of_files = if logged { blocks_of(some, unit) } else { 0 };
+        let bytes = bytes - of_files as f64;
         match points.last_mut() {
             // A commit record by itself.
             Some(last) if some.is_empty() => last.1 += bytes,
@@ -439,11 +423,18 @@ fn line(points: &[(f64, f64)]) -> (f64, f64) {
 }
 
 /// The part of the stream of records that a write of Ordo's log has.
-fn own_range(trace: &Trace, seen: &SeenTraffic) -> Option<(u64, u64)> {
-    let bytes = trace.data(trace.requests().get(seen.number as usize)?)?;
+fn own_range(contents: &dyn RequestContents, seen: &SeenTraffic) -> Option<(u64, u64)> {
+    let bytes = contents.contents(seen.number)?;
     let first = SectorHead::read(bytes.get(..SECTOR_MIN)?)?;
     let last = bytes.chunks_exact(SECTOR_MIN).next_back().and_then(SectorHead::read)?;
     Some((first.lsn, last.lsn + u64::from(last.used)))
+}
+
+/// Whether Ordo's log skips sectors behind a write.
+fn skips(contents: &dyn RequestContents, seen: &SeenTraffic) -> bool {
+    let bytes = contents.contents(seen.number);
+    let last = bytes.as_deref().and_then(|bytes| bytes.chunks_exact(SECTOR_MIN).next_back());
+    last.and_then(SectorHead::read).is_some_and(|head| head.skip > 0)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::traffic::SeenTraffic;
 
 pub mod engine;
 pub mod facts;
+mod log;
+mod pace;
 mod policy;
 
 pub use policy::{CommitOrder, ContentsPolicy, JournalPolicy};

@@ -6,17 +6,21 @@
 //! smaller is written whole. A transaction's runs follow a header of 12 bytes, and fill whole blocks of the journal.
 
 use ordo_annotate::Pieces;
+use ordo_annotate::image::PIECE;
 use ordo_sba::decoder::DiskImage;
-use ordo_trace::{RequestOp, Trace};
+use ordo_trace::{RequestContents, RequestOp};
 use rustc_hash::FxHashMap;
 
 use super::{World, journal_of};
 use crate::journal::{relay, transactions};
+use crate::plan::{Plan, PlanStep};
 
 /// The number of bytes for a block's number and its count of runs.
 const BLOCK: usize = 10;
 /// The number of bytes for a run's first byte and length.
 const RUN: usize = 4;
+/// The reason why a difference is not known.
+const NO_CONTENTS: &str = "the contents of the blocks in the journal were not recorded";
 /// The number of bytes of the header of a transaction.
 const HEADER: u64 = 12;
 
@@ -37,16 +41,21 @@ pub fn encoded(old: &[u8], new: &[u8]) -> usize {
     size.min(BLOCK + new.len())
 }
 
-/// The contents of blocks as the journal or the device last had them.
+/// The contents of blocks as the journal or the device last had them. Only blocks of which the journal gets copies count.
 struct Versions<'a> {
     start: &'a Pieces,
-    newest: FxHashMap<u64, &'a [u8]>,
+    newest: FxHashMap<u64, Option<Box<[u8]>>>,
 }
 
 impl<'a> Versions<'a> {
-    /// Whether the device's contents at `home` before the trace are known.
+    fn of(start: &'a Pieces, plan: &Plan) -> Versions<'a> {
+        let copies = plan.live().flat_map(|n| &plan.step(n).copies);
+        Versions { start, newest: copies.map(|copy| (copy.home, None)).collect() }
+    }
+
+    /// The device's contents at `home` before the trace, if they are known.
     fn before(&self, home: u64, len: usize) -> Option<Vec<u8>> {
-        let piece = home / ordo_annotate::image::PIECE * ordo_annotate::image::PIECE;
+        let piece = home / PIECE * PIECE;
         self.start.known.contains_key(&piece).then(|| {
             let mut bytes = vec![0; len];
             self.start.read_at(home, &mut bytes).map(|()| bytes).ok()
@@ -54,26 +63,39 @@ impl<'a> Versions<'a> {
     }
 
     /// The number of bytes that the journal needs for a new version. That version is the last one from now on.
-    fn replace(&mut self, home: u64, new: &'a [u8]) -> usize {
-        let size = match self.newest.get(&home) {
+    fn replace(&mut self, home: u64, new: &[u8]) -> usize {
+        let size = match self.newest.get(&home).and_then(Option::as_ref) {
             Some(old) => encoded(old, new),
             None => {
                 self.before(home, new.len()).map_or(BLOCK + new.len(), |old| encoded(&old, new))
             }
         };
-        self.newest.insert(home, new);
+        self.newest.insert(home, Some(new.into()));
         size
     }
-}
 
-fn contents(trace: &Trace, request: u64) -> Option<&[u8]> {
-    trace.data(trace.requests().get(usize::try_from(request).ok()?)?)
+    /// Notes a write at fixed locations as the last version of its blocks.
+    fn note(&mut self, step: &PlanStep, contents: &dyn RequestContents, block: u64) {
+        let homes = (0..step.len.div_ceil(block)).map(|n| (n * block, step.offset + n * block));
+        let homes: Vec<(u64, u64)> =
+            homes.filter(|(_, home)| self.newest.contains_key(home)).collect();
+        if homes.is_empty() {
+            return;
+        }
+        let Some(bytes) = step.number().and_then(|number| contents.contents(number)) else {
+            return;
+        };
+        for (at, home) in homes {
+            let piece = bytes.get(at as usize..bytes.len().min((at + block) as usize));
+            self.newest.insert(home, piece.map(Into::into));
+        }
+    }
 }
 
 pub(super) fn change(world: &mut World<'_>) -> Result<(), String> {
     let span = journal_of(world)?;
-    let (trace, plan) = (world.trace, &mut world.plan);
-    let mut versions = Versions { start: world.start, newest: FxHashMap::default() };
+    let (contents, plan) = (world.contents, &mut world.plan);
+    let mut versions = Versions::of(world.start, plan);
     let transactions = transactions(plan);
     let owner: FxHashMap<usize, u64> =
         transactions.iter().flat_map(|(id, t)| t.log.iter().map(|n| (*n, *id))).collect();
@@ -85,18 +107,18 @@ pub(super) fn change(world: &mut World<'_>) -> Result<(), String> {
             continue;
         }
         let Some(id) = owner.get(&index) else {
-            let bytes = step.number.and_then(|number| contents(trace, number));
-            note(&mut versions, step.offset, bytes.unwrap_or_default(), span.block);
+            versions.note(step, contents, span.block);
             continue;
         };
         let size = sizes.entry(*id).or_insert(HEADER);
-        if step.copies.is_empty() {
-            continue;
-        }
+        // Copies of one request follow each other.
+        let mut source = None;
         for copy in &step.copies {
-            let bytes = contents(trace, copy.source.0);
-            let bytes =
-                bytes.ok_or("the contents of the blocks in the journal were not recorded")?;
+            let number = copy.source.0;
+            let (_, bytes) = match source.take().filter(|(own, _)| *own == number) {
+                Some(same) => source.insert(same),
+                None => source.insert((number, contents.contents(number).ok_or(NO_CONTENTS)?)),
+            };
             let (from, len) = (copy.source.1 as usize, copy.len as usize);
             let new = bytes.get(from..from + len).ok_or("a copy is longer than its request")?;
             *size += versions.replace(copy.home, new) as u64;
@@ -115,13 +137,6 @@ pub(super) fn change(world: &mut World<'_>) -> Result<(), String> {
     }
     relay(plan, &span);
     Ok(())
-}
-
-/// Notes a write at fixed locations as the last version of its blocks.
-fn note<'a>(versions: &mut Versions<'a>, offset: u64, bytes: &'a [u8], block: u64) {
-    for (n, piece) in bytes.chunks(block as usize).enumerate() {
-        versions.newest.insert(offset + n as u64 * block, piece);
-    }
 }
 
 #[cfg(test)]

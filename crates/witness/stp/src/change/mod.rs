@@ -16,7 +16,7 @@ use std::fmt;
 
 use ordo_annotate::Pieces;
 use ordo_block::model::Model;
-use ordo_trace::Trace;
+use ordo_trace::RequestContents;
 
 use crate::journal::{self, JournalSpan};
 use crate::plan::Plan;
@@ -24,14 +24,14 @@ use crate::play::{PlayDisk, PlayStage};
 pub use layout::LayoutChange;
 
 /// The object of a change: a plan, the disks it is played on, and the trace that it comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct World<'a> {
     /// The requests.
     pub plan: Plan,
     /// The disks.
     pub stage: PlayStage,
-    /// The trace, for the contents of its requests.
-    pub trace: &'a Trace,
+    /// The contents of the trace's requests.
+    pub contents: &'a dyn RequestContents,
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
     /// The file system's name, as a watcher gives it.
@@ -218,7 +218,7 @@ fn no_model_beside_real(world: &World<'_>) -> Result<(), String> {
 
 /// The journal of a trace, or the reason why there is nothing to change.
 fn journal_of(world: &World<'_>) -> Result<JournalSpan, String> {
-    journal::span(world.trace, &world.plan).ok_or_else(|| {
+    journal::span(world.contents, &world.plan).ok_or_else(|| {
         format!("the trace has no write to a journal; its file system is {}", world.system)
     })
 }

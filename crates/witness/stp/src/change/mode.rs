@@ -63,8 +63,7 @@ pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
         let sequential = sequential(&world.plan, &transaction, &mut last);
         let whole = matches!(mode, Mode::Data(_)) || !sequential;
         if let (Some((log, commit)), true) = (log, whole && !transaction.data.is_empty()) {
-            let number = world.plan.step(commit).number.unwrap_or(0);
-            let at = world.trace.requests().get(number as usize).map_or(0, |r| r.issued.as_nanos());
+            let at = world.plan.step(commit).recorded.map_or(0, |recorded| recorded.issued);
             later.log_data(&mut world.plan, (log, commit, at), &transaction.data);
         }
     }
@@ -120,7 +119,7 @@ impl Later {
         for index in data.iter().copied() {
             let step = plan.step(index).clone();
             for home in (step.offset..step.offset + step.len).step_by(block as usize) {
-                let source = (step.number.unwrap_or(u64::MAX), home - step.offset);
+                let source = (step.number().unwrap_or(u64::MAX), home - step.offset);
                 copies.push(Logged { home, len: block, source, data: true });
                 logged.insert(home, Pending { len: block, commit, at });
                 bytes += block;
@@ -182,7 +181,7 @@ fn written_again(plan: &mut Plan, index: usize) {
     let (op, role, offset, len) = (RequestOp::Flush, Role::Flush, 0, 0);
     plan.behind(
         index,
-        PlanStep { op, role, offset, len, checkpoint: false, number: None, took: None, ..anchor },
+        PlanStep { op, role, offset, len, checkpoint: false, recorded: None, ..anchor },
     );
 }
 
@@ -216,8 +215,7 @@ fn home(anchor: &PlanStep, (offset, len): (u64, u64), checkpoint: bool) -> PlanS
         transaction: None,
         copies: Vec::new(),
         checkpoint,
-        number: None,
-        took: None,
+        recorded: None,
         text: None,
         not_before: anchor.not_before,
         order: anchor.order,

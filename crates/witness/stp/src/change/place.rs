@@ -131,10 +131,10 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
         }
         let role = |n: usize| plan.step(n).role;
         let behind = plan.after(index).iter().any(|after| role(after.step).is_journal());
-        let before = plan.before(index).iter().any(|n| role(*n) == Role::Commit);
+        let before = plan.before(index).any(|n| role(n) == Role::Commit);
         if before {
             // jbd2 flushes the file system's device, and then sends the commit block with a preflush to the journal's.
-            let flush = PlanStep { disk: 1, number: None, took: None, ..plan.step(index).clone() };
+            let flush = PlanStep { disk: 1, recorded: None, ..plan.step(index).clone() };
             plan.behind(index, flush);
         } else if behind {
             plan.step_mut(index).disk = 1;

@@ -29,7 +29,7 @@ pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
                 let not_before = plan.step(after.step).not_before;
                 let step = plan.step_mut(log);
                 step.not_before = step.not_before.max(not_before);
-                for gate in plan.before(log).to_vec() {
+                for gate in plan.before(log).collect::<Vec<_>>() {
                     plan.wait(gate, After { step: after.step, think: 0 });
                 }
                 plan.release(log, after.step);
@@ -79,10 +79,7 @@ pub(super) fn barriers(world: &mut World<'_>, barriers: Barriers) -> Result<(), 
                 let (op, role) = (RequestOp::Flush, Role::Flush);
                 let bare = plan.step(index).clone();
                 let flush = PlanStep { op, role, offset: 0, len: 0, copies: Vec::new(), ..bare };
-                plan.behind(
-                    index,
-                    PlanStep { number: None, took: None, transaction: None, ..flush },
-                );
+                plan.behind(index, PlanStep { recorded: None, transaction: None, ..flush });
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
 use crate::journal::JournalSpan;
 use crate::path::{Spent, Thinking};
 use crate::play::{PlayDisk, PlayError, PlayStage};
-use crate::traffic::SeenTraffic;
+use crate::traffic::SeenTrace;
 
 /// A way of committing that the trace does not show counts if its playback is so much nearer to the trace than that of the way
 /// which was read, as a part of the trace's time and of that of its fsyncs.
@@ -44,11 +44,12 @@ impl CallWorld {
     /// There are none, or they do not belong to the requests.
     pub(super) fn new(
         input: &Input<'_>,
-        seen: &[SeenTraffic],
+        trace: &SeenTrace,
         span: Option<JournalSpan>,
         window: &Window,
         disk: &PlayDisk,
     ) -> Result<CallWorld, CallsError> {
+        let seen = trace.requests();
         let mark = |text: &Option<String>| {
             let text = text.as_deref()?;
             seen.iter().find(|s| s.text.as_deref() == Some(text)).map(|s| s.issued)
@@ -58,7 +59,8 @@ impl CallWorld {
         let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);
         let calls: Vec<_> = inside.cloned().collect();
         let plan = CallPlan::new(&calls, seen)?;
-        let facts = facts((input.trace, input.start), (input.rows, seen), (&calls, &plan), span)?;
+        let files = trace.files().ok_or(CallsError::None)?;
+        let facts = facts((input.contents, input.start), (files, seen), (&calls, &plan), span)?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
         let mut world = CallWorld { plan, facts, span, stage };
         world.settle();

@@ -6,10 +6,10 @@ mod by_calls;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use ordo_annotate::Pieces;
 use ordo_annotate::calls::StoredCall;
-use ordo_annotate::{BlockRow, Pieces};
 use ordo_block::model::{Model, ModelKind};
-use ordo_trace::Trace;
+use ordo_trace::RequestContents;
 
 use crate::calls::CallsError;
 use crate::change::{self, PlanChange, Refused, World};
@@ -17,16 +17,14 @@ use crate::path::{self, Spent};
 use crate::plan::Plan;
 use crate::play::{PlayDisk, PlayError, PlayStage, Played, play};
 use crate::real::{Real, RealError};
-use crate::traffic::{self, Role, SeenTraffic, TrafficError};
+use crate::traffic::{Role, SeenTrace, SeenTraffic, TrafficError};
 use crate::{depend, journal};
 
 /// The input of a prediction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Input<'a> {
-    /// The trace, with times.
-    pub trace: &'a Trace,
-    /// The rows of its blocks, in the order of requests.
-    pub rows: &'a [BlockRow],
+    /// The contents of the trace's requests.
+    pub contents: &'a dyn RequestContents,
     /// The calls of the programs, with the requests that they waited for; empty if they were not recorded.
     pub calls: &'a [StoredCall],
     /// The known pieces of the device before the trace.
@@ -156,22 +154,25 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// Makes the plan of the trace.
+    /// Makes the plan of a trace.
     ///
     /// # Errors
-    /// The trace has no times, contradicts itself, or has no such marks.
-    pub fn new(input: Input<'a>, window: &Window) -> Result<Predictor<'a>, PredictError> {
-        let seen = traffic::of(input.trace, input.rows)?;
-        let timed = traffic::has_times(input.trace);
+    /// The trace has no such marks, or no time passes between them.
+    pub fn new(
+        input: Input<'a>,
+        trace: SeenTrace,
+        window: &Window,
+    ) -> Result<Predictor<'a>, PredictError> {
+        let (seen, timed) = (trace.requests(), trace.has_times());
         let plan = match timed {
-            true => depend::plan(&seen),
-            false => depend::in_order(&seen, input.depth.max(1)),
+            true => depend::plan(seen),
+            false => depend::in_order(seen, input.depth.max(1)),
         };
         let mark = |text: &str, from: usize, order| {
             let at = (from..seen.len()).find(|n| seen[*n].text.as_deref() == Some(text));
             at.ok_or_else(|| {
                 let all: Vec<_> = seen.iter().filter_map(|s| s.text.clone()).take(10).collect();
-                let known = if all.is_empty() { "none".into() } else { all.join(", ") };
+                let known = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
                 PredictError::Mark { mark: text.into(), order, known }
             })
         };
@@ -187,9 +188,9 @@ impl<'a> Predictor<'a> {
             return Err(PredictError::Nothing);
         }
         let disk =
-            input.disk.map_or_else(|| PlayDisk::Recorded(Rc::new(medians(&seen))), PlayDisk::Model);
-        let span = journal::span(input.trace, &plan);
-        let calls = CallWorld::new(&input, &seen, span, window, &disk);
+            input.disk.map_or_else(|| PlayDisk::Recorded(Rc::new(medians(seen))), PlayDisk::Model);
+        let span = journal::span(input.contents, &plan);
+        let calls = CallWorld::new(&input, &trace, span, window, &disk);
         let measured = timed.then_some(measured as f64 / 1e9);
         Ok(Predictor { input, plan, disk, from, until, measured, calls })
     }
@@ -206,7 +207,7 @@ impl<'a> Predictor<'a> {
         World {
             plan: self.plan.clone(),
             stage: PlayStage::one(self.disk.clone(), self.input.bytes),
-            trace: self.input.trace,
+            contents: self.input.contents,
             start: self.input.start,
             system: self.input.system,
         }
@@ -298,7 +299,7 @@ impl<'a> Predictor<'a> {
 
     /// The journal of the trace: its place and size in bytes.
     pub fn journal(&self) -> Option<journal::JournalSpan> {
-        journal::span(self.input.trace, &self.plan)
+        journal::span(self.input.contents, &self.plan)
     }
 
     fn outcome(

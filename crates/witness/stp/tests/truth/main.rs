@@ -11,14 +11,14 @@ use ordo_annotate::Pieces;
 use ordo_block::model::Model;
 use ordo_stp::change::{Barriers, Home, JournalPlace, Mode, PlanChange};
 use ordo_stp::predict::{Input, PredictError, Predictor, Window};
+use ordo_stp::traffic::SeenTrace;
 
 /// The unchanged playback's error, the prediction in seconds, its interval, and the truth.
 fn predicted(rules: Rules, changes: &[PlanChange], made: Rules) -> (f64, f64, (f64, f64), f64) {
     let (trace, rows, _) = run(rules);
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let input = Input {
-        trace: &trace,
-        rows: &rows,
+        contents: &trace,
         calls: &[],
         start: &start,
         system: "ext3",
@@ -26,7 +26,8 @@ fn predicted(rules: Rules, changes: &[PlanChange], made: Rules) -> (f64, f64, (f
         disk: Some(rules.disk),
         depth: 1,
     };
-    let predictor = Predictor::new(input, &Window::default()).unwrap();
+    let seen = SeenTrace::of(&trace, &rows, &[]).unwrap();
+    let predictor = Predictor::new(input, seen, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
     let outcome = predictor.changed(changes, unchanged.error).unwrap();
     let spent: f64 = outcome.spent.values().sum();
@@ -101,17 +102,10 @@ fn a_change_that_means_nothing_is_refused() {
     let disk = Some(Rules::new().disk);
     let of = |system, rows: &[ordo_annotate::BlockRow], change: PlanChange| {
         let calls = &[];
-        let input = Input {
-            trace: &trace,
-            rows,
-            calls,
-            start: &start,
-            system,
-            bytes: DEVICE,
-            disk,
-            depth: 1,
-        };
-        let predictor = Predictor::new(input, &Window::default()).unwrap();
+        let input =
+            Input { contents: &trace, calls, start: &start, system, bytes: DEVICE, disk, depth: 1 };
+        let seen = SeenTrace::of(&trace, rows, &[]).unwrap();
+        let predictor = Predictor::new(input, seen, &Window::default()).unwrap();
         match predictor.changed(&[change], 0.0) {
             Err(PredictError::Refused(refused)) => refused.to_string(),
             other => panic!("{change}: {other:?}"),
@@ -140,17 +134,10 @@ fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let (bytes, system) = (DEVICE, "ext3");
     let calls = &[];
-    let input = Input {
-        trace: &trace,
-        rows: &rows,
-        calls,
-        start: &start,
-        system,
-        bytes,
-        disk: None,
-        depth: 1,
-    };
-    let predictor = Predictor::new(input, &Window::default()).unwrap();
+    let input =
+        Input { contents: &trace, calls, start: &start, system, bytes, disk: None, depth: 1 };
+    let seen = SeenTrace::of(&trace, &rows, &[]).unwrap();
+    let predictor = Predictor::new(input, seen, &Window::default()).unwrap();
     let unchanged = predictor.unchanged().unwrap();
     assert!((unchanged.predicted.seconds - seconds).abs() < 1e-9, "{unchanged:?}");
     let overlap = predictor.changed(&[PlanChange::Overlap], 0.0).unwrap().seconds;
@@ -171,9 +158,9 @@ fn a_mark_that_is_not_there_is_named() {
     let start = Pieces { bytes: DEVICE, ..Pieces::default() };
     let disk = Some(Rules::new().disk);
     let (calls, system, bytes) = (&[], "ext3", DEVICE);
-    let input =
-        Input { trace: &trace, rows: &rows, calls, start: &start, system, bytes, disk, depth: 1 };
+    let input = Input { contents: &trace, calls, start: &start, system, bytes, disk, depth: 1 };
     let window = Window { from: Some("begin".into()), until: None };
-    let error = Predictor::new(input, &window).err().unwrap().to_string();
+    let seen = SeenTrace::of(&trace, &rows, &[]).unwrap();
+    let error = Predictor::new(input, seen, &window).err().unwrap().to_string();
     assert_eq!(error, "the trace has no mark 'begin'; it has none");
 }
