@@ -106,6 +106,16 @@ impl StoredTables {
         &self.head
     }
 
+    /// The file of requests.
+    pub(crate) fn requests(&self) -> &Reading {
+        &self.requests
+    }
+
+    /// Forgets the contents that are in memory.
+    pub(crate) fn forget(&self) {
+        self.contents.kept.borrow_mut().clear();
+    }
+
     /// The known pieces of the device before the trace.
     pub fn start(&self) -> &Pieces {
         &self.start

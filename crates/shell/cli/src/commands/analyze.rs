@@ -13,6 +13,7 @@ use ordo_annotate::files::{self, FileTraffic};
 use ordo_annotate::input::{Opened, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
+use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::store::is_trace;
 use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
@@ -30,7 +31,7 @@ use crate::text::put;
 #[derive(Args, Clone, Debug)]
 pub(super) struct Input {
     /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace, or an I/O log of fio. For ordo
-    /// analyze also a folder with the parts of one recording.
+    /// analyze and ordo whatif also a folder with the parts of one recording.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
     /// The image or device as it was before the trace. The file system is recognised from it. A directory of
@@ -79,14 +80,20 @@ impl Input {
         Input { trace: vec![path.into()], start: None, partition: None, offset: None }
     }
 
-    /// The tables of Ordo's own trace, with its directory, if the arguments allow it and its blocks are named.
-    pub(super) fn tables(&self) -> Result<Option<(PathBuf, StoredTables)>> {
+    /// The tables of Ordo's own trace, or of all parts of a recording, with the directory, if the arguments allow it and blocks
+    /// are named.
+    pub(super) fn tables(&self) -> Result<Option<(PathBuf, WholeTables)>> {
         let this = self.resolved()?;
         let ([dir], None) = (&this.trace[..], &this.start) else { return Ok(None) };
-        if !is_trace(dir) || !matches!(this.place(), WhichVolume::All) {
+        if !matches!(this.place(), WhichVolume::All) {
             return Ok(None);
         }
-        Ok(StoredTables::open(dir)?.map(|tables| (dir.clone(), tables)))
+        let tables = match is_trace(dir) {
+            true => StoredTables::open(dir)?.map(WholeTables::from),
+            false if parts::is_folder(dir) => Some(parts::one_recording(dir)?),
+            false => None,
+        };
+        Ok(tables.map(|tables| (dir.clone(), tables)))
     }
 
     /// The name of the trace's first file.

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use ordo_annotate::parts::join::Found;
+use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::parts::writer::WrittenParts;
 use ordo_annotate::parts::{JoinedParts, Part, Place, find};
 use ordo_annotate::{parts, store};
@@ -111,6 +112,31 @@ fn text(joined: &JoinedParts, as_json: bool) -> Result<String> {
     match as_json {
         true => whole(&joined.analysis, &joined.files, &[]),
         false => Ok(tables(&joined.analysis) + &top_files(&joined.files)),
+    }
+}
+
+/// The only recording in a folder, as one trace.
+pub(super) fn one_recording(dir: &Path) -> Result<WholeTables> {
+    let found = find(dir)?;
+    for aside in &found.aside {
+        eprintln!("ordo: {}: not used: {}", aside.path.display(), aside.why);
+    }
+    match &found.recordings[..] {
+        [recording] => {
+            if !recording.has_end {
+                eprintln!("ordo: recording {}: it has no end; its parts are used", recording.name);
+            }
+            Ok(WholeTables::of_parts(recording)?)
+        }
+        [] => bail!("{}: there is no recording in parts", dir.display()),
+        several => {
+            let names: Vec<&str> = several.iter().map(|recording| &*recording.name).collect();
+            bail!(
+                "{}: the folder has several recordings ({}); give the folder of one of them",
+                dir.display(),
+                names.join(", ")
+            )
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 //! - this file: what a part says of itself, and the tables that the other parts need.
 //! - [`maker`]: makes parts of the requests that a watcher names.
 //! - [`recorder`]: the sink of a device whose parts are written while it is used; [`writer`]: writes them.
-//! - [`join`]: all parts of a recording, analysed together.
+//! - [`join`]: all parts of a recording, analysed together; [`whole`]: read as one trace.
 
 pub mod join;
 pub mod maker;
 pub mod recorder;
+pub mod whole;
 pub mod writer;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use ordo_annotate::calls::{self, StoredCall};
 use ordo_annotate::input::{Opened, blind_writes};
-use ordo_annotate::tables::StoredTables;
+use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::{BlockRow, Pieces, owners};
 use ordo_stp::predict::Window;
 use ordo_stp::traffic::{Role, SeenTrace};
@@ -29,7 +29,7 @@ pub(super) struct PlayedTrace {
 }
 
 enum From {
-    Tables(Box<StoredTables>),
+    Tables(Box<WholeTables>),
     Memory(Box<Opened>),
 }
 
@@ -45,7 +45,7 @@ impl PlayedTrace {
         }
     }
 
-    fn over(path: &Path, mut tables: StoredTables) -> Result<(PlayedTrace, SeenTrace)> {
+    fn over(path: &Path, mut tables: WholeTables) -> Result<(PlayedTrace, SeenTrace)> {
         let calls = calls::read(path)?;
         let head = tables.head().clone();
         let mut seen = SeenTrace::new(head.timed, !calls.is_empty());
