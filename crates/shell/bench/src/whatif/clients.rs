@@ -50,6 +50,9 @@ pub enum TaskKind {
 pub const MIXED_RUN: u64 = 1 << 20;
 /// Random pieces in one round of [`TaskKind::Mixed`], which become durable together.
 pub const MIXED_PIECES: u64 = 16;
+/// The time of a program between two transactions on records. Without any, its next write of the log is always the nearest request
+/// for the arm of a disk, which then leaves all others waiting for a minute.
+const THINK: Duration = Duration::from_micros(100);
 /// The last part of a file of records, in bytes, which has the log.
 const LOG_PART: u64 = 1 << 20;
 
@@ -208,6 +211,7 @@ impl One<'_> {
                 at += log;
             }
             self.sync().await;
+            self.rt.sleep(THINK).await;
         }
     }
 

@@ -461,8 +461,37 @@ impl Engine {
         self.write_back_these(&keys).await;
     }
 
+    /// These dirty blocks, and those that Ordo's cache writes with them: neighbours in the file and on the disk, as far as one
+    /// request goes. What only the log may have first is left out.
+    fn with_neighbours(&self, keys: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        if !self.facts.log.own {
+            return keys.to_vec();
+        }
+        let in_log = self.facts.policy.contents == ContentsPolicy::Logged;
+        let (dirty, unit) = (self.dirty.borrow(), self.facts.unit);
+        let mut taken: BTreeSet<(u64, u64)> = keys.iter().copied().collect();
+        let place = |key: &(u64, u64)| self.facts.places.get(key).copied();
+        let fits = |key: &(u64, u64)| dirty.get(key).is_some_and(|one| one.logged || !in_log);
+        for key in keys {
+            let Some(at) = place(key) else { continue };
+            let mut left = self.facts.request_max / unit;
+            let mut take = |block: Option<u64>, wanted: Option<u64>| {
+                let next = block.map(|block| (key.0, block));
+                let Some(next) = next.filter(|next| left > 1 && place(next) == wanted) else {
+                    return false;
+                };
+                left -= 1;
+                taken.contains(&next) || (fits(&next) && taken.insert(next))
+            };
+            let _ = (1..).find(|n| !take(key.1.checked_add(*n), Some(at + n * unit)));
+            let _ = (1..).find(|n| !take(key.1.checked_sub(*n), at.checked_sub(n * unit)));
+        }
+        taken.into_iter().collect()
+    }
+
     /// Writes these dirty blocks in place.
     pub(super) async fn write_back_these(&self, keys: &[(u64, u64)]) {
+        let keys = self.with_neighbours(keys);
         let due: Vec<((u64, u64), DirtyUnit)> = {
             let mut dirty = self.dirty.borrow_mut();
             keys.iter().filter_map(|key| Some((*key, dirty.remove(key)?))).collect()
