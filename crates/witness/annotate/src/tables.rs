@@ -91,13 +91,23 @@ impl StoredTables {
     /// # Errors
     /// A file is missing, damaged, or of another trace.
     pub fn open(dir: &Path) -> Result<Option<StoredTables>, StoreError> {
+        StoredTables::open_as(dir, true)
+    }
+
+    /// As [`open`](Self::open); a later part of a recording needs no device before the trace.
+    pub(crate) fn open_as(
+        dir: &Path,
+        with_start: bool,
+    ) -> Result<Option<StoredTables>, StoreError> {
         let Some(closing) = Closing::read(dir)? else { return Ok(None) };
         let (requests, blocks) = (closing.open(dir, REQUESTS)?, closing.open(dir, BLOCKS)?);
         let head = head(&requests)?;
         let contents = StoredContents::over(closing.open(dir, CONTENTS)?);
         let start = Pieces { bytes: head.bytes, ..Pieces::default() };
         let mut tables = StoredTables { head, requests, blocks, contents, start };
-        tables.read_start(&closing.open(dir, START)?)?;
+        if with_start {
+            tables.read_start(&closing.open(dir, START)?)?;
+        }
         Ok(Some(tables))
     }
 

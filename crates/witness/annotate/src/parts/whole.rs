@@ -71,7 +71,7 @@ impl WholeTables {
             if *part != expected {
                 return Err(WholeError::Missing { recording: name(), part: expected });
             }
-            let tables = StoredTables::open(path)?;
+            let tables = StoredTables::open_as(path, parts.is_empty())?;
             let tables = tables.ok_or_else(|| WholeError::Unnamed { path: path.clone() })?;
             let first = PartHead::read(tables.requests())?.map_or(0, |head| head.first_request);
             parts.push((first, tables));
