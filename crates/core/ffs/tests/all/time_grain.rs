@@ -70,7 +70,8 @@ fn a_write_in_place_changes_no_metadata_within_a_step_of_time() {
     executor.block_on(run).unwrap();
 }
 
-/// Blocks fill holes of a file, and a block more comes behind its end, all within one step of time. Each is synced.
+/// Blocks fill holes of a file within one step of time. Each is synced. None is behind the end, since a new size would store
+/// the inode in any case.
 fn blocks_after_a_crash<P: OrderingPolicy>(policy: impl Fn() -> P) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
@@ -83,7 +84,7 @@ fn blocks_after_a_crash<P: OrderingPolicy>(policy: impl Fn() -> P) {
         fs.sync().await.unwrap();
         let at = |nth: usize| (nth * BLOCK) as u64;
         // Direct blocks and indirect ones, part of a block and a whole one.
-        for (nth, len) in [(0, BLOCK), (3, 100), (20, BLOCK), (21, 100), (40, 100)] {
+        for (nth, len) in [(0, BLOCK), (3, 100), (20, BLOCK), (21, 100)] {
             fs.write(file, at(nth), &vec![nth as u8 + 1; len]).await.unwrap();
             fs.fsync(file).await.unwrap();
         }
@@ -98,7 +99,7 @@ fn blocks_after_a_crash<P: OrderingPolicy>(policy: impl Fn() -> P) {
     let run = async {
         let fs = mounted(&rt, &left, NoOrder).await;
         let file = fs.lookup(fs.root(), b"file").await.unwrap();
-        for nth in [0, 3, 20, 21, 40] {
+        for nth in [0, 3, 20, 21] {
             let mut bytes = [0; 100];
             fs.read(file.ino, (nth * BLOCK) as u64, &mut bytes).await.unwrap();
             assert_eq!(bytes, [nth as u8 + 1; 100], "block {nth}");
