@@ -83,6 +83,11 @@ impl Devices {
         result
     }
 
+    /// Notes that another layer has written to the device at an address.
+    pub(crate) fn note_write(&self, address: u64) {
+        self.at(address).written.set(true);
+    }
+
     /// Flushes the device. If there are several, flushes those that were written since their last flush.
     pub(crate) async fn flush(&self) -> Result<(), BlockError> {
         if let [only] = &self.0[..] {

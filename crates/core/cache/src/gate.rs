@@ -68,6 +68,13 @@ pub trait WriteGate: 'static {
     /// device's cache is flushed, and no flush is made for the ordering's sake.
     fn follows_writes(&self) -> bool;
 
+    /// Whether [`write_done`](Self::write_done) means something to the ordering for this block, which has just been written. If
+    /// not, the block may leave memory without a flush. Called only if [`follows_writes`](Self::follows_writes) is true.
+    fn follows(&self, block: &Buffer) -> bool {
+        let _ = block;
+        true
+    }
+
     /// Whether the ordering ever rolls changes back in an image.
     fn rolls_back(&self) -> bool {
         false

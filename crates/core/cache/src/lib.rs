@@ -84,6 +84,8 @@ struct Shared {
     unflushed: RefCell<Vec<(BufRef, u64)>>,
     /// The bytes of those unflushed buffers that leave memory once they are durable.
     unflushed_drop_behind: Cell<usize>,
+    /// Whether there are completed writes that may not be durable yet of buffers that the gate does not follow.
+    unflushed_others: Cell<bool>,
     /// Written buffers that should leave memory, but were in use.
     lingering: RefCell<Vec<BufKey>>,
     epochs: Epochs,
@@ -138,6 +140,7 @@ impl Cache {
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),
             unflushed: RefCell::new(Vec::new()),
             unflushed_drop_behind: Cell::new(0),
+            unflushed_others: Cell::new(false),
             lingering: RefCell::new(Vec::new()),
             epochs: Epochs::default(),
             flushing: Cell::new(0),

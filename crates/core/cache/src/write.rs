@@ -46,8 +46,10 @@ impl Default for Epochs {
     }
 }
 
-/// The most bytes of drop-behind buffers that may wait for a flush.
+/// The most bytes of drop-behind buffers that may wait for a flush: this number, or the part of the cache's memory that is one
+/// over the second number.
 const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
+const DROP_BEHIND_UNFLUSHED_PART: usize = 8;
 
 impl Epochs {
     /// Notes that a request has completed without being durable by itself.
@@ -206,12 +208,42 @@ impl Cache {
     /// # Errors
     /// The device failed.
     pub async fn barrier_if_needed(&self) -> Result<(), BlockError> {
-        let none = self.shared.unflushed.borrow().is_empty();
+        let none = self.shared.unflushed.borrow().is_empty() && !self.shared.unflushed_others.get();
         let result = if none { Ok(()) } else { self.barrier().await };
         while self.shared.flushing.get() > 0 {
             self.shared.flushed.notified().await;
         }
         result
+    }
+
+    /// The epoch of the last completed write that is not durable by itself, for [`barrier_of`](Self::barrier_of). Before the
+    /// first flush, others may have written to the device, so there is one in any case.
+    pub fn write_epoch(&self) -> u64 {
+        let epochs = &self.shared.epochs;
+        epochs.unflushed().max(u64::from(epochs.flushed.get() == 0))
+    }
+
+    /// Makes the writes durable that had completed when [`write_epoch`](Self::write_epoch) returned this epoch. The device is
+    /// not flushed if another task has done so since.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn barrier_of(&self, epoch: u64) -> Result<(), BlockError> {
+        match epoch > self.shared.epochs.flushed.get() {
+            true => self.barrier().await,
+            false => Ok(()),
+        }
+    }
+
+    /// As [`barrier`](Self::barrier), for a caller that has written to the first device by itself: the device is flushed in any
+    /// case.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn barrier_after_another(&self) -> Result<(), BlockError> {
+        self.shared.epochs.note_request();
+        self.shared.devices.note_write(0);
+        self.barrier().await
     }
 
     /// Makes every completed write durable, and tells the gate. The device is not flushed if no write of this cache has
@@ -224,6 +256,7 @@ impl Cache {
             return Ok(());
         }
         let wave = std::mem::take(&mut *self.shared.unflushed.borrow_mut());
+        self.shared.unflushed_others.set(false);
         self.shared.unflushed_drop_behind.set(0);
         self.shared.stats.borrow_mut().flushes += 1;
         let epochs = &self.shared.epochs;
@@ -357,7 +390,8 @@ impl Cache {
         for BufferWrite { buf, .. } in parts {
             self.remove_drop_behind(&buf);
         }
-        if self.shared.unflushed_drop_behind.get() > DROP_BEHIND_UNFLUSHED_MAX {
+        let part = self.config().capacity / DROP_BEHIND_UNFLUSHED_PART;
+        if self.shared.unflushed_drop_behind.get() > part.max(DROP_BEHIND_UNFLUSHED_MAX) {
             self.shared.unflushed_drop_behind.set(0);
             let cache = self.clone();
             // The cache keeps a failure.
@@ -463,6 +497,8 @@ impl Cache {
             }
             if durable || result.is_err() {
                 self.shared.gate.write_done(&part.buf, part.version, result);
+            } else if self.gate().follows_writes() && !self.gate().follows(&part.buf) {
+                self.shared.unflushed_others.set(true);
             } else if self.gate().follows_writes() {
                 if part.buf.drop_behind.get() {
                     let drop_behind = &self.shared.unflushed_drop_behind;

@@ -389,6 +389,7 @@ pub struct Op<'c> {
     under: Box<dyn OrderingOp>,
     ordering: &'c Ordering,
     old: Vec<u8>,
+    changed: bool,
 }
 
 impl<'c> Op<'c> {
@@ -403,7 +404,7 @@ impl<'c> Op<'c> {
             cache.throttle().await?;
         }
         let under = ordering.begin(cache, kind).await?;
-        Ok(Op { cache, under, ordering, old: Vec::new() })
+        Ok(Op { cache, under, ordering, old: Vec::new(), changed: false })
     }
 
     /// Asks for permission to make a change. Returns once everything is on disk that must be there first.
@@ -431,6 +432,11 @@ impl<'c> Op<'c> {
         out
     }
 
+    /// Whether the operation has changed any metadata, or deferred a step.
+    pub fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Copies the bytes that a change is about to replace, where the ordering wants them.
     fn keep_old(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
         self.old.clear();
@@ -443,6 +449,7 @@ impl<'c> Op<'c> {
     }
 
     fn note_change(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
+        self.changed = true;
         self.under.record(&Change { buf, ranges, old: &self.old, what: *what });
         self.cache.mark_dirty(buf);
         self.cache.charge_gate();
@@ -455,6 +462,7 @@ impl<'c> Op<'c> {
 
     /// Defers a step that frees a resource, or returns it to be taken now.
     pub fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
+        self.changed = true;
         let now = self.under.defer(step);
         self.cache.charge_gate();
         now

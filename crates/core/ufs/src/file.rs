@@ -202,7 +202,7 @@ impl<L: Layout> Ufs<L> {
         data: &[u8],
     ) -> FsResult<usize> {
         let mut op = self.begin(OpKind::Write).await?;
-        let before = ip.size();
+        let (before, blocks) = (ip.size(), ip.record().blocks);
         if offset > before {
             self.fill_gap(&mut op, ip, offset).await?;
         }
@@ -212,13 +212,25 @@ impl<L: Layout> Ufs<L> {
         }
         if written > 0 {
             let size = ip.size().max(offset + written as u64);
-            self.store_size(&mut op, ip, size).await?;
+            if size != before || op.has_changed() || !self.has_times_of_now(ip, blocks) {
+                self.store_size(&mut op, ip, size).await?;
+            }
         }
         op.end().await.map_err(io_error)?;
         match failure {
             Some(error) if written == 0 => Err(error),
             _ => Ok(written),
         }
+    }
+
+    /// Whether a write that has changed no metadata need not store the inode: times advance in steps, and the inode has the times
+    /// of this step and as many blocks as before the write.
+    fn has_times_of_now(&self, ip: &LayoutInode<L>, blocks: u64) -> bool {
+        if self.shared.config.time_grain.is_zero() {
+            return false;
+        }
+        let (now, record) = (self.now(), ip.record());
+        (record.mtime, record.ctime, record.blocks) == (now, now, blocks)
     }
 
     /// Prepares a write beyond the end of a file. The old last block comes to lie inside of the file, so it is

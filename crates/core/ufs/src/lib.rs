@@ -41,6 +41,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_ordering::{Op, OpKind, OrderedCache};
+use ordo_runtime::Duration;
 use ordo_runtime::sync::RwLock;
 use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
 
@@ -66,6 +67,9 @@ pub struct UfsConfig {
     /// Drop-behind: contents that are read or written in order leave memory at once, since the layer above
     /// keeps them.
     pub drop_behind: bool,
+    /// The step in which times of files advance. A write inside of a file that changes neither its blocks nor its times then
+    /// changes no metadata. 0: times are exact, and every write stores the inode.
+    pub time_grain: Duration,
 }
 
 /// The rule for updating an inode's access time.
@@ -104,6 +108,7 @@ impl Default for UfsConfig {
             inodes_max: 65_536,
             indexed_entries_max: 4_000_000,
             drop_behind: false,
+            time_grain: Duration::ZERO,
         }
     }
 }
@@ -175,7 +180,8 @@ impl<L: Layout> Ufs<L> {
     /// The time now, as stored on disk.
     pub(crate) fn now(&self) -> Timestamp {
         let (seconds, nanos) = self.cache().runtime().wall_time();
-        self.limits().nearest(Timestamp { seconds, nanos })
+        let grain = self.shared.config.time_grain.subsec_nanos().max(1);
+        self.limits().nearest(Timestamp { seconds, nanos: nanos - nanos % grain })
     }
 
     /// Checks that changes are allowed. A read-only mount refuses them. After a failed write they are refused

@@ -23,7 +23,7 @@
 //!   wrote is not taken for a continuation of a newer one's.
 //!
 //! Lock order: group commit's leader, then the writer's lock. Both are held over I/O; a task that holds them does not
-//! append.
+//! wait for space in the log.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};
@@ -53,6 +53,8 @@ pub use log::{Appended, GroupCommit, LogRules, LogStats, MountOptions, Turn, Waf
 pub use mkfs::{MkfsOptions, mkfs};
 pub use mount::MountedLog;
 pub use read::{Reader, RecordRef, WafsRecord};
+
+pub use write::DeviceFlush;
 
 /// A log sequence number: a logical offset in the log, in bytes.
 pub type Lsn = u64;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use ordo_block::{BlockDevice, BlockError, IoBuf, WriteFlags};
 use ordo_format::wafs::{NO_RECORD, SECTOR_MAGIC, SectorHead, WafsSuper};
+use ordo_runtime::LocalFuture;
 use ordo_runtime::sync::select;
 
 use crate::log::{GroupCommit, Shared, Tail};
@@ -12,12 +13,30 @@ use crate::{LogError, Lsn, Wafs};
 /// The most bytes that one request writes, unless a cluster is larger.
 const WRITE_MAX: u64 = 256 << 10;
 
+/// A flush of the log's device by the caller of [`Wafs::force_with`].
+pub type DeviceFlush<'a> = &'a dyn Fn() -> LocalFuture<'a, Result<(), BlockError>>;
+
 impl Wafs {
     /// Makes everything before `lsn` durable.
     ///
     /// # Errors
     /// The device failed, now or earlier. Bytes that were not durable then will never be.
     pub async fn force(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.force_by(lsn, None).await
+    }
+
+    /// Makes everything before `lsn` durable, as [`force`](Self::force) does, for a caller that has written something else to the
+    /// same device and must flush it. The last request is not forced by itself: `flush`, which is called when the request has
+    /// ended, makes it durable with all that the caller has written. If another task has made the log durable, `flush` is not
+    /// called.
+    ///
+    /// # Errors
+    /// The device failed, now or earlier. Bytes that were not durable then will never be.
+    pub async fn force_with(&self, lsn: Lsn, flush: DeviceFlush<'_>) -> Result<(), LogError> {
+        self.force_by(lsn, Some(flush)).await
+    }
+
+    async fn force_by(&self, lsn: Lsn, flush: Option<DeviceFlush<'_>>) -> Result<(), LogError> {
         let shared = &self.shared;
         assert!(lsn <= shared.end.get(), "what is forced has been appended");
         if shared.durable.get() >= lsn {
@@ -27,15 +46,20 @@ impl Wafs {
         stats.forces += 1;
         shared.stats.set(stats);
         match shared.options.group {
-            None => shared.write_past(lsn).await,
-            Some(group) => self.force_together(lsn, group).await,
+            None => shared.write_past(lsn, flush).await,
+            Some(group) => self.force_together(lsn, group, flush).await,
         }
     }
 
     /// Forces as a group. The first task that waits is the leader: it gives others time to join, then writes for all.
     /// It stops waiting as soon as there are as many tasks as the last time, so a task that is alone each time waits
     /// for no other.
-    async fn force_together(&self, lsn: Lsn, commit: GroupCommit) -> Result<(), LogError> {
+    async fn force_together(
+        &self,
+        lsn: Lsn,
+        commit: GroupCommit,
+        flush: Option<DeviceFlush<'_>>,
+    ) -> Result<(), LogError> {
         let shared = &self.shared;
         let group = &shared.group;
         group.waiting.set(group.waiting.get() + 1);
@@ -67,7 +91,7 @@ impl Wafs {
             group.led.set(false);
             group.expected.set(group.waiting.replace(0));
             group.done.notify_all();
-            let written = shared.write_until(shared.end.get()).await;
+            let written = shared.write_until(shared.end.get(), flush).await;
             drop(turn);
             group.done.notify_all();
             written?;
@@ -132,17 +156,17 @@ impl Shared {
     /// lock is held.
     pub(crate) async fn write_through(&self, target: impl FnOnce() -> Lsn) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
-        self.write_until(target()).await
+        self.write_until(target(), None).await
     }
 
     /// Writes until everything before `lsn` is durable. Each write also carries everything that has been appended
     /// when it begins, so it includes the records of tasks that wait for their turn.
-    pub(crate) async fn write_past(&self, lsn: Lsn) -> Result<(), LogError> {
+    async fn write_past(&self, lsn: Lsn, flush: Option<DeviceFlush<'_>>) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         while self.durable.get() < lsn {
             self.check()?;
             let target = self.end.get();
-            self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
+            self.write_cluster(target, flush).await.inspect_err(|e| self.failure.set(Some(*e)))?;
         }
         Ok(())
     }
@@ -152,17 +176,25 @@ impl Shared {
     }
 
     /// Writes until everything before `target` is durable. The caller holds the writer's lock.
-    async fn write_until(&self, target: Lsn) -> Result<(), LogError> {
+    async fn write_until(
+        &self,
+        target: Lsn,
+        flush: Option<DeviceFlush<'_>>,
+    ) -> Result<(), LogError> {
         while self.durable.get() < target {
             self.check()?;
-            self.write_cluster(target).await.inspect_err(|e| self.failure.set(Some(*e)))?;
+            self.write_cluster(target, flush).await.inspect_err(|e| self.failure.set(Some(*e)))?;
         }
         Ok(())
     }
 
     /// Sends one request, from the first sector that is not durable up to `target`, or as much of that as one request
-    /// takes.
-    async fn write_cluster(&self, target: Lsn) -> Result<(), BlockError> {
+    /// takes. `flush` makes the request durable if it is the last one; without it the request is forced.
+    async fn write_cluster(
+        &self,
+        target: Lsn,
+        flush: Option<DeviceFlush<'_>>,
+    ) -> Result<(), BlockError> {
         let ring = self.ring;
         if let Some(turn) = self.options.turn {
             self.gaps.borrow_mut().write_started(self.runtime.now(), turn);
@@ -183,7 +215,12 @@ impl Shared {
         let next = (skip > 0).then(|| ring.lsn(ring.number(upto) + 1 + u64::from(skip)));
         self.next.set(next);
         self.writing.set(true);
-        let written = self.write_sectors(first, image).await;
+        // A request that others follow is forced: no sector may survive behind one that is lost.
+        let flush = flush.filter(|_| self.volatile && count == wanted);
+        let mut written = self.write_sectors(first, image, flush.is_none()).await;
+        if let (Some(flush), Ok(())) = (flush, written) {
+            written = flush().await;
+        }
         self.writing.set(false);
         self.gaps.borrow_mut().ends(self.runtime.now());
         written?;
@@ -205,10 +242,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes sectors from `first` on, durably.
-    async fn write_sectors(&self, first: u64, image: IoBuf) -> Result<(), BlockError> {
+    /// Writes sectors from `first` on, durably if the write is `forced`.
+    async fn write_sectors(
+        &self,
+        first: u64,
+        image: IoBuf,
+        forced: bool,
+    ) -> Result<(), BlockError> {
         let mut flags = WriteFlags::SYNC | WriteFlags::META;
-        flags.set(WriteFlags::FUA, self.volatile);
+        flags.set(WriteFlags::FUA, self.volatile && forced);
         self.device.write(self.ring.byte(first), image, flags).await
     }
 
@@ -219,7 +261,7 @@ impl Shared {
         let number = self.ring.number(self.end.get());
         let mut sector = IoBuf::zeroed(self.ring.sector as usize);
         self.fill(&self.tail.borrow(), number, 0, &mut sector);
-        self.write_sectors(number, sector).await
+        self.write_sectors(number, sector, true).await
     }
 
     /// The number of sectors to skip behind a write up to `upto`. No sector is skipped behind a full one, nor when

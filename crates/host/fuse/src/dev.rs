@@ -3,7 +3,7 @@
 //! The device is opened non-blocking. The serving task reads until there is no request, then lets the executor sleep
 //! until there is one. A program that has its reply often asks again within microseconds, and sleeping and waking
 //! takes longer than that. So the task polls for a moment before it sleeps (a busy poll), as long as that has paid
-//! recently. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
+//! recently, and gives the processor away between two looks. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
 //! agreed on io_uring, requests come over the ring instead ([`uring`]), and only requests without a
 //! reply come here.
 
@@ -390,7 +390,8 @@ impl BusyPoll {
                 self.credit.set((self.credit.get() + 1).min(Self::CREDIT_MAX));
                 return Ok(Some(found));
             }
-            std::hint::spin_loop();
+            // The program that has its reply may be waiting for this very processor.
+            std::thread::yield_now();
         }
         self.credit.set(self.credit.get() - 1);
         Ok(None)

@@ -193,6 +193,11 @@ impl Journaled {
             LogPlace::File => JournalOptions { synchronous, ..JournalOptions::file() },
             LogPlace::Same | LogPlace::Other => JournalOptions::wafs(synchronous),
         };
+        let options = JournalOptions {
+            // One flush of the disk makes log and contents durable.
+            shares_device: place != LogPlace::Other,
+            ..options
+        };
         Journaled { place, synchronous, group, options, log_bytes: None, turn: None }
     }
 

@@ -86,6 +86,8 @@ pub struct MountOptions {
     pub names_memory: Option<usize>,
     /// Drop-behind: contents that are read or written in order leave memory at once.
     pub drop_behind: bool,
+    /// The step in which times of files advance on FFS. 0, the default, has exact times, and each write stores the inode.
+    pub time_grain: Duration,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
     /// Mount an image that was not unmounted, even if the ordering needs a check first.
@@ -132,11 +134,13 @@ impl MountOptions {
             inodes_max,
             indexed_entries_max,
             drop_behind: self.drop_behind,
+            ..usual
         }
     }
 
     pub(crate) fn ffs(&self) -> ordo_ffs::MountOptions {
-        let ufs = self.ufs();
+        // In a log each write moves blocks, so the inode is stored in any case.
+        let ufs = UfsConfig { time_grain: self.time_grain, ..self.ufs() };
         let (use_reserve, force, tuning) = (self.use_reserve, self.force, self.tuning);
         ordo_ffs::MountOptions { ufs, cache: self.cache.clone(), use_reserve, force, tuning }
     }

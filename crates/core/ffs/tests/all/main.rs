@@ -5,6 +5,7 @@ mod clusters;
 mod drop_behind;
 mod mkfs;
 mod soft_updates;
+mod time_grain;
 mod torn_superblock;
 mod tuning;
 mod ufs1;

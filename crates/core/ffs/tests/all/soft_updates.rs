@@ -13,7 +13,7 @@ use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::{OrderingPolicy, SoftOptions, SoftStats, SoftUpdates};
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::Layout;
-use ordo_vfs::{FileSystem, NewNode};
+use ordo_vfs::{FileSystem, NewNode, RenameMode};
 
 type Disk = Rc<RamDisk>;
 
@@ -128,4 +128,40 @@ fn a_removed_directory_that_is_open_holds_up_nobody() {
         fs.unmount().await.unwrap();
     };
     executor.block_on(run).unwrap();
+}
+
+/// Replaces one name `times` times by a rename before anything is written, as programs do that save a file safely. The other
+/// name lies in another chunk of the directory. Returns the most memory that dependencies took.
+fn memory_to_replace(times: u32) -> usize {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let policy = SoftUpdates::default();
+    let kept = policy.clone();
+    let run = async {
+        let disk = populated(&rt, 1).await;
+        let fs = mounted(&rt, &disk, policy).await;
+        let root = fs.root();
+        fs.create(root, b"saved", &NewNode::file(0o644)).await.unwrap();
+        for i in 0..40 {
+            let name = format!("{i:0100}");
+            fs.create(root, name.as_bytes(), &NewNode::file(0o644)).await.unwrap();
+        }
+        fs.sync().await.unwrap();
+        for _ in 0..times {
+            fs.create(root, &[b't'; 200], &NewNode::file(0o644)).await.unwrap();
+            fs.rename(root, &[b't'; 200], root, b"saved", RenameMode::Replace).await.unwrap();
+        }
+        let used = kept.stats().memory_peak;
+        fs.unmount().await.unwrap();
+        used
+    };
+    executor.block_on(run).unwrap()
+}
+
+/// Dependencies of a name that is replaced again and again grow with the number of replacements. Would catch a change that
+/// waits for all for which the earlier ones wait: their square, in memory and time (generic/089 of xfstests took minutes).
+#[test]
+fn replacing_a_name_takes_memory_in_proportion() {
+    let (few, many) = (memory_to_replace(200), memory_to_replace(800));
+    assert!(many < 5 * few, "200 times: {few} bytes, 800 times: {many}");
 }

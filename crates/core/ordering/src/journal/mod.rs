@@ -112,6 +112,8 @@ pub struct JournalOptions {
     pub tick: Duration,
     /// The shortest interval between records of the log's start on its device, while there is space.
     pub checkpoint_every: Duration,
+    /// The log lies on the device of the file system, so that one flush of that device covers both.
+    pub shares_device: bool,
     /// The modes: what is logged, who commits together, in which order.
     pub mode: JournalMode,
     /// The rules that are on.
@@ -125,16 +127,18 @@ impl JournalOptions {
             synchronous: false,
             tick: Duration::from_secs(1),
             checkpoint_every: Duration::from_secs(1),
+            shares_device: true,
             mode: JournalMode::default(),
             rules: JournalRules::all(),
         }
     }
 
-    /// Options of a stand-alone log (WAFS), as published: its superblock is written infrequently.
+    /// Options of a stand-alone log (WAFS) on a device of its own, as published: its superblock is written infrequently.
     pub fn wafs(synchronous: bool) -> JournalOptions {
         JournalOptions {
             synchronous,
             checkpoint_every: Duration::from_secs(30),
+            shares_device: false,
             ..JournalOptions::file()
         }
     }
@@ -173,6 +177,10 @@ impl JournalOrder {
 impl WriteGate for JournalOrder {
     fn follows_writes(&self) -> bool {
         true
+    }
+
+    fn follows(&self, block: &Buffer) -> bool {
+        self.state.follows(block)
     }
 
     fn before_write(

@@ -139,6 +139,11 @@ impl Moves {
         }
     }
 
+    /// Whether a block's contents have moved to its place, and have not landed.
+    pub(super) fn is_pending(&self, block: &Buffer) -> bool {
+        block.address().is_some_and(|at| self.by_new.contains_key(&at))
+    }
+
     fn pending_of(&mut self, block: &Buffer) -> Option<&mut Pending> {
         let from = self.by_new.get(&block.address()?)?;
         let pending = self.left.get_mut(from)?.pending.as_mut()?;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ordo_block::{BlockError, Device};
-use ordo_cache::{BufKey, BufRef, Cache};
+use ordo_cache::{BufKey, BufRef, BufferClass, Cache};
 use ordo_runtime::MaybeFuture;
 use ordo_runtime::sync::Notify;
 
@@ -174,9 +174,16 @@ impl JournalOp {
     }
 }
 
+/// The dirty contents of a file. Its directory blocks and indirect blocks need not be written for an fsync: the log has them.
+fn dirty_contents(cache: &Cache, ino: u64) -> Vec<BufRef> {
+    let mut dirty = cache.dirty_of(ino);
+    dirty.retain(|buf| buf.class() == BufferClass::Data);
+    dirty
+}
+
 /// Makes the contents of a file durable. If some have moved, the log has a record afterwards that they have landed.
 async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
-    cache.flush_file(ino).await?;
+    cache.write_all(dirty_contents(cache, ino), !cache.is_volatile()).await?;
     cache.barrier().await?;
     if state.moves.borrow().has_pending(ino) {
         // Another task's flush covers the write, and has not ended.
@@ -185,11 +192,31 @@ async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
     Ok(())
 }
 
+/// Makes contents of a file, and all operations that have ended, durable. The contents that nothing holds back go first, and
+/// one flush covers them and the log. Without contents in the log, neither need be durable before the other.
+async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
+    let contents = dirty_contents(cache, ino);
+    cache.write_all(contents.clone(), !cache.is_volatile()).await?;
+    let written = cache.write_epoch();
+    if state.options.shares_device && cache.is_volatile() {
+        state.commit_all_with(&|| Box::pin(cache.barrier_after_another())).await?;
+    } else {
+        state.commit_all().await?;
+    }
+    cache.barrier_of(written).await?;
+    if contents.iter().any(|buf| buf.is_dirty()) {
+        // Some were held back, or have changed meanwhile. After the commit the others can be written.
+        wait_while_held(state, cache, ino).await?;
+        write_contents(state, cache, ino).await?;
+    }
+    Ok(())
+}
+
 /// Waits until nothing holds a file's contents back. Fragments that an operation has freed are written by their new owner
 /// only when the free is certain. It may not be certain although all operations that have ended are: one that began before
 /// it may be under way still.
 async fn wait_while_held(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
-    while cache.dirty_of(ino).iter().any(|buf| state.is_held(buf)) {
+    while dirty_contents(cache, ino).iter().any(|buf| state.is_held(buf)) {
         state.commit_more().await?;
     }
     Ok(())
@@ -245,10 +272,7 @@ impl OrderingPolicy for JournalOrder {
                 write_contents(state, cache, ino).await?;
             }
             let landed = state.landed.get();
-            // The log is committed first: afterwards the blocks that the journal holds back can be written.
-            state.commit_all().await?;
-            wait_while_held(state, cache, ino).await?;
-            write_contents(state, cache, ino).await?;
+            write_together(state, cache, ino).await?;
             match state.landed.get() {
                 last if last == landed => Ok(()),
                 last => state.force(last).await,

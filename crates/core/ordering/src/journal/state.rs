@@ -10,7 +10,7 @@ use ordo_block::BlockError;
 use ordo_cache::{BufKey, BufRef, Buffer, BufferClass};
 use ordo_runtime::Runtime;
 use ordo_runtime::sync::{Mutex, Notify};
-use ordo_wafs::Wafs;
+use ordo_wafs::{DeviceFlush, LogError, Wafs};
 
 use super::commit::Bases;
 use super::moves::{Due, Moved, Moves};
@@ -608,6 +608,16 @@ impl State {
         self.force(self.log.end()).await
     }
 
+    /// Does the same for a caller that has written blocks to the log's device: `flush` makes both durable. It is not called
+    /// if the log is durable already.
+    pub async fn commit_all_with(&self, flush: DeviceFlush<'_>) -> Result<(), BlockError> {
+        let tickets = self.ops.borrow().uncertain(false);
+        self.settle(tickets).await?;
+        self.check()?;
+        let forced = self.log.force_with(self.log.end(), flush).await;
+        self.note_forced(forced)
+    }
+
     /// Waits until everything in the log is certain and durable, the records of operations under way included.
     pub async fn commit_more(&self) -> Result<(), BlockError> {
         let tickets = self.ops.borrow().uncertain(true);
@@ -618,7 +628,12 @@ impl State {
     /// Makes the log durable up to `lsn`, whether the operations there are complete or not.
     pub async fn force(&self, lsn: u64) -> Result<(), BlockError> {
         self.check()?;
-        let forced = self.log.force(lsn.min(self.log.end())).await.map_err(BlockError::from);
+        let forced = self.log.force(lsn.min(self.log.end())).await;
+        self.note_forced(forced)
+    }
+
+    fn note_forced(&self, forced: Result<(), LogError>) -> Result<(), BlockError> {
+        let forced = forced.map_err(BlockError::from);
         if let Err(error) = forced {
             self.failure.set(Some(error));
             self.settled.notify_all();

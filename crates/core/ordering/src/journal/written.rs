@@ -42,6 +42,14 @@ impl State {
         WriteDecision::Write
     }
 
+    /// Whether the durable end of a block's write matters: the log has records about the block, or its contents have moved.
+    pub fn follows(&self, block: &Buffer) -> bool {
+        self.options.mode.follows_contents()
+            || block.class() != BufferClass::Data
+            || self.dirty_pages.borrow().contains_key(&block.key())
+            || self.moves.borrow().is_pending(block)
+    }
+
     pub fn written(&self, block: &Buffer, version: u64) {
         let mut dirty_pages = self.dirty_pages.borrow_mut();
         let Some(page) = dirty_pages.get_mut(&block.key()) else { return };

@@ -168,7 +168,7 @@ fn enter(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
             }
         }
         What::RemoveEntry { dir, name, child, directory, at } => {
-            let needs = end_needs(graph, op, (key, at), child, directory);
+            let needs = removal_needs(graph, op, (key, at), child, directory);
             remove_entry(graph, op, change, (at, child), needs);
             op.removed_directory = directory.then_some((child, dir));
             // The removal has no node if the entry never was on disk.
@@ -437,7 +437,7 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     }
 }
 
-/// The nodes for which the removal of an entry waits. First, the inode's other names that are not on disk,
+/// The nodes for which the end of an entry waits, by a removal or because another inode gets the entry. First, the inode's other names that are not on disk,
 /// whether this operation made them or an earlier one, and the paths to them. Second, for a directory, the
 /// removals of its earlier names: its `..` agrees with the last name, so that name must not be removed while an
 /// older one may still be on disk.
@@ -453,16 +453,34 @@ fn end_needs(
     }
     let own = graph.cell(key, at as u32);
     let mut needs = graph.other_names(child, (key, at as u32), &own, &op.entries);
-    // An inode whose entry is removed in memory, and still on disk, waits for its other names as before.
-    for id in &own {
-        let Some(change) = graph.change(*id).filter(|c| !c.included) else { continue };
-        if !matches!(change.rollback, Rollback::Entry(_)) {
-            needs.extend(graph.needs(*id));
-        }
-    }
     needs.retain(|id| !own.contains(id));
     if directory {
         needs.extend(ends_of_names(graph, child));
+    }
+    graph.live(&needs)
+}
+
+/// The nodes for which the removal of an entry waits. An inode whose entry was given to another one in memory, and is still on
+/// disk, waits for its other names as before, although the removal may end the changes that wait for them. An entry that is
+/// only given to another inode leaves these changes before it in its cell, and needs no such wait: with the needs of all earlier
+/// changes in each later one, a name that is replaced again and again would take the square of their number.
+fn removal_needs(
+    graph: &Graph,
+    op: &SoftOp,
+    (key, at): (BufKey, usize),
+    child: u64,
+    directory: bool,
+) -> Ids {
+    let mut needs = end_needs(graph, op, (key, at), child, directory);
+    if !op.has(SoftRules::NEW_NAME_FIRST) {
+        return needs;
+    }
+    let own = graph.cell(key, at as u32);
+    for id in &own {
+        let Some(change) = graph.change(*id).filter(|c| !c.included) else { continue };
+        if !matches!(change.rollback, Rollback::Entry(_)) {
+            needs.extend(graph.needs(*id).filter(|need| !own.contains(need)));
+        }
     }
     graph.live(&needs)
 }

@@ -128,6 +128,7 @@ impl Scheme for Journal {
             checkpoint_every: Duration::from_millis(5),
             rules: self.rules,
             mode: self.mode,
+            shares_device: self.place != Place::Other,
             ..JournalOptions::wafs(self.synchronous)
         };
         let fs = self.mount_with(rt, disks, cache, options).await?;

@@ -16,6 +16,7 @@ mod faults;
 mod ffs_oracle;
 mod filebench;
 mod journal_faults;
+mod journal_flushes;
 mod journal_mutants;
 mod lfs_oracle;
 mod lfs_traffic;

@@ -9,7 +9,7 @@ use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::partition::Partition;
 use ordo_block::read_around::ReadAround;
 use ordo_block::{BlockDevice, Device};
-use ordo_runtime::Runtime;
+use ordo_runtime::{Duration, Runtime};
 use ordo_systems::journaled::{self, Journaled};
 use ordo_systems::{
     Attempt, CacheConfig, Choice, Facts, GroupCommit, LogOptions, MountMessage, MountOptions,
@@ -29,6 +29,9 @@ type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
+
+/// The step in which times of files advance: as coarse as the clock of the kernel's own file systems.
+const TIME_GRAIN: Duration = Duration::from_millis(4);
 
 /// A mount in preparation.
 pub struct Plan<'a> {
@@ -214,6 +217,7 @@ impl Plan<'_> {
             names_memory: Some(memory / 2),
             // The kernel has a cache of file contents itself.
             drop_behind: true,
+            time_grain: TIME_GRAIN,
             use_reserve: self.wanted.use_reserve,
             cleaning: self.wanted.cleaning,
             dual: self.wanted.dual,
