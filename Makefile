@@ -22,6 +22,7 @@ help:
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
 	@echo 'make whatif  playback of traces with a change, and the change really made, written to docs/results/whatif-kernel.md'
+	@echo 'make whatif-large  the memory that playback of ten gigabytes takes (as root, with fio), written to docs/results/whatif-large.md'
 	@echo 'make crash-campaign  the long exploration of crashes, written to docs/results/crash.md'
 	@echo 'make crash-programs [LAZYFS=/path/to/lazyfs]  the power cut under programs with known mistakes and under real ones, written to docs/results/programs.md'
 	@echo 'make test-posix PJDFSTEST=... FSX=...  suites and real programs on a mount, written to docs/results/posix.md'
@@ -110,6 +111,17 @@ reproduce:
 	mv target/reproduced.md docs/results/reproduced.md
 
 # Traces of the kernel's ext3 and ext4 played with a change, beside the change really made. Needs root.
+# Records ext4 in parts on a loop device, in LARGE, which needs 25 GB; a recording that is there already is taken.
+LARGE ?= $(CURDIR)/target/whatif-large
+.PHONY: whatif-large
+whatif-large:
+	$(CARGO) build --release --package ordo-cli
+	@test -d $(LARGE)/trace || $(CURDIR)/xtask/whatif-large.sh $(CURDIR)/target/release/ordo $(LARGE)
+	ORDO_LARGE_TRACE=$(LARGE)/trace ORDO_LARGE_PAGE=$(CURDIR)/docs/results/whatif-large.md \
+	  $(CARGO) test --release --package ordo-cli --test whatif_large -- --ignored --nocapture
+	$(CARGO) run --release --quiet --package ordo-stp --example playback >target/playback.md
+	(echo; cat target/playback.md) >>docs/results/whatif-large.md
+
 .PHONY: whatif
 whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif-kernel.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture

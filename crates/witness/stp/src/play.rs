@@ -8,6 +8,7 @@ use ordo_block::model::{Model, Modeled};
 use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Duration, Executor, Runtime, Time};
 use ordo_trace::RequestOp;
+use smallvec::SmallVec;
 
 use crate::plan::Plan;
 use crate::real::Real;
@@ -260,14 +261,18 @@ async fn on_model(
 }
 
 impl Player {
+    /// Starts a task that plays a step, and then the first step that waited for nothing else.
     fn start(self: &Rc<Self>, step: usize) {
         let player = Rc::clone(self);
-        self.runtime.spawn("a request", async move {
-            let at = player.state.borrow().ready[step];
-            player.runtime.sleep_until(Time::from_nanos(at)).await;
-            let issued = player.runtime.now().as_nanos();
-            let result = player.request(step).await;
-            player.finish(step, issued, result);
+        self.runtime.spawn("a chain of requests", async move {
+            let mut next = Some(step);
+            while let Some(step) = next {
+                let at = player.state.borrow().ready[step];
+                player.runtime.sleep_until(Time::from_nanos(at)).await;
+                let issued = player.runtime.now().as_nanos();
+                let result = player.request(step).await;
+                next = player.finish(step, issued, result);
+            }
         });
     }
 
@@ -290,10 +295,15 @@ impl Player {
         }
     }
 
-    /// Notes a completion, and starts the steps that waited for nothing else.
-    fn finish(self: &Rc<Self>, step: usize, issued: u64, result: Result<(), BlockError>) {
+    /// Notes a completion, and starts the steps that waited for nothing else, but for the first one, which is returned.
+    fn finish(
+        self: &Rc<Self>,
+        step: usize,
+        issued: u64,
+        result: Result<(), BlockError>,
+    ) -> Option<usize> {
         let now = self.runtime.now().as_nanos();
-        let mut ready = Vec::new();
+        let mut ready: SmallVec<[usize; 4]> = SmallVec::new();
         {
             let mut state = self.state.borrow_mut();
             state.left -= 1;
@@ -311,8 +321,9 @@ impl Player {
                 }
             }
         }
-        for step in ready {
-            self.start(step);
-        }
+        let mut ready = ready.into_iter();
+        let first = ready.next();
+        ready.for_each(|step| self.start(step));
+        first
     }
 }
