@@ -193,12 +193,19 @@ impl Disk {
 
     /// Unmounts in the ordinary way. The image is clean then, and free.
     pub fn umount(&self) {
+        let server = self.find_server();
         let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
+        // The server may hold the image for a moment longer.
+        server.into_iter().for_each(wait_until_gone);
     }
 
     /// The process that serves the mount.
     pub fn server(&self) -> u32 {
+        self.find_server().expect("a process serves the mount")
+    }
+
+    fn find_server(&self) -> Option<u32> {
         let dir = self.dir();
         let ours = |line: &[u8]| {
             let mut words = line.split(|b| *b == 0);
@@ -208,7 +215,6 @@ impl Disk {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let mut ids = processes.filter_map(|p| p.file_name().to_str()?.parse::<u32>().ok());
         ids.find(|id| std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| ours(&line)))
-            .expect("a process serves the mount")
     }
 
     /// Ends the server by a signal, waits until it is gone, and removes the mount.
@@ -226,7 +232,7 @@ impl Disk {
     }
 }
 
-/// Waits for the end of a process.
+/// Waits for the end of a process. A server that another test has stopped holds up `sync` for the whole machine, 15 s each time.
 pub fn wait_until_gone(process: u32) {
     let start = Instant::now();
     // An ended child stays a zombie until its parent waits for it. Before that it may still hold its files.
@@ -235,7 +241,7 @@ pub fn wait_until_gone(process: u32) {
         !matches!(state, Some('Z' | 'X') | None)
     };
     while std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(is_running) {
-        assert!(start.elapsed() < Duration::from_secs(30), "process {process} is still there");
+        assert!(start.elapsed() < Duration::from_secs(90), "process {process} is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
