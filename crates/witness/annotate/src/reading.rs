@@ -228,15 +228,25 @@ impl Reading {
         self.texts(column)?.into_iter().enumerate().map(class).collect()
     }
 
+    /// The values of a column in a row group, as `read` appends them.
+    pub(crate) fn group<T>(
+        &self,
+        column: &'static str,
+        group: usize,
+        read: impl FnOnce(&Table, &str, usize, &mut Vec<T>) -> Result<(), Fault>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut all = Vec::new();
+        read(&self.table, column, group, &mut all).map_err(self.fault(column))?;
+        Ok(all)
+    }
+
     /// The texts, or bytes, of a row group; `None` for rows without.
     pub(crate) fn group_texts(
         &self,
         column: &'static str,
         group: usize,
     ) -> Result<Vec<Option<ByteArray>>, StoreError> {
-        let mut all = Vec::new();
-        self.table.group_bytes(column, group, &mut all).map_err(self.fault(column))?;
-        Ok(all)
+        self.group(column, group, Table::group_bytes)
     }
 
     /// The booleans of a row group; `None` for rows without.
@@ -245,9 +255,7 @@ impl Reading {
         column: &'static str,
         group: usize,
     ) -> Result<Vec<Option<bool>>, StoreError> {
-        let mut all = Vec::new();
-        self.table.group_bools(column, group, &mut all).map_err(self.fault(column))?;
-        Ok(all)
+        self.group(column, group, Table::group_bools)
     }
 
     /// The numbers of a row group, none of them negative; `None` for rows without.
@@ -278,9 +286,7 @@ impl Reading {
         column: &'static str,
         group: usize,
     ) -> Result<Vec<Option<i64>>, StoreError> {
-        let mut all = Vec::new();
-        self.table.group_ints(column, group, &mut all).map_err(self.fault(column))?;
-        Ok(all)
+        self.group(column, group, Table::group_ints)
     }
 
     /// The numbers of a row group in which every row has one.
@@ -289,9 +295,7 @@ impl Reading {
         column: &'static str,
         group: usize,
     ) -> Result<Vec<i64>, StoreError> {
-        let mut all = Vec::new();
-        self.table.group_all_ints(column, group, &mut all).map_err(self.fault(column))?;
-        Ok(all)
+        self.group(column, group, Table::group_all_ints)
     }
 }
 

@@ -302,10 +302,7 @@ impl StoredContents {
                 if kept.len() == GROUPS_KEPT {
                     kept.pop_front();
                 }
-                let fault = self.file.fault("bytes");
-                let mut all = Vec::new();
-                self.file.table.group_bytes("bytes", group, &mut all).map_err(fault)?;
-                kept.push_back((group, all));
+                kept.push_back((group, self.file.group_texts("bytes", group)?));
             }
         }
         let row = (number - self.first[group]) as usize;
@@ -450,9 +447,9 @@ fn block_group(
 
 /// The kinds of a group.
 fn classes(file: &Reading, column: &'static str, group: usize) -> Result<Vec<Class>, StoreError> {
-    let mut codes = Vec::new();
-    let fault = file.fault(column);
-    file.table.group_codes(column, group, class_code, &mut codes).map_err(fault)?;
+    let codes = file.group(column, group, |table, column, group, codes| {
+        table.group_codes(column, group, class_code, codes)
+    })?;
     let before = file.table.rows_before(group) as usize;
     let class = |(row, code): (usize, &u8)| {
         let class = Class::ALL.get(usize::from(*code)).copied();

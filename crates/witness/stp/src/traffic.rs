@@ -272,6 +272,11 @@ impl SeenTrace {
         &self.requests
     }
 
+    /// The first mark with this text, from request `from` of [`requests`](Self::requests) on.
+    pub fn mark(&self, text: &str, from: usize) -> Option<usize> {
+        (from..self.requests.len()).find(|n| self.requests[*n].text.as_deref() == Some(text))
+    }
+
     /// Whether the times show what requests waited for: an I/O log of fio has no completions, and a log of dm-log-writes has no
     /// times at all.
     pub fn has_times(&self) -> bool {

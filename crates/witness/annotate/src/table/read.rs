@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::buf::Reader;
 use bytes::{Buf, Bytes};
 use parquet::column::reader::{ColumnReader, get_column_reader};
-use parquet::data_type::ByteArray;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::{ChunkReader, Length};
@@ -163,14 +163,7 @@ impl Table {
         group: usize,
         all: &mut Vec<Option<i64>>,
     ) -> Result<(), Fault> {
-        self.group(name, group, |reader, max, _| {
-            let ColumnReader::Int64ColumnReader(mut reader) = reader else {
-                return Err(Fault::Kind);
-            };
-            batches(max, all, |n, levels, values: &mut Vec<i64>| {
-                reader.read_records(n, Some(levels), None, values)
-            })
-        })
+        self.group_maybe::<Int64Type>(name, group, all)
     }
 
     /// Replaces the contents of `into` by the numbers of a row group in which every row has one.
@@ -241,14 +234,7 @@ impl Table {
         group: usize,
         all: &mut Vec<Option<bool>>,
     ) -> Result<(), Fault> {
-        self.group(name, group, |reader, max, _| {
-            let ColumnReader::BoolColumnReader(mut reader) = reader else {
-                return Err(Fault::Kind);
-            };
-            batches(max, all, |n, levels, values: &mut Vec<bool>| {
-                reader.read_records(n, Some(levels), None, values)
-            })
-        })
+        self.group_maybe::<BoolType>(name, group, all)
     }
 
     pub(crate) fn bytes(&self, name: &str) -> Result<Vec<Option<ByteArray>>, Fault> {
@@ -265,11 +251,19 @@ impl Table {
         group: usize,
         all: &mut Vec<Option<ByteArray>>,
     ) -> Result<(), Fault> {
+        self.group_maybe::<ByteArrayType>(name, group, all)
+    }
+
+    /// Appends the values of one row group; `None` for rows without.
+    fn group_maybe<T: DataType>(
+        &self,
+        name: &str,
+        group: usize,
+        all: &mut Vec<Option<T::T>>,
+    ) -> Result<(), Fault> {
         self.group(name, group, |reader, max, _| {
-            let ColumnReader::ByteArrayColumnReader(mut reader) = reader else {
-                return Err(Fault::Kind);
-            };
-            batches(max, all, |n, levels, values: &mut Vec<ByteArray>| {
+            let mut reader = T::get_column_reader(reader).ok_or(Fault::Kind)?;
+            batches(max, all, |n, levels, values| {
                 reader.read_records(n, Some(levels), None, values)
             })
         })

@@ -65,7 +65,7 @@ pub(super) struct DirtyUnit {
     /// Whether the log has it as it was before these changes.
     has_base: bool,
     /// Whether it is in the log as it is.
-    pub(super) logged: bool,
+    logged: bool,
     /// The end of the log before its first record that is needed, if it has any.
     pub(super) low: Option<f64>,
 }
@@ -461,17 +461,21 @@ impl Engine {
         self.write_back_these(&keys).await;
     }
 
+    /// Whether a block may be written in place: only the log may have it first where the log has all contents.
+    pub(super) fn may_leave(&self, one: &DirtyUnit) -> bool {
+        one.logged || self.facts.policy.contents != ContentsPolicy::Logged
+    }
+
     /// These dirty blocks, and those that Ordo's cache writes with them: neighbours in the file and on the disk, as far as one
-    /// request goes. What only the log may have first is left out.
+    /// request goes, that [may be written](Self::may_leave).
     fn with_neighbours(&self, keys: &[(u64, u64)]) -> Vec<(u64, u64)> {
         if !self.facts.log.own {
             return keys.to_vec();
         }
-        let in_log = self.facts.policy.contents == ContentsPolicy::Logged;
         let (dirty, unit) = (self.dirty.borrow(), self.facts.unit);
         let mut taken: BTreeSet<(u64, u64)> = keys.iter().copied().collect();
         let place = |key: &(u64, u64)| self.facts.places.get(key).copied();
-        let fits = |key: &(u64, u64)| dirty.get(key).is_some_and(|one| one.logged || !in_log);
+        let fits = |key: &(u64, u64)| dirty.get(key).is_some_and(|one| self.may_leave(one));
         for key in keys {
             let Some(at) = place(key) else { continue };
             let mut left = self.facts.request_max / unit;

@@ -336,7 +336,9 @@ fn log(
     if own {
         let overhead = OWN_SECTOR as f64 / OWN_PAYLOAD as f64;
         let logged = policy.contents == ContentsPolicy::Logged;
-        let (of_commit, of_change) = own_sizes(contents, &writes, (calls, unit), logged);
+        let ranges: Vec<(&SeenTraffic, OwnRange)> =
+            writes.iter().filter_map(|write| Some((*write, own_range(contents, write)?))).collect();
+        let (of_commit, of_change) = own_sizes(&ranges, (calls, unit), logged);
         return LogFacts {
             own,
             first,
@@ -346,7 +348,7 @@ fn log(
             of_change: of_change * overhead,
             commit_block: 8,
             overhead,
-            skips: writes.iter().any(|write| skips(contents, write)),
+            skips: ranges.iter().any(|(_, range)| range.skips),
         };
     }
     let commits = writes.iter().filter(|s| s.role == Role::Commit).count().max(1);
@@ -368,8 +370,7 @@ fn log(
 /// The bytes of records that a commit adds to Ordo's log, and those that each change adds: a straight line through the
 /// commits by their numbers of changes. Contents of files are left out, if the log has them.
 fn own_sizes(
-    contents: &dyn RequestContents,
-    writes: &[&SeenTraffic],
+    writes: &[(&SeenTraffic, OwnRange)],
     (calls, unit): (&[StoredCall], u64),
     logged: bool,
 ) -> (f64, f64) {
@@ -378,8 +379,7 @@ fn own_sizes(
     changes.sort_by_key(|call| call.ended);
     let mut points: Vec<(f64, f64)> = Vec::new();
     let (mut next, mut end) = (0, None);
-    for write in writes {
-        let Some((from, to)) = own_range(contents, write) else { continue };
+    for (write, OwnRange { from, to, .. }) in writes.iter().copied() {
         // A write may begin behind sectors that the log has skipped.
         let bytes = to.saturating_sub(end.map_or(from, |end: u64| end.max(from))) as f64;
         end = Some(to);
@@ -423,18 +423,20 @@ fn line(points: &[(f64, f64)]) -> (f64, f64) {
 }
 
 /// The part of the stream of records that a write of Ordo's log has.
-fn own_range(contents: &dyn RequestContents, seen: &SeenTraffic) -> Option<(u64, u64)> {
+#[derive(Clone, Copy)]
+struct OwnRange {
+    from: u64,
+    to: u64,
+    /// Whether the log skips sectors behind it.
+    skips: bool,
+}
+
+fn own_range(contents: &dyn RequestContents, seen: &SeenTraffic) -> Option<OwnRange> {
     let bytes = contents.contents(seen.number)?;
     let first = SectorHead::read(bytes.get(..SECTOR_MIN)?)?;
     let last = bytes.chunks_exact(SECTOR_MIN).next_back().and_then(SectorHead::read)?;
-    Some((first.lsn, last.lsn + u64::from(last.used)))
-}
-
-/// Whether Ordo's log skips sectors behind a write.
-fn skips(contents: &dyn RequestContents, seen: &SeenTraffic) -> bool {
-    let bytes = contents.contents(seen.number);
-    let last = bytes.as_deref().and_then(|bytes| bytes.chunks_exact(SECTOR_MIN).next_back());
-    last.and_then(SectorHead::read).is_some_and(|head| head.skip > 0)
+    let to = last.lsn + u64::from(last.used);
+    Some(OwnRange { from: first.lsn, to, skips: last.skip > 0 })
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use ordo_runtime::sync::Notify;
 use ordo_trace::RequestOp;
 
-use super::ContentsPolicy;
 use super::engine::Engine;
 use crate::traffic::Role;
 
@@ -88,11 +87,9 @@ impl Engine {
     /// Writes a round of the oldest blocks. Returns whether there were any.
     async fn relieve_once(&self) -> bool {
         let began = self.now();
-        // What only the log may have first stays until it is there.
-        let in_log = self.facts.policy.contents == ContentsPolicy::Logged;
         let mut oldest: Vec<(u64, (u64, u64))> = {
             let dirty = self.dirty.borrow();
-            let fit = dirty.iter().filter(|(_, unit)| unit.logged || !in_log);
+            let fit = dirty.iter().filter(|(_, unit)| self.may_leave(unit));
             fit.map(|(key, unit)| (unit.since, *key)).collect()
         };
         oldest.sort_unstable();

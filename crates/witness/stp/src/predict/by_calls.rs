@@ -50,10 +50,7 @@ impl CallWorld {
         disk: &PlayDisk,
     ) -> Result<CallWorld, CallsError> {
         let seen = trace.requests();
-        let mark = |text: &Option<String>| {
-            let text = text.as_deref()?;
-            seen.iter().find(|s| s.text.as_deref() == Some(text)).map(|s| s.issued)
-        };
+        let mark = |text: &Option<String>| trace.mark(text.as_deref()?, 0).map(|n| seen[n].issued);
         let (from, until) = (mark(&window.from).unwrap_or(0), mark(&window.until));
         let until = until.unwrap_or(u64::MAX);
         let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);

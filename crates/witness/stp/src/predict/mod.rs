@@ -169,8 +169,7 @@ impl<'a> Predictor<'a> {
             false => depend::in_order(seen, input.depth.max(1)),
         };
         let mark = |text: &str, from: usize, order| {
-            let at = (from..seen.len()).find(|n| seen[*n].text.as_deref() == Some(text));
-            at.ok_or_else(|| {
+            trace.mark(text, from).ok_or_else(|| {
                 let all: Vec<_> = seen.iter().filter_map(|s| s.text.clone()).take(10).collect();
                 let known = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
                 PredictError::Mark { mark: text.into(), order, known }

@@ -8,7 +8,7 @@ use ordo_annotate::input::{Opened, blind_writes};
 use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::{BlockRow, Pieces, owners};
 use ordo_stp::predict::Window;
-use ordo_stp::traffic::{Role, SeenTrace};
+use ordo_stp::traffic::SeenTrace;
 use ordo_trace::RequestContents;
 
 use super::super::analyze;
@@ -103,8 +103,7 @@ pub(super) fn seconds(path: &Path, window: &Window) -> Result<f64> {
     let all = seen.requests();
     let mark = |text: &Option<String>, from: usize| {
         let Some(text) = text else { return Ok(None) };
-        let is_it = |n: &usize| all[*n].role == Role::Mark && all[*n].text.as_deref() == Some(text);
-        match (from..all.len()).find(is_it) {
+        match seen.mark(text, from) {
             Some(n) => Ok(Some(n)),
             None => bail!("{}: the trace has no mark '{text}'", path.display()),
         }
