@@ -437,10 +437,10 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     }
 }
 
-/// The nodes for which the end of an entry waits, by a removal or because another inode gets the entry. First, the inode's other names that are not on disk,
-/// whether this operation made them or an earlier one, and the paths to them. Second, for a directory, the
-/// removals of its earlier names: its `..` agrees with the last name, so that name must not be removed while an
-/// older one may still be on disk.
+/// The nodes for which the end of an entry waits, by a removal or because another inode gets the entry. First, the
+/// inode's other names that are not on disk, whether this operation made them or an earlier one, and the paths to
+/// them. Second, for a directory, the removals of its earlier names: its `..` agrees with the last name, so that name
+/// must not be removed while an older one may still be on disk.
 fn end_needs(
     graph: &Graph,
     op: &SoftOp,
