@@ -73,13 +73,13 @@ fn calls_are_played_and_policies_changed() {
         let (code, _, errors) = whatif(dir.path(), option);
         assert!(code != 0 && errors.contains(why), "{option:?}: {errors}");
     }
-    let (code, _, errors) = whatif(dir.path(), &["--requests", "--untangle"]);
+    let (code, _, errors) = whatif(dir.path(), &["--play", "requests", "--untangle"]);
     assert!(code != 0 && errors.contains("the requests are played, as asked for"), "{errors}");
     for wrong in [["--commit-every", "0"], ["--group-commit", "x"], ["--checkpoint-at", "99%"]] {
         assert_eq!(whatif(dir.path(), &wrong).0, 2, "{wrong:?}");
     }
     alike_from_tables_and_named_again(dir.path(), &all);
-    alike_from_tables_and_named_again(dir.path(), &["--requests", "--journal-at", "50%"]);
+    alike_from_tables_and_named_again(dir.path(), &["--play", "requests", "--journal-at", "50%"]);
     let (code, out, _) = whatif(dir.path(), &["--untangle"]);
     assert!(code == 0 && out.contains("The programs' calls are played"), "{out}");
 }

@@ -119,7 +119,7 @@ fn parts_of_a_recording_are_played_as_one_trace() {
     };
     divide(&run.trace, &start, "r", |_, from, to| to - from >= 17, keep).unwrap();
     assert!(dirs.len() > 4, "{dirs:?}");
-    let changes = ["--requests", "--journal-at", "50%", "--disk", "cheetah", "--json"];
+    let changes = ["--play", "requests", "--journal-at", "50%", "--disk", "cheetah", "--json"];
     let told = |dir: &Path| {
         let run = ordo(&[&["whatif", dir.to_str().unwrap()], &changes[..]].concat());
         assert!(run.out.starts_with('{'), "{}", run.errors);

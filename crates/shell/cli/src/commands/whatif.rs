@@ -2,6 +2,7 @@
 
 mod changes;
 mod source;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,13 @@ use ordo_report::table::{Align, Table};
 use ordo_report::{json, page};
 use ordo_stp::calls::{CommitOrder, ContentsPolicy, JournalPolicy};
 use ordo_stp::change::{self, PlanChange};
-use ordo_stp::predict::{
-    CallWorld, Input, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window,
-};
+use ordo_stp::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
 use ordo_stp::real::Real;
 use serde::Serialize;
 
 use self::changes::Changes;
 use self::source::PlayedTrace;
+use self::ways::{Method, Ways};
 use super::analyze;
 use crate::text::put;
 
@@ -73,12 +73,14 @@ pub struct WhatIf {
     /// Flushes and writes of the same bytes keep their order.
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// Play the requests as they are, although the trace has calls of the programs.
-    #[arg(long)]
-    requests: bool,
-    /// A trace of the same command with all these changes really made. Its time is printed beside the prediction.
+    /// Play the calls of the programs, or the requests of the trace. By default calls are played where the journal is Ordo's, or
+    /// that of ext3 or ext4; on other file systems for changes that need them.
+    #[arg(long, value_name = "OBJECTS", conflicts_with = "device")]
+    play: Option<Method>,
+    /// A trace of the same command with all these changes really made. Its time is printed beside the prediction. Of several
+    /// such traces the median counts.
     #[arg(long, value_name = "TRACE")]
-    made: Option<PathBuf>,
+    made: Vec<PathBuf>,
     /// Predict nothing if playback of the unchanged trace differs from the trace by more than this.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     bound: f64,
@@ -124,8 +126,8 @@ struct Printed {
     file_system: String,
     journal_bytes: Option<u64>,
     bound: f64,
-    /// The objects that were played: `calls` of programs, or `requests`.
-    method: &'static str,
+    /// The objects that are played: `calls` of programs, or `requests`. A row may have its own.
+    method: Method,
     /// The reason why calls that the trace has were not played.
     calls_refused: Option<String>,
     /// The policies of the journal that the calls and requests show.
@@ -135,8 +137,13 @@ struct Printed {
     /// The reason why there are no rows.
     refused: Option<String>,
     unchanged: First,
+    /// The unchanged playback of the calls, if some rows alone are of calls.
+    unchanged_calls: Option<First>,
     rows: Vec<Row>,
 }
+
+/// A set of changes by its name, what was played, and the result.
+type PredictedSet = (String, Method, PredictedOutcome);
 
 #[derive(Serialize)]
 struct First {
@@ -149,15 +156,31 @@ struct First {
     told: TimeAndTraffic,
 }
 
+impl First {
+    fn of(unchanged: &Unchanged) -> First {
+        First {
+            measured_seconds: unchanged.measured,
+            predicted_seconds: unchanged.predicted.seconds,
+            error: unchanged.error,
+            interval: unchanged.predicted.interval,
+            told: TimeAndTraffic::of(&unchanged.predicted),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Row {
     change: String,
+    method: Method,
+    /// The time with the change really made: the median of all runs.
     measured_seconds: Option<f64>,
+    /// The least and the most of these runs.
+    measured_interval: Option<(f64, f64)>,
     predicted_seconds: f64,
     interval: (f64, f64),
-    /// The error of the prediction, if the change was really made.
+    /// The error of the prediction against the median, if the change was really made.
     error: Option<f64>,
-    /// The time over that of the unchanged playback.
+    /// The time over that of the unchanged playback of the same objects.
     ratio: f64,
     #[serde(flatten)]
     told: TimeAndTraffic,
@@ -225,13 +248,9 @@ fn predict(
     predictor: &Predictor<'_>,
     (input, window): (&Input<'_>, &Window),
 ) -> Result<(String, ExitCode)> {
-    let by_requests = predictor.unchanged()?;
-    let by_calls = calls_played(args, predictor)?;
-    let (unchanged, method) = match &by_calls {
-        Ok((_, unchanged)) => (unchanged, "calls"),
-        Err(_) => (&by_requests, "requests"),
-    };
-    let refused = refused(args, unchanged, input.disk);
+    let asked = args.device.as_ref().map(|_| Method::Requests).or(args.play);
+    let ways = Ways::new(predictor, asked, args.bound)?;
+    let refused = refused(args, ways.unchanged(ways.usual()), input.disk);
     let far = refused.is_some();
     let changes = args.changes.list();
     let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
@@ -241,39 +260,30 @@ fn predict(
         _ if far => Vec::new(),
         Some(path) => on_device(args, path, predictor, input.bytes, sets)?,
         None => {
-            let named = |set: &[PlanChange]| -> Result<(String, PredictedOutcome)> {
-                let outcome = match &by_calls {
-                    Ok((world, unchanged)) => world.changed(set, unchanged.error)?,
-                    Err(why) => predictor
-                        .changed(set, unchanged.error)
-                        .map_err(|error| because(error, why))?,
-                };
-                Ok((change::name(set), outcome))
+            let named = |set: &[PlanChange]| -> Result<PredictedSet> {
+                Ok((change::name(set), ways.method(set), ways.changed(set)?))
             };
             sets.into_iter().map(named).collect::<Result<_>>()?
         }
     };
-    let made = args.made.as_ref().map(|path| source::seconds(path, window)).transpose()?;
-    let world = by_calls.as_ref().ok().map(|(world, _)| *world);
+    let by_calls = ways.method(&changes) == Method::Calls;
+    let made = args.made.iter().map(|path| source::seconds(path, window, by_calls));
+    let mut made: Vec<f64> = made.collect::<Result<_>>()?;
+    made.sort_by(f64::total_cmp);
+    if changes.is_empty() {
+        made.clear();
+    }
     let printed = Printed {
         journal_bytes: predictor.journal().map(|span| span.len()),
         played_on: args.device.as_ref().map(|path| path.display().to_string()),
         bound: args.bound,
         refused,
-        method,
-        calls_refused: by_calls.as_ref().err().filter(|_| !input.calls.is_empty()).cloned(),
-        policy: world.map(|world| policy(&world.policy())),
-        calls_left_out: world.map(|world| world.plan.left_out.clone()).unwrap_or_default(),
-        ..print(
-            input.disk,
-            input.system,
-            (unchanged, &outcomes),
-            made.filter(|_| !changes.is_empty()),
-        )
+        calls_refused: ways.why_not_calls().filter(|_| !input.calls.is_empty()).cloned(),
+        ..print((input.disk, input.system), &ways, &outcomes, &made)
     };
     let text = match (args.json, args.html) {
         (true, _) => json(&printed)?,
-        (_, true) => timelines(&printed, unchanged, &outcomes),
+        (_, true) => timelines(&printed, ways.unchanged(ways.usual()), &outcomes),
         _ => table(&printed),
     };
     Ok((text, if far { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
@@ -289,39 +299,6 @@ fn refused(args: &WhatIf, unchanged: &Unchanged, disk: Option<&'static Model>) -
             disk.map_or("this disk", |model| model.name)
         )
     })
-}
-
-/// The calls of the trace and their unchanged playback, or the reason why the requests are played instead.
-fn calls_played<'a>(
-    args: &WhatIf,
-    predictor: &'a Predictor<'_>,
-) -> Result<Result<(&'a CallWorld, Unchanged), String>> {
-    if args.requests || args.device.is_some() {
-        return Ok(Err("the requests are played, as asked for".into()));
-    }
-    let world = match predictor.calls() {
-        Ok(world) => world,
-        Err(why) => return Ok(Err(why.to_string())),
-    };
-    let unchanged = world.unchanged()?;
-    if unchanged.error.abs() > args.bound {
-        return Ok(Err(format!(
-            "playback of the calls is {:+.1} % off, more than --bound {:.1} %",
-            unchanged.error * 100.0,
-            args.bound * 100.0
-        )));
-    }
-    Ok(Ok((world, unchanged)))
-}
-
-/// An error, with the reason why calls are not played if that is what it takes.
-fn because(error: PredictError, why: &str) -> anyhow::Error {
-    match error {
-        PredictError::Refused(refused) if refused.why == change::NEEDS_CALLS => {
-            anyhow::anyhow!("{refused}: {why}")
-        }
-        error => error.into(),
-    }
 }
 
 /// The policies of a journal, in words.
@@ -352,7 +329,7 @@ fn on_device(
     predictor: &Predictor<'_>,
     bytes: u64,
     sets: Vec<&[PlanChange]>,
-) -> Result<Vec<(String, PredictedOutcome)>> {
+) -> Result<Vec<PredictedSet>> {
     let real = Real::open(path, bytes, args.force)?;
     let sets: Vec<&[PlanChange]> = std::iter::once(&[][..]).chain(sets).collect();
     let progress = Progress::new(args.quiet);
@@ -369,25 +346,29 @@ fn on_device(
     };
     let outcomes = predictor.on_device(&real, &sets, usize::from(args.rounds), follow);
     progress.finish();
-    Ok(sets.iter().map(|set| change::name(set)).zip(outcomes?).collect())
+    let named = sets.iter().map(|set| change::name(set)).zip(outcomes?);
+    Ok(named.map(|(name, outcome)| (name, Method::Requests, outcome)).collect())
 }
 
 fn print(
-    disk: Option<&'static Model>,
-    system: &str,
-    (unchanged, outcomes): (&Unchanged, &[(String, PredictedOutcome)]),
-    made: Option<f64>,
+    (disk, system): (Option<&'static Model>, &str),
+    ways: &Ways<'_>,
+    outcomes: &[PredictedSet],
+    made: &[f64],
 ) -> Printed {
     // On a real device, the unchanged trace was played there too, and comes first.
-    let own = outcomes.first().filter(|(name, _)| name == "unchanged").map(|(_, own)| own);
-    let base = own.unwrap_or(&unchanged.predicted).seconds;
+    let own = outcomes.first().filter(|(name, ..)| name == "unchanged").map(|(.., own)| own);
     let last = outcomes.len().saturating_sub(1);
-    let rows = outcomes.iter().enumerate().map(|(n, (change, outcome))| {
+    let rows = outcomes.iter().enumerate().map(|(n, (change, method, outcome))| {
         // The trace with the changes really made has all of them, so it is compared with the last row.
-        let measured = made.filter(|_| n == last);
+        let made = if n == last { made } else { &[] };
+        let measured = made.get(made.len() / 2).copied();
+        let base = own.unwrap_or(&ways.unchanged(*method).predicted).seconds;
         Row {
             change: change.clone(),
+            method: *method,
             measured_seconds: measured,
+            measured_interval: made.first().copied().zip(made.last().copied()),
             predicted_seconds: outcome.seconds,
             interval: outcome.interval,
             error: measured.map(|measured| outcome.seconds / measured - 1.0),
@@ -395,6 +376,10 @@ fn print(
             told: TimeAndTraffic::of(outcome),
         }
     });
+    let usual = ways.usual();
+    let by_calls = outcomes.iter().any(|(_, method, _)| *method == Method::Calls);
+    let world = ways.world().filter(|_| by_calls || usual == Method::Calls);
+    let calls = ways.unchanged(Method::Calls);
     Printed {
         recorded_on: disk.map(|model| model.name),
         played_on: None,
@@ -402,17 +387,12 @@ fn print(
         journal_bytes: None,
         bound: 0.0,
         refused: None,
-        method: "requests",
+        method: usual,
         calls_refused: None,
-        policy: None,
-        calls_left_out: BTreeMap::new(),
-        unchanged: First {
-            measured_seconds: unchanged.measured,
-            predicted_seconds: unchanged.predicted.seconds,
-            error: unchanged.error,
-            interval: unchanged.predicted.interval,
-            told: TimeAndTraffic::of(&unchanged.predicted),
-        },
+        policy: world.map(|world| policy(&world.policy())),
+        calls_left_out: world.map(|world| world.plan.left_out.clone()).unwrap_or_default(),
+        unchanged: First::of(ways.unchanged(usual)),
+        unchanged_calls: (by_calls && usual != Method::Calls).then(|| First::of(calls)),
         rows: rows.collect(),
     }
 }
@@ -421,8 +401,24 @@ fn signed(x: f64) -> String {
     format!("{:+.1} %", x * 100.0)
 }
 
-/// The predictions as a table, and below it where the time goes.
+/// The predictions as a table, with what there is to say about them, and below it where the time goes.
 fn table(printed: &Printed) -> String {
+    let mut text = format!("{}\n{}", predictions(printed), notes(printed));
+    let recorded = printed.recorded_on;
+    let recorded = recorded.unwrap_or("the disk of the trace, with the times that it took there");
+    let real = printed.played_on.as_ref();
+    let on = real.map_or(recorded, |path| path);
+    text.push_str(&format!("\nWhere the time goes, on {on}:\n\n"));
+    let mut columns = Vec::new();
+    if real.is_none() || printed.rows.is_empty() {
+        columns.push(("unchanged", &printed.unchanged.told));
+    }
+    columns.extend(printed.rows.iter().map(|row| (row.change.as_str(), &row.told)));
+    text.push_str(&where_it_goes(&columns));
+    text
+}
+
+fn predictions(printed: &Printed) -> Table {
     let right = Align::Right;
     let mut rows = Table::new(&[
         (&printed.file_system, Align::Left),
@@ -434,21 +430,28 @@ fn table(printed: &Printed) -> String {
     ]);
     let span = |(a, b): (f64, f64)| format!("{} - {}", number::seconds(a), number::seconds(b));
     let first = &printed.unchanged;
-    if printed.played_on.is_none() || first.measured_seconds.is_some() {
+    let mut unchanged = |name: &str, first: &First| {
         rows.row([
-            "unchanged".into(),
+            name.into(),
             number::seconds(first.predicted_seconds),
             span(first.interval),
             String::new(),
             first.measured_seconds.map(number::seconds).unwrap_or_default(),
             first.measured_seconds.map(|_| signed(first.error)).unwrap_or_default(),
         ]);
+    };
+    if printed.played_on.is_none() || first.measured_seconds.is_some() {
+        unchanged("unchanged", first);
+    }
+    if let Some(calls) = &printed.unchanged_calls {
+        unchanged("unchanged (calls)", calls);
     }
     let real = printed.played_on.as_ref();
     for (n, row) in printed.rows.iter().enumerate() {
         let place = real.filter(|_| n == 0).map(|path| format!(", on {path}"));
+        let calls = if row.method == printed.method { "" } else { " (calls)" };
         rows.row([
-            format!("{}{}", row.change, place.unwrap_or_default()),
+            format!("{}{calls}{}", row.change, place.unwrap_or_default()),
             number::seconds(row.predicted_seconds),
             span(row.interval),
             format!("{:.3}", row.ratio),
@@ -456,8 +459,13 @@ fn table(printed: &Printed) -> String {
             row.error.map(signed).unwrap_or_default(),
         ]);
     }
-    let mut text = format!("{rows}\n");
-    if first.measured_seconds.is_none() {
+    rows
+}
+
+/// The reasons why something was not predicted or checked, and the objects that were played.
+fn notes(printed: &Printed) -> String {
+    let mut text = String::new();
+    if printed.unchanged.measured_seconds.is_none() {
         text.push_str(
             "\nThe trace has no times: the playback cannot be checked against it, and keeps the order of flushes and of writes \
              of the same bytes.\n",
@@ -466,8 +474,14 @@ fn table(printed: &Printed) -> String {
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
     }
-    if let Some(policy) = &printed.policy {
-        text.push_str(&format!("\nThe programs' calls are played. The journal: {policy}.\n"));
+    match (&printed.policy, printed.method) {
+        (Some(policy), Method::Calls) => {
+            text.push_str(&format!("\nThe programs' calls are played. The journal: {policy}.\n"));
+        }
+        (Some(policy), Method::Requests) => text.push_str(&format!(
+            "\nThe requests are played, and the programs' calls for changes that need them. The journal: {policy}.\n"
+        )),
+        (None, _) => {}
     }
     if let Some(why) = &printed.calls_refused {
         text.push_str(&format!("\nThe requests are played, not the calls: {why}.\n"));
@@ -475,16 +489,6 @@ fn table(printed: &Printed) -> String {
     for (why, count) in &printed.calls_left_out {
         text.push_str(&format!("Not played: {count} calls ({why}).\n"));
     }
-    let recorded = printed.recorded_on;
-    let recorded = recorded.unwrap_or("the disk of the trace, with the times that it took there");
-    let on = real.map_or(recorded, |path| path);
-    text.push_str(&format!("\nWhere the time goes, on {on}:\n\n"));
-    let mut columns = Vec::new();
-    if real.is_none() || printed.rows.is_empty() {
-        columns.push(("unchanged", &first.told));
-    }
-    columns.extend(printed.rows.iter().map(|row| (row.change.as_str(), &row.told)));
-    text.push_str(&where_it_goes(&columns));
     text
 }
 
@@ -510,16 +514,12 @@ fn where_it_goes(columns: &[(&str, &TimeAndTraffic)]) -> String {
 }
 
 /// The page: the table, and the timelines one above the other on one scale.
-fn timelines(
-    printed: &Printed,
-    unchanged: &Unchanged,
-    outcomes: &[(String, PredictedOutcome)],
-) -> String {
+fn timelines(printed: &Printed, unchanged: &Unchanged, outcomes: &[PredictedSet]) -> String {
     let mut runs = Vec::new();
     if printed.played_on.is_none() {
         runs.push(("unchanged", &unchanged.predicted));
     }
-    runs.extend(outcomes.iter().map(|(name, outcome)| (name.as_str(), outcome)));
+    runs.extend(outcomes.iter().map(|(name, _, outcome)| (name.as_str(), outcome)));
     let lanes: Vec<page::Timeline<'_>> = runs
         .iter()
         .map(|(name, outcome)| page::Timeline {

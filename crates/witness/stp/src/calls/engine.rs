@@ -10,6 +10,7 @@ use ordo_runtime::{Duration, Executor, LocalFuture, Runtime, Time};
 use ordo_trace::RequestOp;
 
 use super::facts::TraceFacts;
+use super::jbd2::{CommitSignals, Transactions};
 use super::log::Log;
 use super::pace::Pace;
 use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
@@ -20,8 +21,11 @@ use crate::traffic::Role;
 const EXPIRE: u64 = 30_000_000_000;
 /// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
 const SEQUENTIAL: u64 = 64 << 10;
-/// The bytes of the log for a block beside its contents: a tag, and for a difference the place and length of a run.
+/// The bytes of Ordo's log for a block beside its contents, and of any log for the block of a difference: a tag, and the place and
+/// length of a run.
 const OF_BLOCK: u64 = 10;
+/// The bytes of a tag in a descriptor block of the kernel's journals (`journal_block_tag3_t`).
+const KERNEL_TAG: u64 = 16;
 /// The interval at which Ordo's journal looks for space, in nanoseconds, and the use in thousandths from which on it makes
 /// some although nobody waits.
 const OWN_TICK: u64 = 5_000_000_000;
@@ -65,7 +69,7 @@ pub(super) struct DirtyUnit {
     /// Whether the log has it as it was before these changes.
     has_base: bool,
     /// Whether it is in the log as it is.
-    logged: bool,
+    pub(super) logged: bool,
     /// The end of the log before its first record that is needed, if it has any.
     pub(super) low: Option<f64>,
 }
@@ -86,7 +90,9 @@ pub(super) struct Engine {
     pub(super) pace: Pace,
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
-    changes: Cell<u64>,
+    pub(super) changes: Cell<u64>,
+    pub(super) jbd2: Transactions,
+    pub(super) signals: CommitSignals,
     played: RefCell<CallsPlayed>,
     error: Cell<Option<BlockError>>,
 }
@@ -118,6 +124,8 @@ pub fn play_calls(
         pace: Pace::new(facts.log.own),
         in_order: RefCell::default(),
         changes: Cell::new(0),
+        jbd2: Transactions::default(),
+        signals: CommitSignals::new(),
         played: RefCell::default(),
         error: Cell::new(None),
         runtime: runtime.clone(),
@@ -174,7 +182,9 @@ impl Engine {
             self.runtime.spawn_daemon("commits at intervals", async move {
                 loop {
                     engine.runtime.sleep(Duration::from_nanos(every.max(1))).await;
-                    if engine.changes.get() > 0 {
+                    if engine.changes.get() > 0 && engine.facts.policy.is_as_jbd2() {
+                        engine.committed_open().await;
+                    } else if engine.changes.get() > 0 {
                         engine.commit(None, false).await;
                     }
                 }
@@ -198,6 +208,9 @@ impl Engine {
             self.runtime
                 .spawn_daemon("contents that would be late", async move { engine.relieve().await });
         }
+        if self.facts.policy.is_as_jbd2() {
+            self.runtime.spawn_daemon("jbd2", self.clone().commit_as_jbd2());
+        }
         let engine = self.clone();
         self.runtime.spawn_daemon("old contents", async move {
             loop {
@@ -208,7 +221,7 @@ impl Engine {
         });
     }
 
-    async fn pause(&self, ns: u64) {
+    pub(super) async fn pause(&self, ns: u64) {
         let ns = ns * self.think / 1000;
         if ns > 0 {
             self.runtime.sleep(Duration::from_nanos(ns)).await;
@@ -220,14 +233,20 @@ impl Engine {
             self.pause(step.think).await;
             match step.act {
                 ClientAct::Write { file, offset, len } => {
-                    self.pause(step.busy).await;
+                    let is_as_jbd2 = self.facts.policy.is_as_jbd2();
+                    self.pause(if is_as_jbd2 { step.alone } else { step.busy }).await;
                     self.pace.wait().await;
+                    if is_as_jbd2 {
+                        self.join_transaction(file).await;
+                    }
                     self.change(file, offset, len);
                     self.write_behind(file, offset, len);
                 }
                 ClientAct::Sync { file } => {
                     let began = self.now();
-                    self.pause(step.busy).await;
+                    if !self.facts.policy.is_as_jbd2() {
+                        self.pause(step.busy).await;
+                    }
                     self.sync(Some(file)).await;
                     let took = self.now() - began;
                     let mut played = self.played.borrow_mut();
@@ -301,6 +320,9 @@ impl Engine {
 
     async fn sync(&self, file: Option<u64>) {
         let policy = self.facts.policy;
+        if policy.is_as_jbd2() {
+            return self.sync_as_jbd2(file).await;
+        }
         if !policy.serial {
             return self.commit(file, true).await;
         }
@@ -363,7 +385,7 @@ impl Engine {
     }
 
     /// Takes the dirty blocks that are not in the log, of a file or of all.
-    fn take(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
+    pub(super) fn take(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
         let mut dirty = self.dirty.borrow_mut();
         let wanted = |key: &(u64, u64), unit: &DirtyUnit| {
             file.is_none_or(|file| key.0 == file) && !unit.logged
@@ -380,9 +402,9 @@ impl Engine {
     }
 
     /// Puts contents into the log. They stay dirty.
-    async fn log_contents(&self, contents: Vec<((u64, u64), DirtyUnit)>) {
+    pub(super) async fn log_contents(&self, contents: Vec<((u64, u64), DirtyUnit)>) {
         let log = self.facts.log;
-        let mut bytes = 0;
+        let (mut bytes, tags) = (0, contents.len() as u64 * KERNEL_TAG);
         for (key, one) in contents {
             if log.own {
                 // Ordo's journal makes space in the middle of a commit, the kernel's before it.
@@ -392,7 +414,9 @@ impl Engine {
             bytes += self.log_block(key, &one);
         }
         let grain = log.grain_of_contents();
-        self.log.append((bytes as f64 * log.overhead / grain).ceil() * grain);
+        // The descriptor of the commit itself has room for the tags of one block.
+        let descriptors = if log.own { 0 } else { tags / log.grain * log.grain };
+        self.log.append((bytes as f64 * log.overhead / grain).ceil() * grain + descriptors as f64);
     }
 
     /// Puts a block into the log. Returns its bytes there.
@@ -409,11 +433,12 @@ impl Engine {
             low: one.low.or(Some(self.log.end.get())),
         };
         self.dirty.borrow_mut().insert(key, logged);
-        OF_BLOCK + if differs { changed.min(unit) } else { unit }
+        let tag = if self.facts.log.own || differs { OF_BLOCK } else { 0 };
+        tag + if differs { changed.min(unit) } else { unit }
     }
 
     /// The places of blocks, neighbours joined. Blocks without a place are counted.
-    fn runs(&self, contents: &[((u64, u64), DirtyUnit)]) -> Vec<(u64, u64)> {
+    pub(super) fn runs(&self, contents: &[((u64, u64), DirtyUnit)]) -> Vec<(u64, u64)> {
         let mut places: Vec<u64> = Vec::with_capacity(contents.len());
         for (key, _) in contents {
             match self.facts.places.get(key) {
@@ -438,7 +463,7 @@ impl Engine {
     }
 
     /// Writes contents in place, and flushes them if the policy does.
-    async fn place(&self, runs: &[(u64, u64)]) {
+    pub(super) async fn place(&self, runs: &[(u64, u64)]) {
         if runs.is_empty() {
             return;
         }
@@ -447,9 +472,10 @@ impl Engine {
             self.request(0, (RequestOp::Write, Role::Data), (*offset, *len), fua)
         });
         let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
-        if self.facts.policy.flush_before {
+        if self.facts.policy.flush_before && self.facts.log.own {
             self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
         }
+        self.pause(self.facts.gaps.between).await;
     }
 
     /// Writes dirty contents in place that nobody waits for.

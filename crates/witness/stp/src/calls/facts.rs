@@ -66,6 +66,17 @@ impl LogFacts {
     }
 }
 
+/// The own time of an fsync that waits for one request after the other, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncGaps {
+    /// From its call to its first request.
+    pub enter: u64,
+    /// From the completion of a request to the issue of the next one.
+    pub between: u64,
+    /// From the completion of its last request to its return.
+    pub leave: u64,
+}
+
 /// The facts that a trace shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceFacts {
@@ -81,6 +92,8 @@ pub struct TraceFacts {
     pub request_max: u64,
     /// Whether the disk has a volatile cache that is flushed.
     pub flushes: bool,
+    /// The own time of an fsync of ext3 or ext4.
+    pub gaps: SyncGaps,
     /// Whether writes of contents that are waited for have FUA.
     pub place_fua: bool,
     /// The bytes in order after which a file's contents are written although nobody waits; `None`: this is not seen.
@@ -127,7 +140,7 @@ pub fn facts(
     (contents, start): (&dyn RequestContents, &Pieces),
     (files, seen): (&FileBlocks, &[SeenTraffic]),
     (calls, plan): (&[StoredCall], &CallPlan),
-    span: Option<JournalSpan>,
+    (span, system): (Option<JournalSpan>, &str),
 ) -> Result<TraceFacts, CallsError> {
     let with_place: BTreeSet<u64> = files.places.keys().map(|(ino, _)| *ino).collect();
     let synced = plan.clients.iter().flat_map(|client| &client.steps);
@@ -161,6 +174,10 @@ pub fn facts(
         false => span,
     };
     let mut policy = policy(&waited, span, own);
+    if system.starts_with("ext") && !own {
+        policy.set_jbd2();
+    }
+    let gaps = if policy.jbd2 { sync_gaps(calls, &waited) } else { SyncGaps::default() };
     let shared = is_shared(seen, owners, calls);
     (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
     let first = first_log(seen).unwrap_or(0);
@@ -182,6 +199,7 @@ pub fn facts(
         policy,
         request_max: request_max(seen),
         flushes,
+        gaps,
         place_fua,
         write_behind,
         files_without: without,
@@ -249,6 +267,25 @@ fn write_behind(
     (lens.len() >= BEHIND_MIN).then(|| lens[lens.len() / 2])
 }
 
+/// The medians over the fsyncs of a trace.
+fn sync_gaps(calls: &[StoredCall], waited: &[Waited<'_>]) -> SyncGaps {
+    let (mut enter, mut between, mut leave) = (Vec::new(), Vec::new(), Vec::new());
+    let calls = calls.iter().filter(|call| !call.waits.is_empty());
+    for (call, waited) in calls.zip(waited) {
+        let within = || waited.seen.iter().filter(|s| s.issued >= call.began);
+        enter.extend(within().map(|s| s.issued - call.began).min());
+        let ends = within().map(|s| s.completed).filter(|at| *at <= call.ended);
+        leave.extend(ends.max().map(|at| call.ended - at));
+        let pairs = waited.seen.windows(2);
+        between.extend(pairs.filter_map(|two| two[1].issued.checked_sub(two[0].completed)));
+    }
+    let median = |mut times: Vec<u64>| {
+        times.sort_unstable();
+        times.get(times.len() / 2).copied().unwrap_or(0)
+    };
+    SyncGaps { enter: median(enter), between: median(between), leave: median(leave) }
+}
+
 /// The place of the first write to the log.
 fn first_log(seen: &[SeenTraffic]) -> Option<u64> {
     seen.iter().find(|s| matches!(s.role, Role::Journal | Role::Commit)).map(|s| s.offset)
@@ -263,12 +300,14 @@ fn is_own(contents: &dyn RequestContents, seen: &[SeenTraffic]) -> bool {
 
 fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> JournalPolicy {
     let [mut placed, mut first, mut apart, mut overlap, mut serial] = [Votes::default(); 5];
+    let mut logged = Votes::default();
     let [mut flush_before, mut fua, mut flush_after] = [Votes::default(); 3];
     for one in waited {
         let data: Vec<&SeenTraffic> = one.with(|role| role == Role::Data).collect();
         let log: Vec<&SeenTraffic> = one.log().collect();
         let Some(last) = log.last() else { continue };
         placed.add(!data.is_empty());
+        logged.add(!own && log.iter().any(|write| write.copies.iter().any(|copy| copy.data)));
         apart.add(log.len() > 1);
         fua.add(last.flags.contains(Flags::FUA));
         let flushes: Vec<&SeenTraffic> = one.with(|role| role == Role::Flush).collect();
@@ -282,6 +321,7 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
         }
     }
     let contents = match (placed.most(), first.most()) {
+        _ if logged.most() => ContentsPolicy::Logged,
         (true, true) => ContentsPolicy::Ordered,
         (true, false) => ContentsPolicy::Writeback,
         (false, _) => ContentsPolicy::Logged,
@@ -295,6 +335,8 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
     JournalPolicy {
         contents,
         tangled: serial,
+        jbd2: false,
+        home_at_sync: placed.most(),
         serial,
         log_first: contents == ContentsPolicy::Writeback,
         order,

@@ -8,7 +8,7 @@
 //! - [`CallPlan`]: the clients and their calls.
 //! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
 //! - [`JournalPolicy`]: the policies, and the changes of them.
-//! - [`engine`]: the playback.
+//! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of its own.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,7 @@ use crate::traffic::SeenTraffic;
 
 pub mod engine;
 pub mod facts;
+mod jbd2;
 mod log;
 mod pace;
 mod policy;
@@ -57,6 +58,9 @@ pub struct ClientStep {
     /// Nanoseconds within the call in which no request was under way, if it waited for any; otherwise all of them. A call may
     /// wait for a request of another file, or for another caller who does.
     pub busy: u64,
+    /// Nanoseconds within the call in which no request was under way. A write on ext3 and ext4 waits for requests that no table
+    /// counts as its own.
+    pub alone: u64,
     /// The act.
     pub act: ClientAct,
 }
@@ -164,20 +168,19 @@ impl CallPlan {
                 (CallClient { process, began, steps: Vec::new() }, call.began)
             };
             let (client, ended) = clients.entry(call.process).or_insert_with(new);
-            let waits = match call.waits.is_empty() {
-                true => 0,
-                false => requests.within(call.began, call.ended),
-            };
+            let took = call.ended - call.began;
+            let alone = took - requests.within(call.began, call.ended);
             waited += usize::from(!call.waits.is_empty());
             for (n, act) in acts.iter().enumerate() {
                 let think = if n == 0 { call.began.saturating_sub(*ended) } else { 0 };
-                let busy = call.ended - call.began - waits;
-                let busy = if n + 1 == acts.len() { busy } else { 0 };
-                client.steps.push(ClientStep { think, busy, act: *act });
+                let is_last = n + 1 == acts.len();
+                let busy = if call.waits.is_empty() { took } else { alone };
+                let (busy, alone) = if is_last { (busy, alone) } else { (0, 0) };
+                client.steps.push(ClientStep { think, busy, alone, act: *act });
                 *ended = call.ended.max(*ended);
                 let is_sync = !matches!(act, ClientAct::Write { .. });
                 plan.syncs += usize::from(is_sync);
-                plan.syncs_took += u64::from(is_sync) * (call.ended - call.began);
+                plan.syncs_took += u64::from(is_sync) * took;
             }
         }
         plan.clients = clients.into_values().map(|(client, _)| client).collect();
@@ -188,11 +191,15 @@ impl CallPlan {
         if waited < SYNCS_MIN {
             return Err(CallsError::Few(waited));
         }
-        let played = || calls.iter().filter(|call| acts_of(call));
-        let first = played().map(|call| call.began).min().unwrap_or(0);
-        plan.bounds = (first, played().map(|call| call.ended).max().unwrap_or(0));
+        plan.bounds = span(calls).unwrap_or((0, 0));
         Ok(plan)
     }
+}
+
+/// The first beginning and the last end of the calls that are played, in nanoseconds on the trace's clock.
+pub fn span<'a>(calls: impl IntoIterator<Item = &'a StoredCall>) -> Option<(u64, u64)> {
+    let times = calls.into_iter().filter(|call| acts_of(call)).map(|call| (call.began, call.ended));
+    times.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
 }
 
 /// The times at which any request was under way: intervals that do not touch, each with the nanoseconds in all before it.
@@ -367,8 +374,9 @@ mod tests {
         assert_eq!((plan.clients.len(), plan.syncs, plan.bounds), (1, 4, (0, 360)));
         let write = ClientAct::Write { file: 7, offset: 4096, len: 4096 };
         let (first, sync) = (plan.clients[0].steps[0], plan.clients[0].steps[1]);
-        assert_eq!(first, ClientStep { think: 0, busy: 5, act: write });
-        assert_eq!(sync, ClientStep { think: 2, busy: 8, act: ClientAct::Sync { file: 7 } });
+        assert_eq!(first, ClientStep { think: 0, busy: 5, alone: 5, act: write });
+        let act = ClientAct::Sync { file: 7 };
+        assert_eq!(sync, ClientStep { think: 2, busy: 8, alone: 8, act });
         assert_eq!(plan.clients[0].steps[2].think, 40);
     }
 

@@ -1,6 +1,6 @@
 //! The policies of a journal that playback knows, and the changes of them.
 
-use crate::change::{Barriers, Mode, PlanChange};
+use crate::change::{Barriers, Home, Mode, PlanChange};
 
 /// The way in which file contents are made safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub struct JournalPolicy {
     pub log_first: bool,
     /// Whether a commit has the changes of all files.
     pub tangled: bool,
+    /// Whether an fsync goes on as ext3 and ext4 do it: its caller writes its own contents, and a task commits for all.
+    pub jbd2: bool,
+    /// With file contents in the log and an fsync as ext3 and ext4 do it: whether the fsync then writes them in place too.
+    pub home_at_sync: bool,
     /// Whether one commit goes on at a time.
     pub serial: bool,
     /// The order of its writes.
@@ -85,6 +89,16 @@ impl JournalPolicy {
         })
     }
 
+    /// The journal is one of ext3 or ext4.
+    pub(super) fn set_jbd2(&mut self) {
+        (self.jbd2, self.tangled, self.serial, self.log_first) = (true, true, true, false);
+        // Contents in place go on beside commits of other callers, whatever the mode.
+        self.order = CommitOrder::Apart;
+        if self.contents == ContentsPolicy::Writeback {
+            self.contents = ContentsPolicy::Ordered;
+        }
+    }
+
     fn change_mode(&mut self, mode: Mode) -> Result<(), String> {
         let contents = match mode {
             Mode::Ordered => ContentsPolicy::Ordered,
@@ -93,6 +107,9 @@ impl JournalPolicy {
             Mode::Adaptive(_) => ContentsPolicy::Adaptive,
         };
         self.log_first = false;
+        if let Mode::Data(home) | Mode::Adaptive(home) = mode {
+            self.home_at_sync = home == Home::Sync;
+        }
         set(&mut self.contents, contents, "this mode")
     }
 

@@ -170,6 +170,19 @@ impl PlanChange {
         )
     }
 
+    /// Whether the change decides which requests there are, so that only a playback of the programs' calls shows it.
+    pub fn needs_calls(&self) -> bool {
+        matches!(
+            self,
+            PlanChange::Untangle
+                | PlanChange::CommitEvery(_)
+                | PlanChange::GroupCommit(_)
+                | PlanChange::JournalSize(_)
+                | PlanChange::CheckpointAt(_)
+                | PlanChange::Mode(Mode::Writeback)
+        )
+    }
+
     /// Makes the change.
     ///
     /// # Errors

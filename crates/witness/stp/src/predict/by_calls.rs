@@ -4,7 +4,7 @@ use ordo_block::model::Model;
 
 use super::{Input, PredictError, PredictedOutcome, Unchanged, Window, others, widen};
 use crate::calls::engine::{CallsPlayed, play_calls};
-use crate::calls::facts::{TraceFacts, facts};
+use crate::calls::facts::{SyncGaps, TraceFacts, facts};
 use crate::calls::{CallPlan, CallsError, ContentsPolicy, JournalPolicy};
 use crate::change::place::{Swap, target};
 use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
@@ -24,6 +24,8 @@ pub struct CallWorld {
     pub plan: CallPlan,
     /// The places, the log, the policies.
     pub facts: TraceFacts,
+    /// Another way to have the own time of fsyncs, which the trace does not rule out.
+    other_gaps: Option<SyncGaps>,
     span: Option<JournalSpan>,
     stage: PlayStage,
 }
@@ -57,29 +59,32 @@ impl CallWorld {
         let calls: Vec<_> = inside.cloned().collect();
         let plan = CallPlan::new(&calls, seen)?;
         let files = trace.files().ok_or(CallsError::None)?;
-        let facts = facts((input.contents, input.start), (files, seen), (&calls, &plan), span)?;
+        let facts = facts(
+            (input.contents, input.start),
+            (files, seen),
+            (&calls, &plan),
+            (span, input.system),
+        )?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
-        let mut world = CallWorld { plan, facts, span, stage };
+        let mut world = CallWorld { plan, facts, other_gaps: None, span, stage };
         world.settle();
         Ok(world)
     }
 
-    /// Settles whose changes a commit has, if there are several clients: of those ways that the calls and requests do not rule
-    /// out, the one whose playback comes nearest to the trace.
+    /// Settles what the requests do not show, if there are several clients: of those ways that the calls and requests do not rule
+    /// out, the one whose playback comes nearest to the trace counts.
     fn settle(&mut self) {
         if self.plan.clients.len() < 2 {
             return;
+        }
+        if self.facts.policy.jbd2 {
+            return self.settle_gaps();
         }
         let read = (self.facts.policy.tangled, self.facts.policy.serial);
         let error = |tangled: bool, serial: bool| {
             let mut world = self.clone();
             (world.facts.policy.tangled, world.facts.policy.serial) = (tangled, serial);
-            let played = world.play("unchanged").ok()?;
-            let off =
-                |played: u64, measured: u64| (played as f64 / measured.max(1) as f64 - 1.0).abs();
-            let whole = |(begin, end): (u64, u64)| end - begin;
-            let all = off(whole(played.bounds), whole(self.plan.bounds));
-            Some(all.max(off(played.syncs.1, self.plan.syncs_took)))
+            world.distance()
         };
         let known = error(read.0, read.1).map_or(f64::INFINITY, |error| error - NEARER);
         let ways = [(true, true), (false, false)].into_iter().filter(|way| *way != read);
@@ -88,6 +93,34 @@ impl CallWorld {
         if let Some((_, (tangled, serial))) = nearest {
             (self.facts.policy.tangled, self.facts.policy.serial) = (tangled, serial);
         }
+    }
+
+    /// Settles where the own time of fsyncs lies. Clients of one journal either all share each commit, or form two groups, one
+    /// of which writes its data while the other is committed; some tenths of a millisecond decide which, and then it stays so.
+    fn settle_gaps(&mut self) {
+        let read = self.facts.gaps;
+        let short = SyncGaps { enter: read.between, between: read.between, leave: 0 };
+        let mut other = self.clone();
+        other.facts.gaps = short;
+        self.other_gaps = Some(short);
+        if other.distance() < self.distance() {
+            (self.facts.gaps, self.other_gaps) = (short, Some(read));
+        }
+    }
+
+    /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever is larger. `None`: it cannot be
+    /// played.
+    fn distance(&self) -> Option<f64> {
+        let played = self.play("unchanged").ok()?;
+        let off = |played: u64, measured: u64| (played as f64 / measured.max(1) as f64 - 1.0).abs();
+        let whole = |(begin, end): (u64, u64)| end - begin;
+        let all = off(whole(played.bounds), whole(self.plan.bounds));
+        Some(all.max(off(played.syncs.1, self.plan.syncs_took)))
+    }
+
+    /// Whether playback of calls has all that decides which requests there are: for Ordo's journals, and those of ext3 and ext4.
+    pub fn knows_the_journal(&self) -> bool {
+        self.facts.log.own || self.facts.policy.jbd2
     }
 
     /// The policies that the trace shows.
@@ -261,9 +294,17 @@ impl CallWorld {
         let main = self.play(what)?;
         let seconds = |played: &CallsPlayed| (played.bounds.1 - played.bounds.0) as f64 / 1e9;
         let mut interval = (seconds(&main), seconds(&main));
-        for other in others(&self.stage) {
-            let other = seconds(&self.play_on(what, &other)?);
+        let mut include = |played: CallsPlayed| {
+            let other = seconds(&played);
             interval = (interval.0.min(other), interval.1.max(other));
+        };
+        for other in others(&self.stage) {
+            include(self.play_on(what, &other)?);
+        }
+        if let Some(gaps) = self.other_gaps {
+            let mut other = self.clone();
+            other.facts.gaps = gaps;
+            include(other.play(what)?);
         }
         let mut outcome = PredictedOutcome::of(seconds(&main), interval);
         tell(&main, &mut outcome);

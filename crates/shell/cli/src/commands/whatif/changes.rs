@@ -9,7 +9,7 @@ use ordo_stp::change::{self, JournalPlace, LayoutChange, PlanChange};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Changes")]
 pub(super) struct Changes {
-    /// WhichVolume the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
+    /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
     #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
     journal_at: Option<JournalPlace>,
     /// Log file data: never (ordered; writeback: in no order with commits), always (data), or if it is not sequential

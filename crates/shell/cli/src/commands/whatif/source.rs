@@ -97,9 +97,10 @@ impl PlayedTrace {
     }
 }
 
-/// The seconds between the marks of another trace.
-pub(super) fn seconds(path: &Path, window: &Window) -> Result<f64> {
-    let (_, seen) = PlayedTrace::open(&analyze::Input::of(path), None)?;
+/// The seconds between the marks of another trace; `by_calls`: from the first call between them to the last one's end, if the trace
+/// has calls.
+pub(super) fn seconds(path: &Path, window: &Window, by_calls: bool) -> Result<f64> {
+    let (trace, seen) = PlayedTrace::open(&analyze::Input::of(path), None)?;
     let all = seen.requests();
     let mark = |text: &Option<String>, from: usize| {
         let Some(text) = text else { return Ok(None) };
@@ -114,5 +115,15 @@ pub(super) fn seconds(path: &Path, window: &Window) -> Result<f64> {
         Some(n) => all[n].issued,
         None => all.iter().map(|one| one.completed).max().unwrap_or(0),
     };
-    Ok(last.saturating_sub(all[from].issued) as f64 / 1e9)
+    let (first, last) = match ordo_stp::calls::span(within((all[from].issued, last), &trace.calls))
+    {
+        Some(span) if by_calls => span,
+        _ => (all[from].issued, last),
+    };
+    Ok(last.saturating_sub(first) as f64 / 1e9)
+}
+
+/// The calls that begin and end between two moments.
+fn within((from, until): (u64, u64), calls: &[StoredCall]) -> impl Iterator<Item = &StoredCall> {
+    calls.iter().filter(move |call| call.began >= from && call.ended <= until)
 }

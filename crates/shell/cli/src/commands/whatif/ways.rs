@@ -1,0 +1,128 @@
+//! The ways in which a trace can be played, and the one for each set of changes.
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use ordo_stp::change::{self, PlanChange};
+use ordo_stp::predict::{CallWorld, PredictError, PredictedOutcome, Predictor, Unchanged};
+use serde::Serialize;
+
+/// The objects that are played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Method {
+    /// The calls of the programs.
+    Calls,
+    /// The requests of the trace.
+    Requests,
+}
+
+/// Both playbacks of the unchanged trace, as far as they are possible.
+pub(super) struct Ways<'a> {
+    predictor: &'a Predictor<'a>,
+    requests: Unchanged,
+    /// The calls and their unchanged playback, or the reason why they are not played.
+    calls: Result<(&'a CallWorld, Unchanged), String>,
+    /// The way for changes that both can carry.
+    usual: Method,
+}
+
+impl<'a> Ways<'a> {
+    /// Plays the unchanged trace. `asked`: the way that the user wants; `bound`: the greatest error.
+    ///
+    /// # Errors
+    /// A request lies outside the disk, or the calls are asked for and cannot be played.
+    pub(super) fn new(
+        predictor: &'a Predictor<'a>,
+        asked: Option<Method>,
+        bound: f64,
+    ) -> Result<Ways<'a>> {
+        let requests = predictor.unchanged()?;
+        let calls = match asked {
+            Some(Method::Requests) => Err("the requests are played, as asked for".into()),
+            _ => calls(predictor, bound)?,
+        };
+        if let (Some(Method::Calls), Err(why)) = (asked, &calls) {
+            bail!("--play calls: {why}");
+        }
+        let prefers_calls = |world: &CallWorld| {
+            asked.is_some() || world.knows_the_journal() || requests.error.abs() > bound
+        };
+        let usual = match &calls {
+            Ok((world, _)) if prefers_calls(world) => Method::Calls,
+            _ => Method::Requests,
+        };
+        Ok(Ways { predictor, requests, calls, usual })
+    }
+
+    /// The way for changes that both can carry.
+    pub(super) fn usual(&self) -> Method {
+        self.usual
+    }
+
+    /// The way for a set of changes.
+    pub(super) fn method(&self, set: &[PlanChange]) -> Method {
+        match self.calls {
+            Ok(_) if set.iter().any(PlanChange::needs_calls) => Method::Calls,
+            _ => self.usual,
+        }
+    }
+
+    /// The unchanged playback.
+    pub(super) fn unchanged(&self, method: Method) -> &Unchanged {
+        match (method, &self.calls) {
+            (Method::Calls, Ok((_, unchanged))) => unchanged,
+            _ => &self.requests,
+        }
+    }
+
+    /// The calls, if they can be played.
+    pub(super) fn world(&self) -> Option<&'a CallWorld> {
+        self.calls.as_ref().ok().map(|(world, _)| *world)
+    }
+
+    /// The reason why calls are not played.
+    pub(super) fn why_not_calls(&self) -> Option<&String> {
+        self.calls.as_ref().err()
+    }
+
+    /// Plays the trace with a set of changes.
+    ///
+    /// # Errors
+    /// A change means nothing for this trace.
+    pub(super) fn changed(&self, set: &[PlanChange]) -> Result<PredictedOutcome> {
+        match (self.method(set), &self.calls) {
+            (Method::Calls, Ok((world, unchanged))) => Ok(world.changed(set, unchanged.error)?),
+            (_, calls) => self.predictor.changed(set, self.requests.error).map_err(|error| {
+                match (error, calls) {
+                    // The reason for the reason.
+                    (PredictError::Refused(refused), Err(why))
+                        if refused.why == change::NEEDS_CALLS =>
+                    {
+                        anyhow::anyhow!("{refused}: {why}")
+                    }
+                    (error, _) => error.into(),
+                }
+            }),
+        }
+    }
+}
+
+/// The calls of the trace and their unchanged playback, or the reason why they are not played.
+fn calls<'a>(
+    predictor: &'a Predictor<'_>,
+    bound: f64,
+) -> Result<Result<(&'a CallWorld, Unchanged), String>> {
+    let world = match predictor.calls() {
+        Ok(world) => world,
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    let unchanged = world.unchanged()?;
+    if unchanged.error.abs() > bound {
+        return Ok(Err(format!(
+            "playback of the calls is {:+.1} % off, more than --bound {:.1} %",
+            unchanged.error * 100.0,
+            bound * 100.0
+        )));
+    }
+    Ok(Ok((world, unchanged)))
+}

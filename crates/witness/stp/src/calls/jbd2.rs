@@ -1,0 +1,348 @@
+//! An fsync as ext3 and ext4 of Linux 6 do it (`fs/ext4/fsync.c`, `fs/jbd2/commit.c`, `fs/jbd2/transaction.c`): its caller writes
+//! the file's contents in place, and one task commits the changes of all.
+//!
+//! - A write changes the inode if the clock has ticked since the file's last change. The change joins the transaction that is
+//!   open. It waits while the log is being given the inode's block in the state of the transaction before.
+//! - An fsync writes the file's contents in place, and then waits for the commit of the transaction that its inode has joined.
+//!   If that commit's flush came before the contents, it flushes itself. No change of the inode: no commit.
+//! - With file data in the log (`data=journal`), an fsync waits for the commit first, then writes the file's contents in
+//!   place, and flushes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use ordo_runtime::Duration;
+use ordo_runtime::sync::Notify;
+use ordo_trace::RequestOp;
+
+use super::engine::Engine;
+use super::{CommitOrder, ContentsPolicy, JournalPolicy};
+use crate::traffic::Role;
+
+/// The time between two ticks of the clock that inodes' times are taken from, in nanoseconds: `CONFIG_HZ` is 250 in the kernels of
+/// most distributions.
+const TICK: u64 = 4_000_000;
+/// The inodes of a block: 256 bytes each in 4 KB.
+const INODES: u64 = 16;
+
+/// The transactions of a journal of the kernel, numbered from 1.
+#[derive(Default)]
+pub(super) struct Transactions {
+    /// The transactions whose commit has begun, has its commit block sent, has ended, and is asked for.
+    begun: Cell<u64>,
+    sealed: Cell<u64>,
+    ended: Cell<u64>,
+    asked: Cell<u64>,
+    /// For each file the tick of its inode's time, and the transaction that the inode joined last.
+    inodes: RefCell<BTreeMap<u64, (u64, u64)>>,
+    /// The blocks of inodes of the open transaction, and those that are being written to the log.
+    open: RefCell<BTreeSet<u64>>,
+    shadow: RefCell<BTreeSet<u64>>,
+    /// The flushes of callers that have begun, and ended.
+    flushes: Cell<(u64, u64)>,
+}
+
+/// The signals of [`Transactions`].
+pub(super) struct CommitSignals {
+    wanted: Notify,
+    written: Notify,
+    done: Notify,
+    flushed: Notify,
+}
+
+impl CommitSignals {
+    pub(super) fn new() -> CommitSignals {
+        CommitSignals {
+            wanted: Notify::new("an fsync that needs a commit", 0),
+            written: Notify::new("the log's copy of an inode", 0),
+            done: Notify::new("the end of a commit", 0),
+            flushed: Notify::new("the end of a flush", 0),
+        }
+    }
+}
+
+impl JournalPolicy {
+    /// Whether commits go on as jbd2 makes them. Changes of who commits what, or of what overlaps, take the journal off this way.
+    pub(super) fn is_as_jbd2(&self) -> bool {
+        let is_whole = matches!(self.order, CommitOrder::Apart | CommitOrder::Together);
+        self.jbd2 && self.tangled && is_whole && self.contents != ContentsPolicy::Adaptive
+    }
+
+    fn has_barriers(&self) -> bool {
+        self.flush_before || self.fua || self.flush_after
+    }
+}
+
+impl Engine {
+    /// Lets a write change the inode of its file: it joins the open transaction.
+    pub(super) async fn join_transaction(&self, file: u64) {
+        let tick = self.now() / TICK;
+        let logged = self.facts.policy.contents == ContentsPolicy::Logged;
+        let known = self.jbd2.inodes.borrow().get(&file).copied();
+        if !logged && known.is_some_and(|(last, _)| last == tick) {
+            return;
+        }
+        let block = file.saturating_sub(1) / INODES;
+        while self.jbd2.shadow.borrow().contains(&block) {
+            self.signals.written.notified().await;
+        }
+        self.jbd2.open.borrow_mut().insert(block);
+        self.jbd2.inodes.borrow_mut().insert(file, (tick, self.jbd2.begun.get() + 1));
+    }
+
+    /// An fsync of a file; `None`: of everything.
+    pub(super) async fn sync_as_jbd2(&self, file: Option<u64>) {
+        let policy = self.facts.policy;
+        let logged = policy.contents == ContentsPolicy::Logged;
+        self.pause(self.facts.gaps.enter).await;
+        if !logged {
+            let own = self.take(file);
+            self.place(&self.runs(&own)).await;
+        }
+        let open = self.jbd2.begun.get() + 1;
+        let joined = file.map(|file| self.jbd2.inodes.borrow().get(&file).map_or(0, |it| it.1));
+        let joined = joined.unwrap_or(open);
+        let mut is_flushed = self.jbd2.sealed.get() < joined;
+        self.committed(joined).await;
+        if logged && policy.home_at_sync {
+            let own = |key: &(u64, u64)| file.is_none_or(|file| key.0 == file);
+            let due: Vec<(u64, u64)> = {
+                let dirty = self.dirty.borrow();
+                let mine = dirty.iter().filter(|(key, unit)| own(key) && unit.logged);
+                mine.map(|(key, _)| *key).collect()
+            };
+            is_flushed = due.is_empty();
+            self.write_back_these(&due).await;
+            self.pause(self.facts.gaps.between).await;
+        }
+        if !is_flushed && policy.has_barriers() {
+            self.flush_together().await;
+        }
+        self.pause(self.facts.gaps.leave).await;
+    }
+
+    /// A flush of callers: those that come while one is under way share the next (`block/blk-flush.c`).
+    async fn flush_together(&self) {
+        let flushes = &self.jbd2.flushes;
+        let wanted = flushes.get().0 + 1;
+        while flushes.get().1 < wanted {
+            let (begun, ended) = flushes.get();
+            if begun > ended {
+                self.signals.flushed.notified().await;
+                continue;
+            }
+            flushes.set((begun + 1, ended));
+            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.pause(self.facts.gaps.between).await;
+            flushes.set((begun + 1, begun + 1));
+            self.signals.flushed.notify_all();
+        }
+    }
+
+    /// Waits until a transaction is committed.
+    async fn committed(&self, transaction: u64) {
+        while self.jbd2.ended.get() < transaction {
+            self.jbd2.asked.set(self.jbd2.asked.get().max(transaction));
+            self.signals.wanted.notify_all();
+            self.signals.done.notified().await;
+        }
+    }
+
+    /// Commits what has changed so far, and waits for it.
+    pub(super) async fn committed_open(&self) {
+        self.committed(self.jbd2.begun.get() + 1).await;
+    }
+
+    /// The task that commits.
+    pub(super) async fn commit_as_jbd2(self: Rc<Self>) {
+        loop {
+            while self.jbd2.asked.get() > self.jbd2.ended.get() {
+                self.commit_open().await;
+            }
+            self.signals.wanted.notified().await;
+        }
+    }
+
+    /// Commits the open transaction.
+    async fn commit_open(&self) {
+        let jbd2 = &self.jbd2;
+        if let Some(delay) = self.facts.policy.group {
+            // Others join the transaction meanwhile.
+            self.runtime.sleep(Duration::from_nanos(delay)).await;
+        }
+        self.wait_for_space().await;
+        jbd2.begun.set(jbd2.begun.get() + 1);
+        *jbd2.shadow.borrow_mut() = std::mem::take(&mut *jbd2.open.borrow_mut());
+        self.changes.set(0);
+        if self.facts.policy.contents == ContentsPolicy::Logged {
+            self.log_contents(self.take(None)).await;
+        }
+        self.log.append(self.facts.log.of_commit);
+        self.force(false).await;
+        jbd2.shadow.borrow_mut().clear();
+        self.signals.written.notify_all();
+        self.pause(self.facts.gaps.between).await;
+        jbd2.sealed.set(jbd2.begun.get());
+        self.force_commit().await;
+        self.pause(self.facts.gaps.between).await;
+        jbd2.ended.set(jbd2.begun.get());
+        self.signals.done.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use crate::calls::engine::{CallsPlayed, play_calls};
+    use crate::calls::facts::{LogFacts, SyncGaps, TraceFacts};
+    use crate::calls::{CallClient, CallPlan, ClientAct, ClientStep};
+    use crate::play::{PlayDisk, PlayStage};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn facts(contents: ContentsPolicy, barriers: bool) -> TraceFacts {
+        let log = LogFacts {
+            own: false,
+            first: 1 << 20,
+            ring: (1 << 20, 16 << 20),
+            grain: 4096,
+            of_commit: 8192.0,
+            of_change: 0.0,
+            commit_block: 4096,
+            overhead: 1.0,
+            skips: false,
+        };
+        let policy = JournalPolicy {
+            contents,
+            log_first: false,
+            tangled: true,
+            jbd2: true,
+            home_at_sync: true,
+            serial: true,
+            order: CommitOrder::Apart,
+            flush_before: barriers,
+            fua: false,
+            flush_after: barriers,
+            differences: false,
+            every: None,
+            group: None,
+            log_bytes: Some(16 << 20),
+            checkpoint_permille: 750,
+        };
+        let places = (0..100).flat_map(|file| (0..64).map(move |n| ((file, n), file * 64 + n)));
+        TraceFacts {
+            unit: 4096,
+            places: places.map(|(key, n)| (key, (64 << 20) + n * 4096)).collect(),
+            log,
+            policy,
+            request_max: 1 << 20,
+            flushes: barriers,
+            gaps: SyncGaps::default(),
+            place_fua: false,
+            write_behind: None,
+            files_without: 0,
+        }
+    }
+
+    /// Clients with a file each, from file `first` on and `apart` files apart: a block and an fsync, `syncs` times.
+    fn clients(count: u64, syncs: u64, (first, apart): (u64, u64)) -> CallPlan {
+        let client = |n: u64| {
+            let file = first + n * apart;
+            let step = |act| ClientStep { think: 0, busy: 0, alone: 0, act };
+            let pair = |block: u64| {
+                let write = ClientAct::Write { file, offset: block * 4096, len: 4096 };
+                [step(write), step(ClientAct::Sync { file })]
+            };
+            CallClient { process: n, began: MS, steps: (0..syncs).flat_map(pair).collect() }
+        };
+        CallPlan { clients: (0..count).map(client).collect(), ..CallPlan::default() }
+    }
+
+    /// Plays on a disk that takes `each` nanoseconds for a request of any kind, many at once.
+    fn played(plan: &CallPlan, facts: &TraceFacts, each: u64) -> CallsPlayed {
+        let times = Role::ALL.iter().map(|role| (*role, each)).collect();
+        let stage = PlayStage::one(PlayDisk::Recorded(Rc::new(times)), 1 << 30);
+        play_calls(plan, facts, &stage).unwrap()
+    }
+
+    fn letters(played: &CallsPlayed) -> String {
+        let letter = |role: Role| match role {
+            Role::Data => 'd',
+            Role::Journal => 'j',
+            Role::Commit => 'c',
+            Role::Flush => 'f',
+            _ => '?',
+        };
+        played.requests.iter().map(|request| letter(request.role)).collect()
+    }
+
+    /// The requests of an fsync, as traces of Linux 6 have them: data before the transaction and a flush on both sides of the
+    /// commit block; with file data in the journal the data behind the transaction, and a flush behind them. Would catch a commit
+    /// without its flushes, and data that the fsync of a data journal leaves for later.
+    #[test]
+    fn one_client_sends_what_linux_sends() {
+        let plan = clients(1, 3, (12, 1));
+        let ordered = played(&plan, &facts(ContentsPolicy::Ordered, true), 2 * MS);
+        assert_eq!(letters(&ordered), "djfcf".repeat(3));
+        let logged = played(&plan, &facts(ContentsPolicy::Logged, true), 2 * MS);
+        assert_eq!(letters(&logged), "jfcfdf".repeat(3));
+        assert_eq!(logged.requests[0].len, 3 * 4096);
+        let off = played(&plan, &facts(ContentsPolicy::Ordered, false), 2 * MS);
+        assert_eq!(letters(&off), "djc".repeat(3));
+    }
+
+    /// Fsyncs that are faster than the clock ticks find an unchanged inode, and commit nothing: 40 of them in 0.1 ms each, and
+    /// two requests of 0.1 ms for each commit. Would catch a commit for each fsync, which takes three times as long.
+    #[test]
+    fn an_inode_changes_once_in_a_tick() {
+        let plan = clients(1, 40, (12, 1));
+        let fast = played(&plan, &facts(ContentsPolicy::Ordered, false), MS / 10);
+        let sent = letters(&fast);
+        assert_eq!(sent.matches('d').count(), 40);
+        let ticks = (fast.bounds.1 - fast.bounds.0).div_ceil(TICK) as usize;
+        assert!((1..=ticks + 1).contains(&sent.matches('c').count()), "{sent}, {ticks} ticks");
+    }
+
+    /// Five clients, three of which begin while the log of the others' first commit is being written: from then on one group writes
+    /// its data while the other is committed. With their inodes in one block, a write waits until the log has its copy of the block;
+    /// with inodes in blocks of their own the data go out beside the log. Would catch a caller who joins a commit that does not have
+    /// its changes, one who waits for a commit too many (fewer commits), and a write that does not wait for the copy.
+    #[test]
+    fn groups_of_clients_take_turns() {
+        let facts = facts(ContentsPolicy::Ordered, true);
+        let grouped = |apart: u64| {
+            let mut plan = clients(5, 20, (1, apart));
+            plan.clients[2..].iter_mut().for_each(|client| client.began += 7 * MS);
+            played(&plan, &facts, 5 * MS)
+        };
+        let (one, apart) = (grouped(1), grouped(16));
+        let beside_the_log = |played: &CallsPlayed| {
+            let of = |role: Role| played.requests.iter().filter(move |r| r.role == role);
+            let log: Vec<(u64, u64)> = of(Role::Journal).map(|r| r.times).collect();
+            let beside = |d: (u64, u64)| log.iter().any(|l| l.0 < d.1 && d.0 < l.1);
+            of(Role::Data).filter(|d| beside(d.times)).count()
+        };
+        for played in [&one, &apart] {
+            assert_eq!(letters(played).matches('d').count(), 100);
+            assert_eq!(letters(played).matches('c').count(), 40, "{}", letters(played));
+        }
+        // All but the data of the first commit.
+        assert_eq!((beside_the_log(&one), beside_the_log(&apart)), (0, 98));
+    }
+
+    /// A client whose change is in a commit, and whose data arrive after that commit's flush, flushes itself. Would catch an fsync
+    /// that returns with its data in the disk's cache.
+    #[test]
+    fn data_behind_the_flush_of_its_commit_is_flushed() {
+        let facts = facts(ContentsPolicy::Ordered, true);
+        let mut plan = clients(2, 1, (1, 1));
+        assert_eq!(letters(&played(&plan, &facts, 5 * MS)), "ddjfcf");
+        // It changes its file at once, and asks when the log is being written.
+        plan.clients[1].steps[1].think = 8 * MS;
+        assert_eq!(letters(&played(&plan, &facts, 5 * MS)), "djdfcff");
+    }
+}
