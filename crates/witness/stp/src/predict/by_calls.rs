@@ -24,8 +24,8 @@ pub struct CallWorld {
     pub plan: CallPlan,
     /// The places, the log, the policies.
     pub facts: TraceFacts,
-    /// Another way to have the own time of fsyncs, which the trace does not rule out.
-    other_gaps: Option<SyncGaps>,
+    /// Other ways to have the own time of fsyncs, which the trace does not rule out.
+    other_gaps: Vec<SyncGaps>,
     span: Option<JournalSpan>,
     stage: PlayStage,
 }
@@ -66,7 +66,7 @@ impl CallWorld {
             (span, input.system),
         )?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
-        let mut world = CallWorld { plan, facts, other_gaps: None, span, stage };
+        let mut world = CallWorld { plan, facts, other_gaps: Vec::new(), span, stage };
         world.settle();
         Ok(world)
     }
@@ -98,14 +98,21 @@ impl CallWorld {
     /// Settles where the own time of fsyncs lies. Clients of one journal either all share each commit, or form two groups, one
     /// of which writes its data while the other is committed; some tenths of a millisecond decide which, and then it stays so.
     fn settle_gaps(&mut self) {
-        let read = self.facts.gaps;
-        let short = SyncGaps { enter: read.between, between: read.between, leave: 0 };
-        let mut other = self.clone();
-        other.facts.gaps = short;
-        self.other_gaps = Some(short);
-        if other.distance() < self.distance() {
-            (self.facts.gaps, self.other_gaps) = (short, Some(read));
-        }
+        let SyncGaps { enter, between, leave } = self.facts.gaps;
+        let ways = [(enter, between), (between, between), (enter, between / 2)];
+        let ways = ways.iter().flat_map(|(enter, between)| {
+            [0, leave, leave * 2].map(|leave| SyncGaps { enter: *enter, between: *between, leave })
+        });
+        let distance = |gaps: SyncGaps| {
+            let mut world = self.clone();
+            world.facts.gaps = gaps;
+            Some((world.distance()?, gaps))
+        };
+        let mut all: Vec<(f64, SyncGaps)> = ways.filter_map(distance).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut all = all.into_iter().map(|(_, gaps)| gaps);
+        self.facts.gaps = all.next().unwrap_or(self.facts.gaps);
+        self.other_gaps = all.collect();
     }
 
     /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever is larger. `None`: it cannot be
@@ -301,9 +308,9 @@ impl CallWorld {
         for other in others(&self.stage) {
             include(self.play_on(what, &other)?);
         }
-        if let Some(gaps) = self.other_gaps {
+        for gaps in &self.other_gaps {
             let mut other = self.clone();
-            other.facts.gaps = gaps;
+            other.facts.gaps = *gaps;
             include(other.play(what)?);
         }
         let mut outcome = PredictedOutcome::of(seconds(&main), interval);
