@@ -37,6 +37,7 @@ help:
 	@echo 'make bench-overhead [OVERHEAD_ROUNDS=9]  what a pseudo-device costs beside a bare loop device, written to docs/results/overhead.md'
 	@echo 'make infer-table  policies of the kernel'"'"'s file systems, inferred and true (as root), written to docs/results/infer.md'
 	@echo 'make named-data [PGBENCH_SECONDS=20]  how many bytes of pgbench, git and tar get the path of their file (as root), written to docs/results/named.md'
+	@echo 'make bench-calls [ROUNDS=7]  what recording system calls costs (as root), written to docs/results/calls-cost.md'
 	@echo 'make bench-fleet [SECTIONS=proof,long]  workers, Spark, and recording in parts, written to docs/results/fleet.md'
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
@@ -287,6 +288,11 @@ qemu-kernel:
 	    && dpkg -x $${package}_*.deb unpacked && mv unpacked $(abspath $(KERNEL)) \
 	    || echo 'no package linux-image-6.1.*-amd64 could be had'; rm -f linux-image-*.deb; \
 	fi
+
+# As root, with ways that are there: strace, perf, cc. In memory: 1 GB in /dev/shm.
+.PHONY: bench-calls
+bench-calls:
+	$(CARGO) xtask calls
 
 # As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
 bench-mount:

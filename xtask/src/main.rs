@@ -1,9 +1,10 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
-//! builds; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
+//! builds; `cargo xtask calls` measures what recording system calls costs; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
 //! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`, `cargo xtask qemu-logs
 //! ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
 
 mod building;
+mod calls;
 mod campaign;
 mod layers;
 mod mounts;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
             let base = std::env::args().nth(2).unwrap_or("1eb1395".into());
             status(building::run(&base))
         }
+        Some("calls") => status(calls::run()),
         Some("campaign") => status(campaign::run()),
         Some("mounts") => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-sources ORDO | qemu-infer ORDO"
+                "usage: cargo xtask tidy | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-sources ORDO | qemu-infer ORDO"
             );
             ExitCode::from(2)
         }
