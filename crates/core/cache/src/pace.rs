@@ -21,6 +21,9 @@ const LATE: Duration = Duration::from_secs(16);
 /// round changes it in proportion.
 const MEMORY: Duration = Duration::from_secs(4);
 
+/// The number of buffers as which a round of fewer counts.
+const ROUND_LEAST: u64 = 32;
+
 /// The time to write one buffer, averaged over the last rounds of writing.
 pub(crate) struct Pace {
     nanos_each: Cell<u64>,
@@ -34,7 +37,9 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Notes a round of writing in which `buffers` buffers became clean.
+    /// Notes a round of writing in which `buffers` buffers became clean. The time of a short round is mostly the latency of its
+    /// writes, and of those of others that the device does first, such as a busy log's. So it counts as a round of
+    /// [`ROUND_LEAST`] buffers.
     pub(crate) fn note(&self, buffers: u64, took: Duration) {
         /// The sum of the weights of this round and of the measured speed before it.
         const WHOLE: u64 = 256;
@@ -44,7 +49,7 @@ impl Pace {
         let share = nanos(took).saturating_mul(WHOLE) / nanos(MEMORY);
         let weight = share.max(buffers.min(WHOLE / 4)).min(WHOLE);
         let before = self.nanos_each.get().saturating_mul(WHOLE - weight);
-        let now = (nanos(took) / buffers).saturating_mul(weight);
+        let now = (nanos(took) / buffers.max(ROUND_LEAST)).saturating_mul(weight);
         self.nanos_each.set(before.saturating_add(now) / WHOLE);
     }
 
@@ -95,5 +100,23 @@ mod tests {
         assert!(!fast.is_behind(1000));
         fast.note(400, Duration::from_secs(4));
         assert!(fast.is_late(1700));
+    }
+    /// Rounds of five buffers, each held up for five seconds by other writes, say little of the speed: writers go on with twenty
+    /// times as many dirty buffers, and the next long round decides. Would catch a device that is taken for one that needs a
+    /// second for a buffer, so that writers wait at 16 of them.
+    #[test]
+    fn a_short_round_is_no_measure_of_the_speed() {
+        let pace = Pace::default();
+        for _ in 0..10 {
+            pace.note(5, Duration::from_secs(5));
+        }
+        assert!(!pace.is_behind(5) && !pace.is_late(100));
+        pace.note(1024, Duration::from_secs(4));
+        assert!(!pace.is_behind(1500), "a long round replaces what short ones showed");
+        // Long rounds of a slow disk count as they are.
+        for _ in 0..4 {
+            pace.note(32, Duration::from_secs(32));
+        }
+        assert!(pace.is_late(17) && !pace.is_late(15));
     }
 }
