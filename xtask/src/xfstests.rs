@@ -13,7 +13,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const LONG: &str = "it needs more than the time limit on a machine that does other work";
 const LIMITS: &str = "it sets limits that the machine does not allow to be set";
 
 /// The failures that are expected, with the reasons.
@@ -23,7 +22,6 @@ const EXPLAINED: &[(&str, &str)] = &[
         "with strictatime a read that the kernel answers from its own cache is not recorded: FUSE sends no request",
     ),
     ("generic/062", "under the journal it lists the log's file, .ordojournal, too"),
-    ("generic/074", LONG),
     (
         "generic/079",
         "an immutable file can be opened for writing: FUSE inodes have no such flag, and the kernel sends no request to open \
@@ -42,18 +40,9 @@ const EXPLAINED: &[(&str, &str)] = &[
     ),
     (
         "generic/089",
-        "a name that is replaced again and again waits, each time, for a name of the replaced inode that was removed \
-         in memory and never was on disk, so the directory's block is written and flushed once for every few \
-         replacements. The programs end (10,000 replacements among a thousand names take half a minute), but the \
-         unmount writes for minutes after them. To be done: the removal of a name that never was on disk could end it \
-         there",
+        "it did not end while the removal of a name that never was on disk waited for that name; it has not run again since",
     ),
-    ("generic/091", LONG),
-    ("generic/129", LONG),
     ("generic/208", "it runs for 200 seconds by itself, which is more than the limit here"),
-    ("generic/241", LONG),
-    ("generic/551", LONG),
-    ("generic/615", LONG),
     (
         "generic/465",
         "an asynchronous direct write that is cut short because the device is full is an I/O error in FUSE \

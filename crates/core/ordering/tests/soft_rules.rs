@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
-use ordo_cache::{BufKey, BufRef, BufferClass, CacheConfig, WriteImage};
+use ordo_cache::{BufKey, BufRef, BufferClass, CacheConfig, WriteImage, WritePreview};
 use ordo_ordering::{
     Change, DeferredFree, OpKind, OrderedCache, OrderingOp, PointerTo, SoftRules, SoftUpdates, What,
 };
@@ -84,15 +84,29 @@ impl Desk {
     }
 
     fn add(&mut self, block: &BufRef, child: u64) {
+        self.add_name(block, b"f", child);
+    }
+
+    fn add_name(&mut self, block: &BufRef, name: &[u8], child: u64) {
         let inode = self.inodes.clone();
-        let (dir, name, at, directory) = (DIR, &b"f"[..], ENTRY, false);
+        let (dir, at, directory) = (DIR, ENTRY, false);
         let what = What::AddEntry { dir, name, child, directory, at, inode: &inode };
         self.entry(block, child, what);
     }
 
     fn remove(&mut self, block: &BufRef, directory: bool) {
-        let what = What::RemoveEntry { dir: DIR, name: b"f", child: FILE, directory, at: ENTRY };
+        self.remove_name(block, b"f", directory);
+    }
+
+    fn remove_name(&mut self, block: &BufRef, name: &[u8], directory: bool) {
+        let what = What::RemoveEntry { dir: DIR, name, child: FILE, directory, at: ENTRY };
         self.entry(block, 0, what);
+    }
+
+    /// Gives the file the name `new`, and removes the name `old`.
+    fn rename(&mut self, (from, old): (&BufRef, &[u8]), (to, new): (&BufRef, &[u8])) {
+        self.add_name(to, new, FILE);
+        self.remove_name(from, old, false);
     }
 
     fn links(&mut self, old: u32, new: u32) {
@@ -190,6 +204,54 @@ fn an_old_name_goes_after_the_new_one_is_there() {
         desk.next().await;
         desk.around((&old, ENTRY), &new)
     });
+}
+
+/// A file is renamed twice, and its second name never is on disk. Would catch a first name that goes before the third one is
+/// there: its removal waited for the second, and has to wait for the third instead. Also a second name that is still written.
+#[test]
+fn an_old_name_waits_for_the_name_after_one_that_was_never_on_disk() {
+    teach(SoftRules::NEW_NAME_FIRST, [7, 0], async |desk| {
+        let (first, second) = (desk.entries.clone(), desk.others.clone());
+        let (key, meta) = (BufKey::file(DIR, 2), BufferClass::Metadata);
+        let third = desk.cache.get_new(key, Some(160 * 512), 1024, meta).await;
+        first.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.rename((&first, b"1"), (&second, b"2"));
+        desk.next().await;
+        desk.rename((&second, b"2"), (&third, b"3"));
+        desk.next().await;
+        assert_eq!(desk.cache.gate().write_preview(&second), WritePreview::Whole);
+        assert_eq!(desk.write(&second)[ENTRY], 0);
+        desk.around((&first, ENTRY), &third)
+    });
+}
+
+/// As before, but the third name waits for the first to go, through the link count that was lowered then. Would catch a removal
+/// that passes its waits on in a circle, so that nothing of this is ever written, or the file loses all its names.
+#[test]
+fn a_name_whose_followers_wait_for_it_in_a_circle_is_written() {
+    let names = play(SoftRules::all(), async |desk| {
+        let (first, second) = (desk.entries.clone(), desk.others.clone());
+        let (key, meta) = (BufKey::file(DIR, 2), BufferClass::Metadata);
+        let third = desk.cache.get_new(key, Some(160 * 512), 1024, meta).await;
+        first.write(|bytes| bytes[ENTRY] = FILE as u8);
+        desk.inodes.write(|bytes| bytes[LINKS] = 1);
+        for (from, old, to, new) in [(&first, b"1", &second, b"2"), (&second, b"2", &third, b"3")] {
+            desk.links(1, 2);
+            desk.rename((from, old), (to, new));
+            desk.links(2, 1);
+            desk.next().await;
+        }
+        let mut names = [FILE as u8, 0, 0];
+        for _ in 0..8 {
+            for (place, block) in [&first, &second, &third].into_iter().enumerate() {
+                names[place] = desk.write(block)[ENTRY];
+                assert!(names.contains(&(FILE as u8)), "the file has a name on disk");
+            }
+            desk.write(&desk.inodes);
+        }
+        names
+    });
+    assert_eq!(names, [0, 0, FILE as u8]);
 }
 
 #[test]

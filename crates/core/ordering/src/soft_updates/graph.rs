@@ -43,6 +43,11 @@ pub(super) struct Graph {
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// For each node, the removed names that end with it.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
+    /// Removed entries that never were on disk: by a hash of directory and name, the inodes for which they stood, as far as these
+    /// have other names that are not on disk.
+    pub(super) passed: FxHashMap<u64, SmallVec<[u64; 2]>>,
+    /// The number of entries of `passed` at which those without a meaning are removed.
+    pub(super) passed_max: usize,
     /// Blocks of inodes that were initialised and are not counted yet, each with its block-written node.
     pub(super) filled: FxHashMap<BufKey, Id>,
     pub(super) dotdots: DotDots,
@@ -184,6 +189,30 @@ impl Graph {
             }
         }
         false
+    }
+
+    /// Whether the nodes that wait for `ids` can wait for `by` instead, because nothing in `by` waits for them at any distance.
+    /// The answer is no also where that would need a long search.
+    pub(super) fn can_replace(&self, ids: &[Id], by: &[Id]) -> bool {
+        /// The number of nodes at which the search ends.
+        const LOOKED_AT: usize = 256;
+        let waiting = ids.iter().flat_map(|id| self.waiting(*id));
+        let waiting: Ids = waiting.filter(|id| !ids.contains(id) && self.is_live(*id)).collect();
+        if waiting.is_empty() {
+            return true;
+        }
+        let mut seen = FxHashSet::default();
+        let mut stack = by.to_vec();
+        while let Some(at) = stack.pop() {
+            if waiting.contains(&at) || seen.len() > LOOKED_AT {
+                return false;
+            }
+            if self.is_live(at) && seen.insert(at) {
+                stack.extend(self.needs(at));
+                stack.extend(self.bound(at));
+            }
+        }
+        true
     }
 
     /// Whether two nodes are the same, or changes of one cell. Those reach the disk in order without a wait. A wait would

@@ -50,6 +50,7 @@ impl Graph {
                 * in_map(size_of::<Id>() + list)
             + self.removed.len() * in_map(size_of::<(u64, (Id, Chunk))>())
             + self.removed_with.len() * in_map(size_of::<Id>() + list)
+            + self.passed.len() * in_map(size_of::<(u64, SmallVec<[u64; 2]>)>())
             + self.filled.len() * in_map(size_of::<(BufKey, Id)>())
             + self.dotdots.bytes()
             + self.never_written.len() * in_map(size_of::<u64>())
@@ -76,6 +77,8 @@ impl Graph {
         self.placed.release();
         self.inodes.release(KEPT);
         self.dotdots = DotDots::default();
+        self.passed.clear();
+        self.passed_max = 0;
         fn shrink<K: std::hash::Hash + Eq, V>(map: &mut FxHashMap<K, V>) {
             map.shrink_to(KEPT);
         }
@@ -84,6 +87,7 @@ impl Graph {
         shrink(&mut self.blocks_by_parent);
         shrink(&mut self.removed);
         shrink(&mut self.removed_with);
+        shrink(&mut self.passed);
         shrink(&mut self.filled);
         self.never_written.shrink_to(KEPT);
         self.ready.shrink_to(KEPT);

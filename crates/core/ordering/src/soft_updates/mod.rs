@@ -11,6 +11,7 @@
 //! | an entry | the inode for which it stands, as it was when the entry was made | `ENTRY_AFTER_INODE` |
 //! | an entry | the link counts raised for it: a new directory's `..` is one more link of its parent | `COUNT_BEFORE_ENTRY` |
 //! | an entry's removal | the inode's other names that are not on disk, and the paths to them; the removal of a directory's earlier names | `NEW_NAME_FIRST` |
+//! | an entry | the other names of inodes that had this name before, in memory only | `NEW_NAME_FIRST` |
 //! | an entry | the removal of an entry of the same name elsewhere in the directory | `ONE_OF_A_NAME` |
 //! | a lower link count, and the frees that follow from the last one | the entry's removal | `COUNT_AFTER_ENTRY` |
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |

@@ -9,6 +9,9 @@ use super::graph::Graph;
 use super::inode::{Chunk, Name};
 use super::node::{FLAG, Id, Ids};
 
+/// The number of names at which the first search for those without a meaning is made.
+const PASSED_KEPT: usize = 256;
+
 /// A hash of a name. Two names with the same hash only wait for one another without need.
 fn name_hash(dir: u64, name: &[u8]) -> u64 {
     use std::hash::Hasher;
@@ -154,5 +157,47 @@ impl Graph {
     pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
         let (id, place) = *self.removed.get(&name_hash(dir, name))?;
         (place != chunk).then_some(id)
+    }
+
+    /// Notes that an entry which never was on disk is removed, while inodes that it stood for have other names that are not on
+    /// disk either.
+    pub(super) fn note_passed(&mut self, dir: u64, name: &[u8], inodes: &[u64]) {
+        if inodes.is_empty() {
+            return;
+        }
+        if self.passed.len() >= self.passed_max.max(PASSED_KEPT) {
+            let mut passed = std::mem::take(&mut self.passed);
+            passed.retain(|_, inodes| inodes.iter().any(|ino| self.is_missing(*ino)));
+            self.passed_max = 2 * passed.len();
+            self.passed = passed;
+        }
+        let name = name_hash(dir, name);
+        let mut all = self.passed.remove(&name).unwrap_or_default();
+        all.extend(inodes.iter().copied());
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|ino| self.is_missing(*ino));
+        if !all.is_empty() {
+            self.passed.insert(name, all);
+        }
+    }
+
+    /// Whether an inode that still has a name in memory has one that is not on disk.
+    fn is_missing(&self, ino: u64) -> bool {
+        self.inodes.get(ino).dropped.is_none() && self.inodes.is_hidden(ino)
+    }
+
+    /// The nodes that must end before `name` may be on disk for `child`: the present names of the inodes that had it in memory
+    /// before, and no other one on disk. A file that is renamed, and whose first name another file gets, is not lost when only
+    /// the other file is made durable.
+    pub(super) fn passed_from(&self, dir: u64, name: &[u8], child: u64) -> Ids {
+        let mut needs = Ids::new();
+        for ino in self.passed.get(&name_hash(dir, name)).into_iter().flatten() {
+            if *ino != child && self.is_missing(*ino) {
+                let nowhere = (BufKey::device(0), 0);
+                needs.extend(self.other_names(*ino, nowhere, &[], &[]));
+            }
+        }
+        needs
     }
 }

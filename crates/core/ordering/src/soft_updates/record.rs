@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::clear::{clear_inode, clear_pointers, ends_of_names};
 use super::graph::Graph;
-use super::inode::Name;
+use super::inode::{Chunk, Name};
 use super::node::{FLAG, Id, Ids};
 use super::rollback::Rollback;
 use super::{SoftRules, State};
@@ -143,10 +143,8 @@ fn enter(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         }
         What::AddEntry { dir, name, child, directory, at, .. } => {
             let mut needs = entry_needs(graph, op, child, directory);
-            if op.has(SoftRules::ONE_OF_A_NAME) {
-                needs.extend(graph.same_name(dir, name, (key, at as u32 / CHUNK)));
-                needs = graph.live(&needs);
-            }
+            needs.extend(name_needs(graph, op, (dir, name, child), (key, at as u32 / CHUNK)));
+            let needs = graph.live(&needs);
             let id = entry_change(graph, change, at, child, needs, true);
             note_moved(graph, directory, child, id);
             op.entries.push(id);
@@ -169,7 +167,8 @@ fn enter(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         }
         What::RemoveEntry { dir, name, child, directory, at } => {
             let needs = removal_needs(graph, op, (key, at), child, directory);
-            remove_entry(graph, op, change, (at, child), needs);
+            let stood_for = remove_entry(graph, op, change, (at, child, directory), needs);
+            graph.note_passed(dir, name, &stood_for);
             op.removed_directory = directory.then_some((child, dir));
             // The removal has no node if the entry never was on disk.
             if let Some(id) = op.gone.last().filter(|_| op.removed) {
@@ -380,6 +379,24 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     graph.live(&needs)
 }
 
+/// The nodes for which a new entry waits because others had its name before: the removal of such an entry from the disk, unless
+/// it is in the same chunk, and the present names of inodes that had the name in memory only.
+fn name_needs(
+    graph: &Graph,
+    op: &SoftOp,
+    (dir, name, child): (u64, &[u8], u64),
+    chunk: Chunk,
+) -> Ids {
+    let mut needs = Ids::new();
+    if op.has(SoftRules::ONE_OF_A_NAME) {
+        needs.extend(graph.same_name(dir, name, chunk));
+    }
+    if op.has(SoftRules::NEW_NAME_FIRST) {
+        needs.extend(graph.passed_from(dir, name, child));
+    }
+    needs
+}
+
 /// The cell that stands for the whole chunk with byte `at`.
 fn whole_chunk(at: usize) -> u32 {
     (at as u32 / CHUNK * CHUNK) | FLAG
@@ -485,18 +502,28 @@ fn removal_needs(
     graph.live(&needs)
 }
 
-/// Enters the removal of an entry. If it must wait for another name, the entry can be rolled back, and so can
-/// all later changes of its chunk. If it need not wait, the nodes that waited for the entry wait no longer.
+/// Enters the removal of an entry. An entry that never was on disk never will be: the nodes that waited for it wait for what
+/// its removal would have waited for. Any other removal that must wait for another name can be rolled back, and so can all
+/// later changes of its chunk. Returns the inodes for which an entry stood that never was on disk, if they have other names for
+/// which the removal would have waited.
 fn remove_entry(
     graph: &mut Graph,
     op: &mut SoftOp,
     change: &Change<'_>,
-    (at, child): (usize, u64),
+    (at, child, directory): (usize, u64, bool),
     mut needs: Ids,
-) {
+) -> SmallVec<[u64; 2]> {
     let key = change.buf.key();
     let whole = chunk_cell(graph, key, at);
-    if whole.is_some() || !needs.is_empty() {
+    let chain = graph.cell(key, at as u32);
+    // Whether the entry may be on disk, for this inode or another.
+    let made =
+        |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
+    let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
+    let seen = !chain.first().is_some_and(made) || chain.iter().any(included);
+    // A directory's earlier names are left in their order, since its `..` agrees with the last of them.
+    let cancels = || !seen && !directory && graph.can_replace(&chain, &needs);
+    if whole.is_some() || !(needs.is_empty() || cancels()) {
         let cell = whole_chunk(at);
         if whole.is_none() {
             join_chunk(graph, key, cell);
@@ -506,15 +533,10 @@ fn remove_entry(
         let id = graph.add_change((key, cell), 0, difference(change), needs, false);
         op.gone.push(id);
         op.removed = true;
-        return;
+        return SmallVec::new();
     }
-    let chain = graph.cell(key, at as u32);
-    // Whether the entry may be on disk, for this inode or another.
-    let made =
-        |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
-    let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
-    let seen = !chain.first().is_some_and(made) || chain.iter().any(included);
     op.removed = seen;
+    let mut stood_for = SmallVec::new();
     if seen {
         let mark = graph.block_written(key);
         for id in chain {
@@ -522,14 +544,21 @@ fn remove_entry(
         }
         op.gone.push(mark);
     } else {
-        // The entry never was on disk, and never will be.
+        stood_for.extend(chain.iter().filter_map(|id| graph.change(*id)).map(|c| c.subject));
         for id in chain {
-            graph.end(id);
+            graph.replace_all(id, &needs);
+        }
+        for ino in &stood_for {
+            graph.forget_name(*ino, (key, at as u32));
         }
         news(graph, key);
     }
     graph.tidy(key);
     graph.forget_name(child, (key, at as u32));
+    if needs.is_empty() {
+        stood_for.clear();
+    }
+    stood_for
 }
 
 fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {

@@ -75,6 +75,29 @@ fn a_name_in_a_new_directory_waits_for_the_path_to_it() {
     outcome.expect_kept("seed 265");
 }
 
+/// A log is rotated: a file is renamed before its first name ever was on disk, another file gets that name and is made durable.
+/// Would catch a name that is forgotten with everything that waited for it, so that the first file is lost.
+#[test]
+fn a_renamed_file_outlives_the_fsync_of_its_successor() {
+    let place = |dir, name| ScriptPlace { dir, name };
+    let (log, old, older) = (place(1, 2), place(0, 1), place(0, 3));
+    let next = || [ScriptStep::Append(log, 40), ScriptStep::Rename(log, old)];
+    for twice in [false, true] {
+        let mut steps = Vec::from(next());
+        if twice {
+            // The second file's first name never is on disk either.
+            steps.push(ScriptStep::Rename(old, older));
+            steps.extend(next());
+        }
+        steps.extend([ScriptStep::Append(log, 200), ScriptStep::Fsync(log)]);
+        for model in [CrashModel::Completed, CrashModel::Volatile] {
+            let script = Script { clients: vec![steps.clone()] };
+            let outcome = go(SoftRules::all(), model, 7, &script, 3000);
+            outcome.expect_kept(&format!("{model:?}, twice: {twice}"));
+        }
+    }
+}
+
 /// A run in which the syncer once wrote an inode's block while an fsync of the inode was writing others, and
 /// the fsync returned before that block was on disk.
 #[test]
