@@ -101,6 +101,7 @@ mod tests {
         fast.note(400, Duration::from_secs(4));
         assert!(fast.is_late(1700));
     }
+
     /// Rounds of five buffers, each held up for five seconds by other writes, say little of the speed: writers go on with twenty
     /// times as many dirty buffers, and the next long round decides. Would catch a device that is taken for one that needs a
     /// second for a buffer, so that writers wait at 16 of them.

@@ -19,6 +19,8 @@ const FIRST: u64 = 5_000_000;
 const MEMORY: u64 = 4_000_000_000;
 /// The sum of the weights of a round and of the past.
 const WHOLE: u64 = 256;
+/// The number of blocks as which a round of fewer counts.
+const ROUND_LEAST: u64 = 32;
 /// The most blocks of a round.
 const ROUND_MAX: usize = 1024;
 
@@ -70,7 +72,8 @@ impl Pace {
         let share = took.saturating_mul(WHOLE) / MEMORY;
         let weight = share.max(blocks.min(WHOLE / 4)).min(WHOLE);
         let before = self.each.get().saturating_mul(WHOLE - weight);
-        self.each.set(before.saturating_add((took / blocks).saturating_mul(weight)) / WHOLE);
+        let now = (took / blocks.max(ROUND_LEAST)).saturating_mul(weight);
+        self.each.set(before.saturating_add(now) / WHOLE);
     }
 }
 
