@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
+
+use crate::mounts::median;
 
 /// The calls that `ordo trace run --calls` records.
 const CALLS: &str = "openat,close,write,pwrite64,writev,pwritev,lseek,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,renameat,renameat2,linkat,symlinkat,unlinkat,mkdirat,copy_file_range,sendfile,chdir,fchdir,read,pread64,readv,preadv";
@@ -120,14 +121,9 @@ fn ways() -> Vec<Way> {
     ]
 }
 
+/// Runs a script that ends with its first failure.
 fn shell(folder: &Path, script: &str) -> Result<(), String> {
-    let mut command = Command::new("bash");
-    command.args(["-ec", script]).env("D", folder).env("M", folder.join("mounted"));
-    let out = command.output().map_err(|e| e.to_string())?;
-    match out.status.success() {
-        true => Ok(()),
-        false => Err(format!("{script}: {}", String::from_utf8_lossy(&out.stderr))),
-    }
+    crate::mounts::shell(folder, &format!("set -e\n{script}"))
 }
 
 /// The seconds that a work takes, on a new ext4 in memory.
@@ -141,11 +137,6 @@ fn one(folder: &Path, way: &Way, work: &str) -> Result<f64, String> {
     let seconds = start.elapsed().as_secs_f64();
     shell(folder, "umount $M")?;
     done.map(|()| seconds)
-}
-
-fn median(all: &mut [f64]) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
 }
 
 /// Measures, and writes the page.
@@ -218,11 +209,10 @@ fn page(all: &[Vec<Vec<f64>>], rounds: usize) -> String {
                 let _ = writeln!(out, "| {} | not run | |", way.name);
                 continue;
             }
-            let mut ratios: Vec<f64> = seconds.iter().zip(&all[0]).map(|(a, b)| a / b).collect();
-            let mut sorted = seconds.clone();
-            let middle = median(&mut sorted);
-            let (least, most) = (sorted[0], sorted[sorted.len() - 1]);
-            let ratio = median(&mut ratios);
+            let ratios: Vec<f64> = seconds.iter().zip(&all[0]).map(|(a, b)| a / b).collect();
+            let (middle, ratio) = (median(seconds), median(&ratios));
+            let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = seconds.iter().copied().fold(0.0, f64::max);
             let _ = writeln!(
                 out,
                 "| {} | {middle:.2} ({least:.2} to {most:.2}) | {ratio:.2} |",

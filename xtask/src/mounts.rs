@@ -210,7 +210,8 @@ pub fn run(ordo: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn shell(place: &Path, script: &str) -> Result<(), String> {
+/// Runs a script. `$D` is the place, `$M` the mount point in it.
+pub fn shell(place: &Path, script: &str) -> Result<(), String> {
     let mount = place.join("mounted");
     let pin = std::env::var("PIN").map(|cpus| format!("taskset -c {cpus}")).unwrap_or_default();
     let out = Command::new("bash")
@@ -332,7 +333,8 @@ fn timed(f: impl FnOnce() -> std::io::Result<()>) -> Result<f64, String> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-fn median(all: &[f64]) -> f64 {
+/// The middle one; NaN of none.
+pub fn median(all: &[f64]) -> f64 {
     let mut all = all.to_vec();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)

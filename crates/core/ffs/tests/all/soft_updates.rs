@@ -34,6 +34,19 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     disk
 }
 
+/// Runs `work` under soft updates on a file system with a file. `work` gets the policy too, for its counters.
+fn on_soft_updates<T>(work: impl AsyncFnOnce(&Runtime, FastFs, SoftUpdates) -> T) -> T {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let run = async {
+        let disk = populated(&rt, 1).await;
+        let policy = SoftUpdates::default();
+        let fs = mounted(&rt, &disk, policy.clone()).await;
+        work(&rt, fs, policy).await
+    };
+    executor.block_on(run).unwrap()
+}
+
 /// Removes all files, with `memory_max` bytes for dependencies. Returns the counters at the end.
 fn removed(memory_max: Option<usize>) -> SoftStats {
     const FILES: u32 = 4000;
@@ -71,11 +84,7 @@ fn memory_for_dependencies_stays_within_its_bound() {
 /// The blocks written for files that were created, written (with less than a cluster, which would be written at
 /// once) and removed before the syncer ran.
 fn written_for(files: u32) -> u64 {
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
-    let run = async {
-        let disk = populated(&rt, 1).await;
-        let fs = mounted(&rt, &disk, SoftUpdates::default()).await;
+    on_soft_updates(async |rt, fs, _| {
         fs.unlink(fs.root(), b"0").await.unwrap();
         fs.sync().await.unwrap();
         let before = fs.layout().cache().stats().buffers_written;
@@ -89,8 +98,7 @@ fn written_for(files: u32) -> u64 {
         }
         fs.sync().await.unwrap();
         fs.layout().cache().stats().buffers_written - before
-    };
-    executor.block_on(run).unwrap()
+    })
 }
 
 /// Files that are removed before the syncer runs cost nothing. Only the root's times, and the bitmaps in which
@@ -105,12 +113,7 @@ fn files_created_and_removed_at_once_are_never_written() {
 /// for that user. Would catch a sync, or an unmount, that never returns.
 #[test]
 fn a_removed_directory_that_is_open_holds_up_nobody() {
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
-    let run = async {
-        let disk = populated(&rt, 1).await;
-        let policy = SoftUpdates::default();
-        let fs = mounted(&rt, &disk, policy.clone()).await;
+    on_soft_updates(async |_, fs, policy| {
         let directory = NewNode::directory(0o755);
         let outer = fs.create(fs.root(), b"outer", &directory).await.unwrap().ino;
         let inner = fs.create(outer, b"inner", &directory).await.unwrap().ino;
@@ -126,20 +129,13 @@ fn a_removed_directory_that_is_open_holds_up_nobody() {
         fs.sync().await.unwrap();
         assert_eq!(policy.stats().steps, 0);
         fs.unmount().await.unwrap();
-    };
-    executor.block_on(run).unwrap();
+    });
 }
 
 /// Replaces one name `times` times by a rename before anything is written, as programs do that save a file safely. The other
 /// name lies in another chunk of the directory. Returns the most memory that dependencies took.
 fn memory_to_replace(times: u32) -> usize {
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
-    let policy = SoftUpdates::default();
-    let kept = policy.clone();
-    let run = async {
-        let disk = populated(&rt, 1).await;
-        let fs = mounted(&rt, &disk, policy).await;
+    on_soft_updates(async |_, fs, kept| {
         let root = fs.root();
         fs.create(root, b"saved", &NewNode::file(0o644)).await.unwrap();
         for i in 0..40 {
@@ -154,8 +150,7 @@ fn memory_to_replace(times: u32) -> usize {
         let used = kept.stats().memory_peak;
         fs.unmount().await.unwrap();
         used
-    };
-    executor.block_on(run).unwrap()
+    })
 }
 
 /// Dependencies of a name that is replaced again and again grow with the number of replacements. Would catch a change that
@@ -169,13 +164,7 @@ fn replacing_a_name_takes_memory_in_proportion() {
 /// Replaces one name `times` times as `mount` once replaced /etc/mtab: under a lock, which is a link to a file whose own name is
 /// removed at once. Returns the counters before the sync at the end, and after it.
 fn replaced_under_a_lock(times: u32) -> [SoftStats; 2] {
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
-    let policy = SoftUpdates::default();
-    let kept = policy.clone();
-    let run = async {
-        let disk = populated(&rt, 1).await;
-        let fs = mounted(&rt, &disk, policy).await;
+    on_soft_updates(async |rt, fs, kept| {
         let (root, new) = (fs.root(), NewNode::file(0o644));
         fs.create(root, b"saved", &new).await.unwrap();
         fs.sync().await.unwrap();
@@ -196,8 +185,7 @@ fn replaced_under_a_lock(times: u32) -> [SoftStats; 2] {
         assert_eq!(left.inodes - left.inodes_free, 3, "the root and two files are left");
         fs.unmount().await.unwrap();
         [before, kept.stats()]
-    };
-    executor.block_on(run).unwrap()
+    })
 }
 
 /// A name that is removed before it was ever on disk never gets there, also where its removal would have to wait for another

@@ -196,6 +196,14 @@ impl CallPlan {
     }
 }
 
+/// The calls that begin and end between two moments, in nanoseconds on the trace's clock.
+pub fn within(
+    calls: &[StoredCall],
+    (from, until): (u64, u64),
+) -> impl Iterator<Item = &StoredCall> {
+    calls.iter().filter(move |call| call.began >= from && call.ended <= until)
+}
+
 /// The first beginning and the last end of the calls that are played, in nanoseconds on the trace's clock.
 pub fn span<'a>(calls: impl IntoIterator<Item = &'a StoredCall>) -> Option<(u64, u64)> {
     let times = calls.into_iter().filter(|call| acts_of(call)).map(|call| (call.began, call.ended));

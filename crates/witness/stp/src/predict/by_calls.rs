@@ -5,7 +5,7 @@ use ordo_block::model::Model;
 use super::{Input, PredictError, PredictedOutcome, Unchanged, Window, others, widen};
 use crate::calls::engine::{CallsPlayed, play_calls};
 use crate::calls::facts::{SyncGaps, TraceFacts, facts};
-use crate::calls::{CallPlan, CallsError, ContentsPolicy, JournalPolicy};
+use crate::calls::{self, CallPlan, CallsError, ContentsPolicy, JournalPolicy};
 use crate::change::place::{Swap, target};
 use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
 use crate::journal::JournalSpan;
@@ -55,8 +55,7 @@ impl CallWorld {
         let mark = |text: &Option<String>| trace.mark(text.as_deref()?, 0).map(|n| seen[n].issued);
         let (from, until) = (mark(&window.from).unwrap_or(0), mark(&window.until));
         let until = until.unwrap_or(u64::MAX);
-        let inside = input.calls.iter().filter(|call| call.began >= from && call.ended <= until);
-        let calls: Vec<_> = inside.cloned().collect();
+        let calls: Vec<_> = calls::within(input.calls, (from, until)).cloned().collect();
         let plan = CallPlan::new(&calls, seen)?;
         let files = trace.files().ok_or(CallsError::None)?;
         let facts = facts(

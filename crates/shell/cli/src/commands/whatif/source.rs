@@ -115,15 +115,9 @@ pub(super) fn seconds(path: &Path, window: &Window, by_calls: bool) -> Result<f6
         Some(n) => all[n].issued,
         None => all.iter().map(|one| one.completed).max().unwrap_or(0),
     };
-    let (first, last) = match ordo_stp::calls::span(within((all[from].issued, last), &trace.calls))
-    {
-        Some(span) if by_calls => span,
-        _ => (all[from].issued, last),
-    };
+    let marks = (all[from].issued, last);
+    let calls = ordo_stp::calls::within(&trace.calls, marks);
+    let span = ordo_stp::calls::span(calls).filter(|_| by_calls);
+    let (first, last) = span.unwrap_or(marks);
     Ok(last.saturating_sub(first) as f64 / 1e9)
-}
-
-/// The calls that begin and end between two moments.
-fn within((from, until): (u64, u64), calls: &[StoredCall]) -> impl Iterator<Item = &StoredCall> {
-    calls.iter().filter(move |call| call.began >= from && call.ended <= until)
 }
