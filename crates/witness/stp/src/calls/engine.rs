@@ -9,7 +9,7 @@ use ordo_runtime::sync::{Mutex, buffer_unordered};
 use ordo_runtime::{Duration, Executor, LocalFuture, Runtime, Time};
 use ordo_trace::RequestOp;
 
-use super::facts::TraceFacts;
+use super::facts::{SLEEP, TraceFacts};
 use super::jbd2::{CommitSignals, Transactions};
 use super::log::Log;
 use super::pace::Pace;
@@ -17,6 +17,8 @@ use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
 use crate::play::{DiskAtPlay, PlayStage};
 use crate::traffic::Role;
 
+/// Nanoseconds after which processors that were woken up by a slow request count as awake, if none came meanwhile.
+const AWAKE: u64 = 2_000_000;
 /// The age at which dirty contents are written, in nanoseconds.
 const EXPIRE: u64 = 30_000_000_000;
 /// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
@@ -78,6 +80,8 @@ pub(super) struct Engine {
     pub(super) runtime: Runtime,
     pub(super) facts: TraceFacts,
     disks: Vec<DiskAtPlay>,
+    /// The way of requests to each disk, if a flush blocks it.
+    lanes: Vec<Mutex<()>>,
     think: u64,
     pub(super) dirty: RefCell<BTreeMap<(u64, u64), DirtyUnit>>,
     /// The blocks that the log has had.
@@ -91,6 +95,8 @@ pub(super) struct Engine {
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
     pub(super) changes: Cell<u64>,
+    /// The end of the last request during which processors slept.
+    slept: Cell<u64>,
     pub(super) jbd2: Transactions,
     pub(super) signals: CommitSignals,
     played: RefCell<CallsPlayed>,
@@ -114,6 +120,7 @@ pub fn play_calls(
     let engine = Rc::new(Engine {
         facts: facts.clone(),
         disks: disks.collect(),
+        lanes: stage.disks.iter().map(|_| Mutex::new((), "the way to a disk", 0)).collect(),
         think: stage.think,
         dirty: RefCell::default(),
         known: RefCell::default(),
@@ -124,6 +131,7 @@ pub fn play_calls(
         pace: Pace::new(facts.log.own),
         in_order: RefCell::default(),
         changes: Cell::new(0),
+        slept: Cell::new(0),
         jbd2: Transactions::default(),
         signals: CommitSignals::new(),
         played: RefCell::default(),
@@ -221,11 +229,21 @@ impl Engine {
         });
     }
 
+    /// Takes so much own time of a program or of the file system; less, if no processor has slept lately.
     pub(super) async fn pause(&self, ns: u64) {
-        let ns = ns * self.think / 1000;
+        let is_awake = self.now() >= self.slept.get() + AWAKE;
+        let wake = if is_awake { self.facts.gaps.wake } else { 0 };
+        let ns = ns.saturating_sub(wake) * self.think / 1000;
         if ns > 0 {
             self.runtime.sleep(Duration::from_nanos(ns)).await;
         }
+    }
+
+    /// Takes some own time of an fsync: as long as it takes in the middle, give or take what the trace shows.
+    pub(super) async fn gap(&self, ns: u64) {
+        let scatter = self.facts.gaps.scatter * ns / 1000;
+        let less = if scatter > 0 { self.runtime.random_below(2 * scatter + 1) } else { 0 };
+        self.pause(ns + scatter - less).await;
     }
 
     async fn client(self: &Rc<Self>, client: &CallClient) {
@@ -541,13 +559,22 @@ impl Engine {
         (offset, len): (u64, u64),
         fua: bool,
     ) {
+        let lane = match self.facts.flush_blocks {
+            true => Some(self.lanes[disk].lock().await),
+            false => None,
+        };
+        let lane = lane.filter(|_| op == RequestOp::Flush);
         let issued = self.now();
         if let Err(error) =
             self.disks[disk].request(&self.runtime, op, role, (offset, len), fua).await
         {
             self.error.set(Some(error));
         }
+        drop(lane);
         let times = (issued, self.now());
+        if times.1 - times.0 >= SLEEP {
+            self.slept.set(times.1);
+        }
         self.played.borrow_mut().requests.push(PlayedRequest { role, len, times });
     }
 }

@@ -30,6 +30,10 @@ const BEHIND_MIN: usize = 4;
 const OWN_CHANGE: f64 = 140.0;
 /// The longest request in bytes, if the trace does not show it.
 const REQUEST_MAX: u64 = 1 << 20;
+/// Nanoseconds for which a request takes so long that an idle processor sleeps meanwhile: `cpuidle` lets one poll for less. And the
+/// fewest own times behind such requests that show what waking up takes.
+pub(super) const SLEEP: u64 = 1_000_000;
+const WAKE_MIN: usize = 20;
 /// Bytes of records for a commit below which they count as those of its changes.
 const SMALL: f64 = 1024.0;
 
@@ -75,6 +79,10 @@ pub struct SyncGaps {
     pub between: u64,
     /// From the completion of its last request to its return.
     pub leave: u64,
+    /// The part of each own time of a program or of the file system that a processor needs to wake up, if it has slept.
+    pub wake: u64,
+    /// Each of these is as much more or less as chance has it, by at most so many thousandths.
+    pub scatter: u64,
 }
 
 /// The facts that a trace shows.
@@ -92,6 +100,8 @@ pub struct TraceFacts {
     pub request_max: u64,
     /// Whether the disk has a volatile cache that is flushed.
     pub flushes: bool,
+    /// Whether no request is sent while a flush is under way, as where one thread of the kernel hands all requests to the device.
+    pub flush_blocks: bool,
     /// The own time of an fsync of ext3 or ext4.
     pub gaps: SyncGaps,
     /// Whether writes of contents that are waited for have FUA.
@@ -177,7 +187,11 @@ pub fn facts(
     if system.starts_with("ext") && !own {
         policy.set_jbd2();
     }
-    let gaps = if policy.jbd2 { sync_gaps(calls, &waited) } else { SyncGaps::default() };
+    let gaps = if policy.jbd2 {
+        sync_gaps(calls, &waited, &files.owners, seen)
+    } else {
+        SyncGaps::default()
+    };
     let shared = is_shared(seen, owners, calls);
     (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
     let first = first_log(seen).unwrap_or(0);
@@ -199,6 +213,7 @@ pub fn facts(
         policy,
         request_max: request_max(seen),
         flushes,
+        flush_blocks: policy.jbd2 && flush_blocks(seen),
         gaps,
         place_fua,
         write_behind,
@@ -267,23 +282,91 @@ fn write_behind(
     (lens.len() >= BEHIND_MIN).then(|| lens[lens.len() / 2])
 }
 
-/// The medians over the fsyncs of a trace.
-fn sync_gaps(calls: &[StoredCall], waited: &[Waited<'_>]) -> SyncGaps {
-    let (mut enter, mut between, mut leave) = (Vec::new(), Vec::new(), Vec::new());
+/// The own times of the fsyncs of a trace: each with the time that the request before it took.
+#[derive(Default)]
+struct OwnTimes(Vec<(u64, u64)>);
+
+impl OwnTimes {
+    fn sorted(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
+        let mut times: Vec<u64> =
+            self.0.iter().filter(|(_, after)| wanted(*after)).map(|(time, _)| *time).collect();
+        times.sort_unstable();
+        times
+    }
+
+    fn median(&self) -> u64 {
+        let times = self.sorted(|_| true);
+        times.get(times.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Half the width, in thousandths of the median, of the even distribution that has the first and the ninth tenth of the times.
+    fn scatter(&self) -> u64 {
+        let times = self.sorted(|_| true);
+        let at = |tenths: usize| times.get(times.len() * tenths / 10).copied().unwrap_or(0);
+        ((at(9) - at(1)) * 5000 / 8 / at(5).max(1)).min(900)
+    }
+
+    /// The median behind requests during which processors sleep, without the time of those few that found one awake.
+    fn wake(&self) -> Option<u64> {
+        let times = self.sorted(|after| after >= SLEEP);
+        (times.len() >= WAKE_MIN).then(|| times[times.len() / 2] - times[times.len() / 20])
+    }
+}
+
+/// The own times of the fsyncs of a trace.
+fn sync_gaps(
+    calls: &[StoredCall],
+    waited: &[Waited<'_>],
+    owners: &FxHashMap<u64, u64>,
+    seen: &[SeenTraffic],
+) -> SyncGaps {
+    let [mut enter, mut between, mut leave] = [const { OwnTimes(Vec::new()) }; 3];
+    let took = |one: &SeenTraffic| one.completed - one.issued;
     let calls = calls.iter().filter(|call| !call.waits.is_empty());
     for (call, waited) in calls.zip(waited) {
         let within = || waited.seen.iter().filter(|s| s.issued >= call.began);
-        enter.extend(within().map(|s| s.issued - call.began).min());
-        let ends = within().map(|s| s.completed).filter(|at| *at <= call.ended);
-        leave.extend(ends.max().map(|at| call.ended - at));
+        let own = |s: &&&SeenTraffic| {
+            s.role == Role::Data && owners.get(&s.number).copied() == call.inode
+        };
+        let first = within().filter(own).map(|s| s.issued).min();
+        let first = first.filter(|first| !is_flushing(seen, (call.began, *first)));
+        enter.0.extend(first.map(|first| (first - call.began, 0)));
+        let ends = within().filter(|s| s.completed <= call.ended).max_by_key(|s| s.completed);
+        leave.0.extend(ends.map(|s| (call.ended - s.completed, took(s))));
         let pairs = waited.seen.windows(2);
-        between.extend(pairs.filter_map(|two| two[1].issued.checked_sub(two[0].completed)));
+        between.0.extend(
+            pairs.filter_map(|two| {
+                Some((two[1].issued.checked_sub(two[0].completed)?, took(two[0])))
+            }),
+        );
     }
-    let median = |mut times: Vec<u64>| {
-        times.sort_unstable();
-        times.get(times.len() / 2).copied().unwrap_or(0)
-    };
-    SyncGaps { enter: median(enter), between: median(between), leave: median(leave) }
+    let wakes: Vec<u64> = [&between, &leave].into_iter().filter_map(OwnTimes::wake).collect();
+    let seen_enough = enter.0.len() >= WAKE_MIN;
+    SyncGaps {
+        enter: if seen_enough { enter.median() } else { between.median() },
+        between: between.median(),
+        leave: leave.median(),
+        wake: wakes.iter().sum::<u64>() / wakes.len().max(1) as u64,
+        scatter: leave.scatter(),
+    }
+}
+
+/// Whether a flush is under way at any moment of a time.
+fn is_flushing(seen: &[SeenTraffic], (from, to): (u64, u64)) -> bool {
+    let until = seen.partition_point(|s| s.issued < to);
+    let mut before = seen[..until].iter().rev().filter(|s| s.role == Role::Flush);
+    before.next().is_some_and(|flush| flush.completed > from)
+}
+
+/// Whether no request was sent while a long flush was under way.
+fn flush_blocks(seen: &[SeenTraffic]) -> bool {
+    let mut blocks = Votes::default();
+    for (n, flush) in seen.iter().enumerate().filter(|(_, s)| s.role == Role::Flush) {
+        if flush.completed - flush.issued >= SLEEP {
+            blocks.add(seen.get(n + 1).is_none_or(|next| next.issued >= flush.completed));
+        }
+    }
+    blocks.1 > 0 && blocks.0 * 50 >= blocks.1 * 49
 }
 
 /// The place of the first write to the log.
@@ -484,6 +567,61 @@ fn own_range(contents: &dyn RequestContents, seen: &SeenTraffic) -> Option<OwnRa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn request(role: Role, (issued, completed): (u64, u64)) -> SeenTraffic {
+        SeenTraffic {
+            number: 0,
+            op: RequestOp::Write,
+            flags: Flags::empty(),
+            offset: 0,
+            len: 4096,
+            issued,
+            completed,
+            role,
+            transaction: None,
+            copies: Vec::new(),
+            checkpoint: false,
+            text: None,
+        }
+    }
+
+    /// The cost of waking up is that of the times behind long requests alone, and needs enough of them.
+    #[test]
+    fn waking_up_is_seen_behind_long_requests() {
+        let mut times = OwnTimes((0..40).map(|n| (100 + n, SLEEP)).collect());
+        assert_eq!((times.median(), times.wake()), (120, Some(18)));
+        // From 104 to 136: 16 of 1.6 halves around 120.
+        assert_eq!(times.scatter(), 32 * 5000 / 8 / 120);
+        times.0.extend((0..200).map(|_| (5, SLEEP - 1)));
+        assert_eq!(times.wake(), Some(18));
+        times.0.retain(|(time, _)| *time < 110);
+        assert_eq!(times.wake(), None);
+        assert_eq!((OwnTimes::default().median(), OwnTimes::default().scatter()), (0, 0));
+    }
+
+    /// A flush blocks the way where nothing is ever sent during one; a short flush shows nothing. One write in fifty may be a
+    /// request that was on its way already.
+    #[test]
+    fn a_flush_that_blocks_is_seen() {
+        let long = 2 * SLEEP;
+        let turns = |write: u64| {
+            let one = move |n: u64| {
+                let at = n * 10 * SLEEP;
+                let written = (at + write, at + write + 1);
+                [request(Role::Flush, (at, at + long)), request(Role::Data, written)]
+            };
+            (0..60).flat_map(one).collect::<Vec<_>>()
+        };
+        assert!(flush_blocks(&turns(long)));
+        assert!(!flush_blocks(&turns(long - 1)));
+        let mut mixed = turns(long);
+        mixed[7].issued -= 1;
+        assert!(flush_blocks(&mixed));
+        mixed[9].issued -= 1;
+        assert!(!flush_blocks(&mixed));
+        assert!(!flush_blocks(&[request(Role::Flush, (0, SLEEP - 1))]));
+        assert!(is_flushing(&mixed, (long - 1, long)) && !is_flushing(&mixed, (long, 9 * SLEEP)));
+    }
 
     /// A commit's own bytes and those of each change are told apart where commits differ; otherwise by their size.
     #[test]

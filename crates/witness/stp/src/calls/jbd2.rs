@@ -39,8 +39,11 @@ pub(super) struct Transactions {
     /// The blocks of inodes of the open transaction, and those that are being written to the log.
     open: RefCell<BTreeSet<u64>>,
     shadow: RefCell<BTreeSet<u64>>,
-    /// The flushes of callers that have begun, and ended.
+    /// The flushes that have begun, and ended.
     flushes: Cell<(u64, u64)>,
+    /// The number of the flush that a commit block waits for, and whether the block is under way behind it.
+    preflush: Cell<Option<u64>>,
+    in_flight: Cell<bool>,
 }
 
 /// The signals of [`Transactions`].
@@ -95,7 +98,7 @@ impl Engine {
     pub(super) async fn sync_as_jbd2(&self, file: Option<u64>) {
         let policy = self.facts.policy;
         let logged = policy.contents == ContentsPolicy::Logged;
-        self.pause(self.facts.gaps.enter).await;
+        self.gap(self.facts.gaps.enter).await;
         if !logged {
             let own = self.take(file);
             self.place(&self.runs(&own)).await;
@@ -113,30 +116,58 @@ impl Engine {
                 mine.map(|(key, _)| *key).collect()
             };
             is_flushed = due.is_empty();
+            self.gap(self.facts.gaps.between).await;
             self.write_back_these(&due).await;
-            self.pause(self.facts.gaps.between).await;
+            self.gap(self.facts.gaps.between).await;
         }
         if !is_flushed && policy.has_barriers() {
-            self.flush_together().await;
+            self.flush_together(0).await;
         }
-        self.pause(self.facts.gaps.leave).await;
+        self.gap(self.facts.gaps.leave).await;
     }
 
-    /// A flush of callers: those that come while one is under way share the next (`block/blk-flush.c`).
-    async fn flush_together(&self) {
+    /// A flush of the disk's cache, as the block layer makes it (`block/blk-flush.c`): those who ask for one while one is under way
+    /// share the next, which waits for a commit block that is behind its first flush, and serves that one too. It is sent `lag`
+    /// nanoseconds after it has begun.
+    async fn flush_together(&self, lag: u64) {
         let flushes = &self.jbd2.flushes;
         let wanted = flushes.get().0 + 1;
         while flushes.get().1 < wanted {
             let (begun, ended) = flushes.get();
-            if begun > ended {
+            if begun > ended || self.jbd2.in_flight.get() {
                 self.signals.flushed.notified().await;
                 continue;
             }
             flushes.set((begun + 1, ended));
+            self.gap(lag).await;
             self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
-            self.pause(self.facts.gaps.between).await;
             flushes.set((begun + 1, begun + 1));
+            if self.jbd2.preflush.get().is_some_and(|preflush| preflush <= begun + 1) {
+                self.jbd2.preflush.set(None);
+                self.jbd2.in_flight.set(true);
+            }
             self.signals.flushed.notify_all();
+        }
+    }
+
+    /// Writes the commit block with its flushes.
+    async fn write_commit_block(&self) {
+        let (policy, lag) = (self.facts.policy, self.facts.gaps.between);
+        if self.log.disk > 0 {
+            self.force_commit().await;
+            return self.gap(lag).await;
+        }
+        self.log.append(self.facts.log.commit_block as f64);
+        if policy.flush_before {
+            self.jbd2.preflush.set(Some(self.jbd2.flushes.get().0 + 1));
+            self.flush_together(0).await;
+            self.gap(lag).await;
+        }
+        self.force(true).await;
+        self.jbd2.in_flight.set(false);
+        self.signals.flushed.notify_all();
+        if policy.flush_after {
+            self.flush_together(lag).await;
         }
     }
 
@@ -172,6 +203,7 @@ impl Engine {
             self.runtime.sleep(Duration::from_nanos(delay)).await;
         }
         self.wait_for_space().await;
+        self.gap(self.facts.gaps.between).await;
         jbd2.begun.set(jbd2.begun.get() + 1);
         *jbd2.shadow.borrow_mut() = std::mem::take(&mut *jbd2.open.borrow_mut());
         self.changes.set(0);
@@ -182,10 +214,9 @@ impl Engine {
         self.force(false).await;
         jbd2.shadow.borrow_mut().clear();
         self.signals.written.notify_all();
-        self.pause(self.facts.gaps.between).await;
+        self.gap(self.facts.gaps.between).await;
         jbd2.sealed.set(jbd2.begun.get());
-        self.force_commit().await;
-        self.pause(self.facts.gaps.between).await;
+        self.write_commit_block().await;
         jbd2.ended.set(jbd2.begun.get());
         self.signals.done.notify_all();
     }
@@ -195,7 +226,7 @@ impl Engine {
 mod tests {
     use std::rc::Rc;
 
-    use crate::calls::engine::{CallsPlayed, play_calls};
+    use crate::calls::engine::{CallsPlayed, PlayedRequest, play_calls};
     use crate::calls::facts::{LogFacts, SyncGaps, TraceFacts};
     use crate::calls::{CallClient, CallPlan, ClientAct, ClientStep};
     use crate::play::{PlayDisk, PlayStage};
@@ -242,6 +273,7 @@ mod tests {
             request_max: 1 << 20,
             flushes: barriers,
             gaps: SyncGaps::default(),
+            flush_blocks: false,
             place_fua: false,
             write_behind: None,
             files_without: 0,
@@ -344,5 +376,62 @@ mod tests {
         // It changes its file at once, and asks when the log is being written.
         plan.clients[1].steps[1].think = 8 * MS;
         assert_eq!(letters(&played(&plan, &facts, 5 * MS)), "djdfcff");
+    }
+
+    /// Clients with file data in the log ask for a flush each, behind their data. One that comes while the commit block of another
+    /// transaction is under way shares that one's last flush, and one that comes while a flush is under way shares the next (conditions C1
+    /// and C2 in `block/blk-flush.c`). Would catch a flush for each client, and a flush between a commit block and its last flush.
+    #[test]
+    fn flushes_are_shared() {
+        let facts = facts(ContentsPolicy::Logged, true);
+        let mut plan = clients(5, 20, (1, 16));
+        plan.clients[3..].iter_mut().for_each(|client| client.began += 3 * MS);
+        let played = played(&plan, &facts, 5 * MS);
+        let sent = letters(&played);
+        let count = |letter: char| sent.matches(letter).count();
+        assert_eq!((count('d'), count('c')), (100, 40), "{sent}");
+        // Two for each commit, and one for those groups whose data end just before the log's; by themselves they would be 180.
+        assert_eq!(count('f'), 101, "{sent}");
+        let of = |role: Role| played.requests.iter().filter(move |r| r.role == role);
+        for commit in of(Role::Commit) {
+            let between = |flush: &&_| {
+                let flush: &PlayedRequest = flush;
+                flush.times.0 < commit.times.1 && commit.times.0 < flush.times.1
+            };
+            assert_eq!(of(Role::Flush).find(between), None, "{commit:?}");
+        }
+    }
+
+    /// Where a flush blocks the way to the disk, what comes meanwhile is sent when it ends, in its order.
+    #[test]
+    fn a_flush_may_block_the_way() {
+        let mut facts = facts(ContentsPolicy::Ordered, true);
+        let mut plan = clients(2, 1, (1, 16));
+        // It comes during the first flush.
+        plan.clients[1].began += 13 * MS;
+        let sent_at = |played: &CallsPlayed| {
+            let data = played.requests.iter().filter(|r| r.role == Role::Data);
+            data.map(|r| r.times.0 / MS).max()
+        };
+        assert_eq!(sent_at(&played(&plan, &facts, 5 * MS)), Some(14));
+        facts.flush_blocks = true;
+        assert_eq!(sent_at(&played(&plan, &facts, 5 * MS)), Some(16));
+    }
+
+    /// Own times have a part in which a processor wakes up; it falls away where no request was long enough to let one sleep.
+    #[test]
+    fn an_awake_processor_needs_no_time_to_wake_up() {
+        let mut facts = facts(ContentsPolicy::Ordered, false);
+        let mut plan = clients(1, 100, (1, 1));
+        plan.clients[0].steps.iter_mut().for_each(|step| step.think = MS / 10);
+        let took = |facts: &TraceFacts, each: u64| {
+            let played = played(&plan, facts, each);
+            (played.bounds.1 - played.bounds.0, played.requests.len() as u64)
+        };
+        let (asleep, awake) = (took(&facts, 2 * MS), took(&facts, MS / 2));
+        facts.gaps.wake = MS / 20;
+        assert_eq!(took(&facts, 2 * MS), asleep);
+        let (less, _) = took(&facts, MS / 2);
+        assert!(less < awake.0 - 8 * MS, "{less} {awake:?}");
     }
 }

@@ -4,7 +4,7 @@ use ordo_block::model::Model;
 
 use super::{Input, PredictError, PredictedOutcome, Unchanged, Window, others, widen};
 use crate::calls::engine::{CallsPlayed, play_calls};
-use crate::calls::facts::{SyncGaps, TraceFacts, facts};
+use crate::calls::facts::{TraceFacts, facts};
 use crate::calls::{self, CallPlan, CallsError, ContentsPolicy, JournalPolicy};
 use crate::change::place::{Swap, target};
 use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
@@ -17,6 +17,13 @@ use crate::traffic::SeenTrace;
 /// which was read, as a part of the trace's time and of that of its fsyncs.
 const NEARER: f64 = 0.002;
 
+/// The seeds of own times that are played, and those of them, nearest to the trace, whose median counts. If fewer are as near to the
+/// trace as this part of it, others are tried, up to a number of them.
+const SEEDS: usize = 9;
+const NEAREST: usize = 5;
+const NEAR: f64 = 0.05;
+const SEEDS_MAX: u64 = 48;
+
 /// The calls of a trace, and what its requests show of the journal's policies.
 #[derive(Clone, Debug)]
 pub struct CallWorld {
@@ -24,8 +31,8 @@ pub struct CallWorld {
     pub plan: CallPlan,
     /// The places, the log, the policies.
     pub facts: TraceFacts,
-    /// Other ways to have the own time of fsyncs, which the trace does not rule out.
-    other_gaps: Vec<SyncGaps>,
+    /// The seeds of own times, nearest to the trace first; none if there is one way alone.
+    seeds: Vec<u64>,
     span: Option<JournalSpan>,
     stage: PlayStage,
 }
@@ -65,7 +72,7 @@ impl CallWorld {
             (span, input.system),
         )?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
-        let mut world = CallWorld { plan, facts, other_gaps: Vec::new(), span, stage };
+        let mut world = CallWorld { plan, facts, seeds: Vec::new(), span, stage };
         world.settle();
         Ok(world)
     }
@@ -74,10 +81,11 @@ impl CallWorld {
     /// out, the one whose playback comes nearest to the trace counts.
     fn settle(&mut self) {
         if self.plan.clients.len() < 2 {
+            self.facts.gaps.scatter = 0;
             return;
         }
         if self.facts.policy.jbd2 {
-            return self.settle_gaps();
+            return self.settle_seeds();
         }
         let read = (self.facts.policy.tangled, self.facts.policy.serial);
         let error = |tangled: bool, serial: bool| {
@@ -94,24 +102,26 @@ impl CallWorld {
         }
     }
 
-    /// Settles where the own time of fsyncs lies. Clients of one journal either all share each commit, or form two groups, one
-    /// of which writes its data while the other is committed; some tenths of a millisecond decide which, and then it stays so.
-    fn settle_gaps(&mut self) {
-        let SyncGaps { enter, between, leave } = self.facts.gaps;
-        let ways = [(enter, between), (between, between), (enter, between / 2)];
-        let ways = ways.iter().flat_map(|(enter, between)| {
-            [0, leave, leave * 2].map(|leave| SyncGaps { enter: *enter, between: *between, leave })
-        });
-        let distance = |gaps: SyncGaps| {
-            let mut world = self.clone();
-            world.facts.gaps = gaps;
-            Some((world.distance()?, gaps))
-        };
-        let mut all: Vec<(f64, SyncGaps)> = ways.filter_map(distance).collect();
+    /// Settles how the own times of fsyncs fall. Clients of one journal either all share each commit, or form groups that take
+    /// turns; some tenths of a millisecond decide which, and then it stays so: the seeds whose playback comes nearest to the trace count.
+    fn settle_seeds(&mut self) {
+        let distance = |seed: u64| Some((self.seeded(seed).distance()?, seed));
+        let mut all: Vec<(f64, u64)> = Vec::new();
+        let is_near = |all: &[(f64, u64)]| all.iter().filter(|one| one.0 < NEAR).count() >= NEAREST;
+        for seed in 1..=SEEDS_MAX {
+            if all.len() >= SEEDS && is_near(&all) {
+                break;
+            }
+            all.extend(distance(seed));
+        }
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut all = all.into_iter().map(|(_, gaps)| gaps);
-        self.facts.gaps = all.next().unwrap_or(self.facts.gaps);
-        self.other_gaps = all.collect();
+        self.seeds = all.into_iter().take(SEEDS).map(|(_, seed)| seed).collect();
+    }
+
+    fn seeded(&self, seed: u64) -> CallWorld {
+        let mut world = self.clone();
+        world.stage.seed = seed;
+        world
     }
 
     /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever is larger. `None`: it cannot be
@@ -297,22 +307,25 @@ impl CallWorld {
     }
 
     fn outcome(&self, what: &str, error: f64) -> Result<PredictedOutcome, PredictError> {
-        let main = self.play(what)?;
-        let seconds = |played: &CallsPlayed| (played.bounds.1 - played.bounds.0) as f64 / 1e9;
-        let mut interval = (seconds(&main), seconds(&main));
-        let mut include = |played: CallsPlayed| {
-            let other = seconds(&played);
-            interval = (interval.0.min(other), interval.1.max(other));
+        let took = |played: &CallsPlayed| played.bounds.1 - played.bounds.0;
+        let mut all = Vec::new();
+        for seed in &self.seeds {
+            all.push(self.seeded(*seed).play(what)?);
+        }
+        let far = all.split_off(all.len().min(NEAREST));
+        all.sort_by_key(&took);
+        let main = match all.is_empty() {
+            true => self.play(what)?,
+            false => all.remove(all.len() / 2),
         };
+        let mut times: Vec<u64> = all.iter().chain(&far).map(&took).collect();
+        times.push(took(&main));
         for other in others(&self.stage) {
-            include(self.play_on(what, &other)?);
+            times.push(took(&self.play_on(what, &other)?));
         }
-        for gaps in &self.other_gaps {
-            let mut other = self.clone();
-            other.facts.gaps = *gaps;
-            include(other.play(what)?);
-        }
-        let mut outcome = PredictedOutcome::of(seconds(&main), interval);
+        let seconds = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e9;
+        let interval = (seconds(times.iter().copied().min()), seconds(times.iter().copied().max()));
+        let mut outcome = PredictedOutcome::of(seconds(Some(took(&main))), interval);
         tell(&main, &mut outcome);
         widen(&mut outcome, error);
         Ok(outcome)
