@@ -111,7 +111,8 @@ reproduce:
 	  echo '```'; target/release/ordo reproduce --list; echo '```'; } > target/reproduced.md
 	mv target/reproduced.md docs/results/reproduced.md
 
-# Traces of the kernel's ext3 and ext4 played with a change, beside the change really made. Needs root.
+# Traces of the kernel's file systems played with a change, beside the change really made: on disk models, and on this machine's
+# disk. Needs root.
 # Records ext4 in parts on a loop device, in LARGE, which needs 25 GB; a recording that is there already is taken.
 LARGE ?= $(CURDIR)/target/whatif-large
 .PHONY: whatif-large
@@ -126,6 +127,8 @@ whatif-large:
 .PHONY: whatif
 whatif:
 	ORDO_WHATIF_PAGE=$(CURDIR)/docs/results/whatif-kernel.md $(CARGO) test --workspace --test whatif -- --ignored --nocapture
+	ORDO_WHATIF_DEVICE_PAGE=$(CURDIR)/docs/results/whatif-device.md \
+	  $(CARGO) test --package ordo-cli --test whatif_device -- --ignored --nocapture
 
 # Every system on every honest disk; CRASH_CYCLES runs of ten crash cycles each; then, for each system of CRASH_LONG, each
 # workload of CRASH_WORK and each geometry, CRASH_RUNS runs of up to CRASH_STATES states: with the defaults ten million states

@@ -17,12 +17,8 @@ use crate::traffic::SeenTrace;
 /// which was read, as a part of the trace's time and of that of its fsyncs.
 const NEARER: f64 = 0.002;
 
-/// The seeds of own times that are played, and those of them, nearest to the trace, whose median counts. If fewer are as near to the
-/// trace as this part of it, others are tried, up to a number of them.
-const SEEDS: usize = 9;
-const NEAREST: usize = 5;
-const NEAR: f64 = 0.05;
-const SEEDS_MAX: u64 = 48;
+/// The number of seeds of own times that are played.
+const SEEDS: u64 = 9;
 
 /// The calls of a trace, and what its requests show of the journal's policies.
 #[derive(Clone, Debug)]
@@ -31,7 +27,7 @@ pub struct CallWorld {
     pub plan: CallPlan,
     /// The places, the log, the policies.
     pub facts: TraceFacts,
-    /// The seeds of own times, nearest to the trace first; none if there is one way alone.
+    /// The seeds of own times; none if nothing is left to chance.
     seeds: Vec<u64>,
     span: Option<JournalSpan>,
     stage: PlayStage,
@@ -85,7 +81,8 @@ impl CallWorld {
             return;
         }
         if self.facts.policy.jbd2 {
-            return self.settle_seeds();
+            self.seeds = (1..=SEEDS).collect();
+            return;
         }
         let read = (self.facts.policy.tangled, self.facts.policy.serial);
         let error = |tangled: bool, serial: bool| {
@@ -100,22 +97,6 @@ impl CallWorld {
         if let Some((_, (tangled, serial))) = nearest {
             (self.facts.policy.tangled, self.facts.policy.serial) = (tangled, serial);
         }
-    }
-
-    /// Settles how the own times of fsyncs fall. Clients of one journal either all share each commit, or form groups that take
-    /// turns; some tenths of a millisecond decide which, and then it stays so: the seeds whose playback comes nearest to the trace count.
-    fn settle_seeds(&mut self) {
-        let distance = |seed: u64| Some((self.seeded(seed).distance()?, seed));
-        let mut all: Vec<(f64, u64)> = Vec::new();
-        let is_near = |all: &[(f64, u64)]| all.iter().filter(|one| one.0 < NEAR).count() >= NEAREST;
-        for seed in 1..=SEEDS_MAX {
-            if all.len() >= SEEDS && is_near(&all) {
-                break;
-            }
-            all.extend(distance(seed));
-        }
-        all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.seeds = all.into_iter().take(SEEDS).map(|(_, seed)| seed).collect();
     }
 
     fn seeded(&self, seed: u64) -> CallWorld {
@@ -312,20 +293,20 @@ impl CallWorld {
         for seed in &self.seeds {
             all.push(self.seeded(*seed).play(what)?);
         }
-        let far = all.split_off(all.len().min(NEAREST));
-        all.sort_by_key(&took);
-        let main = match all.is_empty() {
-            true => self.play(what)?,
-            false => all.remove(all.len() / 2),
-        };
-        let mut times: Vec<u64> = all.iter().chain(&far).map(&took).collect();
-        times.push(took(&main));
+        if all.is_empty() {
+            all.push(self.play(what)?);
+        }
+        let mut times: Vec<u64> = all.iter().map(&took).collect();
+        let mean = times.iter().sum::<u64>() / times.len() as u64;
+        let nearest = all.into_iter().min_by_key(|played| took(played).abs_diff(mean));
+        // The requests of one playback stand for all.
+        let main = nearest.expect("one playback at least");
         for other in others(&self.stage) {
             times.push(took(&self.play_on(what, &other)?));
         }
         let seconds = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e9;
         let interval = (seconds(times.iter().copied().min()), seconds(times.iter().copied().max()));
-        let mut outcome = PredictedOutcome::of(seconds(Some(took(&main))), interval);
+        let mut outcome = PredictedOutcome::of(seconds(Some(mean)), interval);
         tell(&main, &mut outcome);
         widen(&mut outcome, error);
         Ok(outcome)
