@@ -35,25 +35,7 @@ fn possible(what: &str, also: &[&str]) -> bool {
 }
 
 /// Clients that overwrite random blocks of a file each and sync every one; between the marks `begin` and `end`.
-const SYNCS: &str = "
-import os, random, sys, threading
-clients, syncs, size = (int(x) for x in sys.argv[1:4])
-def run(n):
-    at = random.Random(n)
-    for i in range(syncs):
-        os.pwrite(files[n], bytes([i % 251]) * size, size * at.randrange((8 << 20) // size))
-        os.fsync(files[n])
-files = [os.open('f%d' % n, os.O_RDWR | os.O_CREAT) for n in range(clients)]
-for f in files:
-    os.write(f, b'x' * (8 << 20))
-os.sync()
-mark = lambda text: open(os.environ['ORDO_MARK'], 'w').write('mark ' + text)
-mark('begin')
-all = [threading.Thread(target=run, args=(n,)) for n in range(clients)]
-[t.start() for t in all]
-[t.join() for t in all]
-mark('end')
-";
+const SYNCS: &str = include_str!("calling/syncs.py");
 
 /// A file system, and the commands that make and use it.
 #[derive(Clone, Copy, PartialEq)]
@@ -268,7 +250,21 @@ fn calls_are_played_as_the_kernel_answers_them() {
         }
         let (code, _, errors) = played("calls", same);
         assert!(code != 0 && errors.contains("this mode already"), "{errors}");
+        calls_are_played_in_a_file(&trace, folder.path());
     }
+}
+
+/// Calls in real time in a file: with flushes, and without them.
+fn calls_are_played_in_a_file(trace: &Path, folder: &Path) {
+    let played = folder.join("played.img");
+    let device = ["--device", played.to_str().unwrap(), "--rounds", "1", "--play", "calls"];
+    let json = whatif(trace, &[&["--barriers", "off"], &device[..]].concat(), &[]);
+    let rows = json["rows"].as_array().unwrap();
+    let count = |n: usize, role: &str| rows[n]["requests"][role].as_u64().unwrap_or(0);
+    assert_eq!((rows.len(), rows[1]["method"].as_str()), (2, Some("calls")), "{json}");
+    assert_eq!((count(0, "data"), count(1, "data"), count(1, "flush")), (40, 40, 0), "{json}");
+    assert!(count(0, "flush") >= 40 && count(0, "commit") > 0, "{json}");
+    assert!(!played.exists());
 }
 
 /// One row of the results: what is recorded, the options that change it, and how it is really made.

@@ -13,25 +13,7 @@ use serde_json::Value;
 const ROUNDS: usize = 5;
 
 /// Clients that overwrite random blocks of a file each and sync every one; between the marks `begin` and `end`.
-const SYNCS: &str = "
-import os, random, sys, threading
-clients, syncs, size = (int(x) for x in sys.argv[1:4])
-def run(n):
-    at = random.Random(n)
-    for i in range(syncs):
-        os.pwrite(files[n], bytes([i % 251]) * size, size * at.randrange((8 << 20) // size))
-        os.fsync(files[n])
-files = [os.open('f%d' % n, os.O_RDWR | os.O_CREAT) for n in range(clients)]
-for f in files:
-    os.write(f, b'x' * (8 << 20))
-os.sync()
-mark = lambda text: open(os.environ['ORDO_MARK'], 'w').write('mark ' + text)
-mark('begin')
-all = [threading.Thread(target=run, args=(n,)) for n in range(clients)]
-[t.start() for t in all]
-[t.join() for t in all]
-mark('end')
-";
+const SYNCS: &str = include_str!("calling/syncs.py");
 
 fn run(program: &str, args: &[&str]) -> String {
     let output =
@@ -95,7 +77,8 @@ impl Bench {
         let trace = self.folder.path().join(name);
         let program = self.folder.path().join("syncs.py");
         std::fs::write(&program, SYNCS).unwrap();
-        let mut args = vec!["trace", "run", "--image", path, "--mount-opts", made.mount, "--force"];
+        let mut args =
+            vec!["trace", "run", "--image", path, "--mount-opts", made.mount, "--force", "--calls"];
         args.extend(["-o", trace.to_str().unwrap(), "--", "python3", program.to_str().unwrap()]);
         args.extend(work);
         run(env!("CARGO_BIN_EXE_ordo"), &args);

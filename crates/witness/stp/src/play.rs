@@ -61,7 +61,44 @@ pub struct PlayStage {
     pub think: u64,
 }
 
+/// The executor of a playback: that of its real disk, or one in virtual time.
+pub(crate) enum StageExecutor {
+    Real(Real),
+    Virtual(Box<Executor>),
+}
+
+impl std::ops::Deref for StageExecutor {
+    type Target = Executor;
+
+    fn deref(&self) -> &Executor {
+        match self {
+            StageExecutor::Real(real) => real.executor(),
+            StageExecutor::Virtual(executor) => executor,
+        }
+    }
+}
+
 impl PlayStage {
+    /// The executor for these disks, and the nanoseconds from the recorder's clock to its clock. In real time, the time before
+    /// `first` on the recorder's clock is skipped.
+    pub(crate) fn executor(&self, first: u64) -> (StageExecutor, i64) {
+        let real = self.disks.iter().find_map(|(disk, _)| match disk {
+            PlayDisk::Real(real) => Some(real.clone()),
+            PlayDisk::Model(_) | PlayDisk::Recorded(_) => None,
+        });
+        assert!(real.is_none() || self.disks.len() == 1, "a real disk is the only one");
+        match real {
+            Some(real) => {
+                let now = real.executor().runtime().now().as_nanos();
+                (StageExecutor::Real(real), now.cast_signed() - first.cast_signed())
+            }
+            None => {
+                let executor = Box::new(Executor::simulated(self.seed));
+                (StageExecutor::Virtual(executor), self.shift.cast_signed())
+            }
+        }
+    }
+
     /// One disk of `bytes` bytes, with the recorder's clock and think times.
     pub fn one(disk: PlayDisk, bytes: u64) -> PlayStage {
         PlayStage { disks: vec![(disk, bytes)], seed: 1, shift: 0, think: 1000 }
@@ -149,29 +186,10 @@ struct Player {
 /// # Panics
 /// The plan has a circle: steps that wait for each other.
 pub fn play(plan: &Rc<Plan>, stage: &PlayStage) -> Result<Played, PlayError> {
-    let real = stage.disks.iter().find_map(|(disk, _)| match disk {
-        PlayDisk::Real(real) => Some(real.clone()),
-        PlayDisk::Model(_) | PlayDisk::Recorded(_) => None,
-    });
-    assert!(real.is_none() || stage.disks.len() == 1, "a real disk is the only one");
-    let simulated;
-    let executor = match &real {
-        Some(real) => real.executor(),
-        None => {
-            simulated = Executor::simulated(stage.seed);
-            &simulated
-        }
-    };
+    let first = plan.live().filter(|n| plan.after(*n).is_empty());
+    let first = first.map(|n| plan.step(n).not_before).min().unwrap_or(0);
+    let (executor, shift) = stage.executor(first);
     let runtime = executor.runtime();
-    // In real time, the time before the first request on the recorder's clock is skipped.
-    let shift = match real {
-        Some(_) => {
-            let first = plan.live().filter(|n| plan.after(*n).is_empty());
-            let first = first.map(|n| plan.step(n).not_before).min().unwrap_or(0);
-            runtime.now().as_nanos().cast_signed() - first.cast_signed()
-        }
-        None => stage.shift.cast_signed(),
-    };
     let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
     let state = State {
         open: (0..plan.len()).map(|n| plan.after(n).len() as u32).collect(),
@@ -236,7 +254,7 @@ impl DiskAtPlay {
                 runtime.sleep(Duration::from_nanos(took)).await;
                 Ok(())
             }
-            DiskAtPlay::Real(_) => unreachable!("a real disk plays plans alone"),
+            DiskAtPlay::Real(real) => real.send(op, (offset, len), fua).await,
         }
     }
 }

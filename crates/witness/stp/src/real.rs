@@ -144,12 +144,16 @@ impl Real {
     ///
     /// # Errors
     /// The device failed.
-    pub fn prepare(
+    pub fn prepare(&self, plans: &[&Plan], reached: impl FnMut(u64, u64)) -> Result<(), RealError> {
+        self.fill(touched(plans), reached)
+    }
+
+    /// Writes ranges of bytes, and flushes.
+    pub(crate) fn fill(
         &self,
-        plans: &[&Plan],
+        ranges: Vec<Range<u64>>,
         mut reached: impl FnMut(u64, u64),
     ) -> Result<(), RealError> {
-        let ranges = touched(plans);
         let total = ranges.iter().map(|range| range.end - range.start).sum();
         let (device, mut done) = (&self.0.device, 0);
         let work = async {
@@ -169,17 +173,27 @@ impl Real {
 
     /// Sends one request of a plan.
     pub(crate) async fn request(&self, step: &PlanStep) -> Result<(), BlockError> {
-        let device = &self.0.device;
         if step.preflush {
-            device.flush().await?;
+            self.0.device.flush().await?;
         }
+        self.send(step.op, (step.offset, step.len), step.fua).await
+    }
+
+    /// Sends one request.
+    pub(crate) async fn send(
+        &self,
+        op: RequestOp,
+        (first, bytes): (u64, u64),
+        fua: bool,
+    ) -> Result<(), BlockError> {
+        let device = &self.0.device;
         let most = device.geometry().max_request as u64;
-        let pieces = (0..step.len.max(1)).step_by(most as usize).map(|at| async move {
-            let (offset, len) = (step.offset + at, most.min(step.len - at));
-            match step.op {
+        let pieces = (0..bytes.max(1)).step_by(most as usize).map(|at| async move {
+            let (offset, len) = (first + at, most.min(bytes - at));
+            match op {
                 RequestOp::Read => device.read(offset, len as usize).await.map(drop),
                 RequestOp::Write => {
-                    let flags = if step.fua { WriteFlags::FUA } else { WriteFlags::empty() };
+                    let flags = if fua { WriteFlags::FUA } else { WriteFlags::empty() };
                     device.write(offset, pattern(offset, len as usize), flags).await
                 }
                 RequestOp::Flush => device.flush().await,
@@ -218,7 +232,11 @@ fn touched(plans: &[&Plan]) -> Vec<Range<u64>> {
     let steps = plans.iter().flat_map(|plan| plan.live().map(|n| plan.step(n)));
     let moves =
         steps.filter(|step| matches!(step.op, RequestOp::Read | RequestOp::Write) && step.len > 0);
-    let mut all: Vec<Range<u64>> = moves.map(|step| step.offset..step.offset + step.len).collect();
+    merged(moves.map(|step| step.offset..step.offset + step.len).collect())
+}
+
+/// Ranges in order, merged where they meet.
+pub(crate) fn merged(mut all: Vec<Range<u64>>) -> Vec<Range<u64>> {
     all.sort_unstable_by_key(|range| (range.start, range.end));
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in all {

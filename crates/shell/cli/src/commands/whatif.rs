@@ -75,7 +75,7 @@ pub struct WhatIf {
     depth: u16,
     /// Play the calls of the programs, or the requests of the trace. By default calls are played where the journal is Ordo's, or
     /// that of ext3 or ext4; on other file systems for changes that need them.
-    #[arg(long, value_name = "OBJECTS", conflicts_with = "device")]
+    #[arg(long, value_name = "OBJECTS")]
     play: Option<Method>,
     /// A trace of the same command with all these changes really made. Its time is printed beside the prediction. Of several
     /// such traces the median counts.
@@ -248,8 +248,7 @@ fn predict(
     predictor: &Predictor<'_>,
     (input, window): (&Input<'_>, &Window),
 ) -> Result<(String, ExitCode)> {
-    let asked = args.device.as_ref().map(|_| Method::Requests).or(args.play);
-    let ways = Ways::new(predictor, asked, args.bound)?;
+    let ways = Ways::new(predictor, args.play, args.bound)?;
     let refused = refused(args, ways.unchanged(ways.usual()), input.disk);
     let far = refused.is_some();
     let changes = args.changes.list();
@@ -258,7 +257,7 @@ fn predict(
     let sets: Vec<&[PlanChange]> = alone.chain(all).collect();
     let outcomes = match &args.device {
         _ if far => Vec::new(),
-        Some(path) => on_device(args, path, predictor, input.bytes, sets)?,
+        Some(path) => on_device(args, path, &ways, input.bytes, sets)?,
         None => {
             let named = |set: &[PlanChange]| -> Result<PredictedSet> {
                 Ok((change::name(set), ways.method(set), ways.changed(set)?))
@@ -326,7 +325,7 @@ fn policy(policy: &JournalPolicy) -> String {
 fn on_device(
     args: &WhatIf,
     path: &Path,
-    predictor: &Predictor<'_>,
+    ways: &Ways<'_>,
     bytes: u64,
     sets: Vec<&[PlanChange]>,
 ) -> Result<Vec<PredictedSet>> {
@@ -344,10 +343,11 @@ fn on_device(
         }
         progress.reach(done, all);
     };
-    let outcomes = predictor.on_device(&real, &sets, usize::from(args.rounds), follow);
+    let played = ways.on_device(&real, &sets, usize::from(args.rounds), follow);
     progress.finish();
-    let named = sets.iter().map(|set| change::name(set)).zip(outcomes?);
-    Ok(named.map(|(name, outcome)| (name, Method::Requests, outcome)).collect())
+    let (method, outcomes) = played?;
+    let named = sets.iter().map(|set| change::name(set)).zip(outcomes);
+    Ok(named.map(|(name, outcome)| (name, method, outcome)).collect())
 }
 
 fn print(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ordo_block::BlockError;
 use ordo_runtime::sync::{Mutex, buffer_unordered};
-use ordo_runtime::{Duration, Executor, LocalFuture, Runtime, Time};
+use ordo_runtime::{Duration, LocalFuture, Runtime, Time};
 use ordo_trace::RequestOp;
 
 use super::facts::{SLEEP, TraceFacts};
@@ -95,6 +95,8 @@ pub(super) struct Engine {
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
     pub(super) changes: Cell<u64>,
+    /// Whether all clients have ended.
+    over: Cell<bool>,
     /// The end of the last request during which processors slept.
     slept: Cell<u64>,
     pub(super) jbd2: Transactions,
@@ -112,7 +114,7 @@ pub fn play_calls(
     facts: &TraceFacts,
     stage: &PlayStage,
 ) -> Result<CallsPlayed, BlockError> {
-    let executor = Executor::simulated(stage.seed);
+    let (executor, shift) = stage.executor(plan.bounds.0);
     let runtime = executor.runtime();
     let disks = stage.disks.iter().map(|(disk, bytes)| DiskAtPlay::new(&runtime, disk, *bytes));
     let log_disk = stage.disks.len() - 1;
@@ -131,6 +133,7 @@ pub fn play_calls(
         pace: Pace::new(facts.log.own),
         in_order: RefCell::default(),
         changes: Cell::new(0),
+        over: Cell::new(false),
         slept: Cell::new(0),
         jbd2: Transactions::default(),
         signals: CommitSignals::new(),
@@ -141,9 +144,11 @@ pub fn play_calls(
     let done = {
         let engine = engine.clone();
         let clients = plan.clients.clone();
-        async move { engine.run(clients, stage.shift).await }
+        async move { engine.run(clients, shift).await }
     };
     executor.block_on(done).expect("clients that wait for requests and time alone");
+    // A real disk's executor lives on.
+    engine.over.set(true);
     if let Some(error) = engine.error.get() {
         return Err(error);
     }
@@ -157,13 +162,13 @@ impl Engine {
         self.runtime.now().as_nanos()
     }
 
-    async fn run(self: &Rc<Self>, clients: Vec<CallClient>, shift: u64) {
+    async fn run(self: &Rc<Self>, clients: Vec<CallClient>, shift: i64) {
         self.start_timers();
         let tasks: Vec<_> = clients
             .into_iter()
             .map(|client| {
                 let engine = self.clone();
-                let began = client.began + shift;
+                let began = client.began.saturating_add_signed(shift);
                 self.runtime.spawn("a client", async move {
                     engine.runtime.sleep_until(Time::from_nanos(began)).await;
                     let begin = engine.now();
@@ -188,7 +193,7 @@ impl Engine {
         if let Some(every) = self.facts.policy.every {
             let engine = self.clone();
             self.runtime.spawn_daemon("commits at intervals", async move {
-                loop {
+                while !engine.over.get() {
                     engine.runtime.sleep(Duration::from_nanos(every.max(1))).await;
                     if engine.changes.get() > 0 && engine.facts.policy.is_as_jbd2() {
                         engine.committed_open().await;
@@ -202,7 +207,7 @@ impl Engine {
             let engine = self.clone();
             let every = self.facts.policy.every.unwrap_or(OWN_TICK).max(1);
             self.runtime.spawn_daemon("checkpoints that nobody waits for", async move {
-                loop {
+                while !engine.over.get() {
                     engine.runtime.sleep(Duration::from_nanos(every)).await;
                     if engine.uses(OWN_BACKGROUND) {
                         let _one = engine.checkpoint.lock().await;
@@ -221,7 +226,7 @@ impl Engine {
         }
         let engine = self.clone();
         self.runtime.spawn_daemon("old contents", async move {
-            loop {
+            while !engine.over.get() {
                 engine.runtime.sleep(Duration::from_secs(1)).await;
                 let now = engine.now();
                 engine.write_back(|unit| unit.since + EXPIRE <= now).await;
@@ -559,6 +564,9 @@ impl Engine {
         (offset, len): (u64, u64),
         fua: bool,
     ) {
+        if self.over.get() {
+            return;
+        }
         let lane = match self.facts.flush_blocks {
             true => Some(self.lanes[disk].lock().await),
             false => None,

@@ -30,6 +30,8 @@ const BEHIND_MIN: usize = 4;
 const OWN_CHANGE: f64 = 140.0;
 /// The longest request in bytes, if the trace does not show it.
 const REQUEST_MAX: u64 = 1 << 20;
+/// `CONFIG_HZ` is 250 in the kernels of most distributions.
+const TICK: u64 = 4_000_000;
 /// Nanoseconds for which a request takes so long that an idle processor sleeps meanwhile: `cpuidle` lets one poll for less. And the
 /// fewest own times behind such requests that show what waking up takes.
 pub(super) const SLEEP: u64 = 1_000_000;
@@ -79,7 +81,8 @@ pub struct SyncGaps {
     pub between: u64,
     /// From the completion of its last request to its return.
     pub leave: u64,
-    /// The part of each own time of a program or of the file system that a processor needs to wake up, if it has slept.
+    /// The part of each own time of a program or of the file system that a processor needs to wake up, if it has slept; 0 if most fsyncs
+    /// of the trace wait too shortly for one to sleep.
     pub wake: u64,
     /// Each of these is as much more or less as chance has it, by at most so many thousandths.
     pub scatter: u64,
@@ -100,6 +103,8 @@ pub struct TraceFacts {
     pub request_max: u64,
     /// Whether the disk has a volatile cache that is flushed.
     pub flushes: bool,
+    /// The time between two ticks of the clock that inodes' times are taken from, in nanoseconds; 1 if each change is seen.
+    pub tick: u64,
     /// Whether no request is sent while a flush is under way, as where one thread of the kernel hands all requests to the device.
     pub flush_blocks: bool,
     /// The own time of an fsync of ext3 or ext4.
@@ -187,11 +192,7 @@ pub fn facts(
     if system.starts_with("ext") && !own {
         policy.set_jbd2();
     }
-    let gaps = if policy.jbd2 {
-        sync_gaps(calls, &waited, &files.owners, seen)
-    } else {
-        SyncGaps::default()
-    };
+    let gaps = sync_gaps(policy.jbd2, (calls, &waited), (owners, seen));
     let shared = is_shared(seen, owners, calls);
     (policy.tangled, policy.serial) = (policy.tangled || shared, policy.serial || shared);
     let first = first_log(seen).unwrap_or(0);
@@ -204,7 +205,6 @@ pub fn facts(
     let log = log((contents, ring, files.unit), seen, (calls, plan), (own, &policy));
     policy.every = policy.every.filter(|_| !own);
     let place_fua = seen.iter().any(|s| s.role == Role::Data && s.flags.contains(Flags::FUA));
-    let write_behind = write_behind(seen, owners, calls);
     let flushes = seen.iter().any(|s| s.role == Role::Flush || s.flags.contains(Flags::FUA));
     Ok(TraceFacts {
         unit: files.unit,
@@ -213,10 +213,11 @@ pub fn facts(
         policy,
         request_max: request_max(seen),
         flushes,
+        tick: tick(calls, &waited),
         flush_blocks: policy.jbd2 && flush_blocks(seen),
         gaps,
         place_fua,
-        write_behind,
+        write_behind: write_behind(seen, owners, calls),
         files_without: without,
     })
 }
@@ -313,13 +314,15 @@ impl OwnTimes {
     }
 }
 
-/// The own times of the fsyncs of a trace.
+/// The own times of the fsyncs of a trace; zero unless they are of ext3 or ext4.
 fn sync_gaps(
-    calls: &[StoredCall],
-    waited: &[Waited<'_>],
-    owners: &FxHashMap<u64, u64>,
-    seen: &[SeenTraffic],
+    is_jbd2: bool,
+    (calls, waited): (&[StoredCall], &[Waited<'_>]),
+    (owners, seen): (&FxHashMap<u64, u64>, &[SeenTraffic]),
 ) -> SyncGaps {
+    if !is_jbd2 {
+        return SyncGaps::default();
+    }
     let [mut enter, mut between, mut leave] = [const { OwnTimes(Vec::new()) }; 3];
     let took = |one: &SeenTraffic| one.completed - one.issued;
     let calls = calls.iter().filter(|call| !call.waits.is_empty());
@@ -340,7 +343,9 @@ fn sync_gaps(
             }),
         );
     }
-    let wakes: Vec<u64> = [&between, &leave].into_iter().filter_map(OwnTimes::wake).collect();
+    let sleeps = leave.sorted(|after| after >= SLEEP).len() * 2 > leave.0.len();
+    let wakes = [&between, &leave].into_iter().filter(|_| sleeps).filter_map(OwnTimes::wake);
+    let wakes: Vec<u64> = wakes.collect();
     let seen_enough = enter.0.len() >= WAKE_MIN;
     SyncGaps {
         enter: if seen_enough { enter.median() } else { between.median() },
@@ -349,6 +354,21 @@ fn sync_gaps(
         wake: wakes.iter().sum::<u64>() / wakes.len().max(1) as u64,
         scatter: leave.scatter(),
     }
+}
+
+/// The tick of the clock of inodes' times. Linux from 6.13 on has a finer one for a file whose times were looked at, and then no file
+/// gets an earlier one (`multigrain-ts`): then fsyncs within a tick commit too.
+fn tick(calls: &[StoredCall], waited: &[Waited<'_>]) -> u64 {
+    let mut commits = Votes::default();
+    let mut last: BTreeMap<Option<u64>, u64> = BTreeMap::new();
+    let calls = calls.iter().filter(|call| !call.waits.is_empty());
+    for (call, waited) in calls.zip(waited) {
+        let before = last.insert(call.inode, call.began);
+        if before.is_some_and(|before| call.began.saturating_sub(before) < TICK / 2) {
+            commits.add(waited.with(|role| role == Role::Commit).next().is_some());
+        }
+    }
+    if commits.1 >= WAKE_MIN && commits.most() { 1 } else { TICK }
 }
 
 /// Whether a flush is under way at any moment of a time.
@@ -597,6 +617,23 @@ mod tests {
         times.0.retain(|(time, _)| *time < 110);
         assert_eq!(times.wake(), None);
         assert_eq!((OwnTimes::default().median(), OwnTimes::default().scatter()), (0, 0));
+    }
+
+    /// Fsyncs of a file 1 ms apart, which the clock of 4 ms does not tell apart: where most wait for a commit, each change is seen.
+    #[test]
+    fn the_tick_is_seen() {
+        let (data, commit) = (request(Role::Data, (0, 1)), request(Role::Commit, (0, 1)));
+        let wait = || ordo_annotate::calls::Wait { request: 0, kind: "file_data", ns: 1 };
+        let read = |count: u64, apart: u64, committed: u64| {
+            let call =
+                |n| StoredCall { began: n * apart, waits: vec![wait()], ..StoredCall::default() };
+            let calls: Vec<StoredCall> = (0..count).map(call).collect();
+            let one = |n| Waited { seen: vec![if n % 10 < committed { &commit } else { &data }] };
+            tick(&calls, &(0..count).map(one).collect::<Vec<_>>())
+        };
+        assert_eq!((read(101, TICK / 4, 6), read(101, TICK / 4, 5)), (1, TICK));
+        // Too few, and too far apart.
+        assert_eq!((read(20, TICK / 4, 10), read(101, TICK, 10)), (TICK, TICK));
     }
 
     /// A flush blocks the way where nothing is ever sent during one; a short flush shows nothing. One write in fifty may be a

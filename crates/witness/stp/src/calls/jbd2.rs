@@ -20,9 +20,6 @@ use super::engine::Engine;
 use super::{CommitOrder, ContentsPolicy, JournalPolicy};
 use crate::traffic::Role;
 
-/// The time between two ticks of the clock that inodes' times are taken from, in nanoseconds: `CONFIG_HZ` is 250 in the kernels of
-/// most distributions.
-const TICK: u64 = 4_000_000;
 /// The inodes of a block: 256 bytes each in 4 KB.
 const INODES: u64 = 16;
 
@@ -80,7 +77,7 @@ impl JournalPolicy {
 impl Engine {
     /// Lets a write change the inode of its file: it joins the open transaction.
     pub(super) async fn join_transaction(&self, file: u64) {
-        let tick = self.now() / TICK;
+        let tick = self.now() / self.facts.tick;
         let logged = self.facts.policy.contents == ContentsPolicy::Logged;
         let known = self.jbd2.inodes.borrow().get(&file).copied();
         if !logged && known.is_some_and(|(last, _)| last == tick) {
@@ -234,6 +231,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const TICK: u64 = 4 * MS;
 
     fn facts(contents: ContentsPolicy, barriers: bool) -> TraceFacts {
         let log = LogFacts {
@@ -273,6 +271,7 @@ mod tests {
             request_max: 1 << 20,
             flushes: barriers,
             gaps: SyncGaps::default(),
+            tick: TICK,
             flush_blocks: false,
             place_fua: false,
             write_behind: None,
@@ -337,6 +336,8 @@ mod tests {
         assert_eq!(sent.matches('d').count(), 40);
         let ticks = (fast.bounds.1 - fast.bounds.0).div_ceil(TICK) as usize;
         assert!((1..=ticks + 1).contains(&sent.matches('c').count()), "{sent}, {ticks} ticks");
+        let fine = TraceFacts { tick: 1, ..facts(ContentsPolicy::Ordered, false) };
+        assert_eq!(letters(&played(&plan, &fine, MS / 10)), "djc".repeat(40));
     }
 
     /// Five clients, three of which begin while the log of the others' first commit is being written: from then on one group writes
@@ -402,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Where a flush blocks the way to the disk, what comes meanwhile is sent when it ends, in its order.
+    /// A flush may block the way to the disk: a request that comes meanwhile is sent when it ends.
     #[test]
     fn a_flush_may_block_the_way() {
         let mut facts = facts(ContentsPolicy::Ordered, true);

@@ -1,8 +1,12 @@
 //! Prediction by playback of the programs' calls.
 
+use std::ops::Range;
+
 use ordo_block::model::Model;
 
-use super::{Input, PredictError, PredictedOutcome, Unchanged, Window, others, widen};
+use super::{
+    Input, PredictError, PredictPhase, PredictedOutcome, Unchanged, Window, others, widen,
+};
 use crate::calls::engine::{CallsPlayed, play_calls};
 use crate::calls::facts::{TraceFacts, facts};
 use crate::calls::{self, CallPlan, CallsError, ContentsPolicy, JournalPolicy};
@@ -11,6 +15,7 @@ use crate::change::{self, JournalPlace, PlanChange, Refused, layout};
 use crate::journal::JournalSpan;
 use crate::path::{Spent, Thinking};
 use crate::play::{PlayDisk, PlayError, PlayStage};
+use crate::real::{Real, merged};
 use crate::traffic::SeenTrace;
 
 /// A way of committing that the trace does not show counts if its playback is so much nearer to the trace than that of the way
@@ -125,6 +130,55 @@ impl CallWorld {
         self.facts.policy
     }
 
+    /// Plays the calls on a real device or in a file, in real time: each set of changes `rounds` times, by turns.
+    ///
+    /// # Errors
+    /// As [`Predictor::on_device`](super::Predictor::on_device).
+    pub fn on_device(
+        &self,
+        real: &Real,
+        sets: &[&[PlanChange]],
+        rounds: usize,
+        mut follow: impl FnMut(PredictPhase),
+    ) -> Result<Vec<PredictedOutcome>, PredictError> {
+        let mut on_disk = self.clone();
+        on_disk.stage.disks[0].0 = PlayDisk::Real(real.clone());
+        let worlds: Vec<CallWorld> =
+            sets.iter().map(|set| on_disk.with(set)).collect::<Result<_, _>>()?;
+        let ranges = worlds.iter().flat_map(CallWorld::touched).collect();
+        real.fill(merged(ranges), |done, all| follow(PredictPhase::Preparing(done, all)))?;
+        let mut played: Vec<Vec<CallsPlayed>> = sets.iter().map(|_| Vec::new()).collect();
+        let (mut done, all) = (0, (rounds * sets.len()) as u64);
+        for _ in 0..rounds {
+            for ((world, set), played) in worlds.iter().zip(sets).zip(&mut played) {
+                follow(PredictPhase::Playing(done, all));
+                played.push(world.play(&change::name(set))?);
+                done += 1;
+            }
+        }
+        follow(PredictPhase::Playing(done, all));
+        let median = |mut all: Vec<CallsPlayed>| {
+            all.sort_by_key(|played| played.bounds.1 - played.bounds.0);
+            let seconds = |n: usize| (all[n].bounds.1 - all[n].bounds.0) as f64 / 1e9;
+            let (middle, last) = ((all.len() - 1) / 2, all.len() - 1);
+            let mut outcome = PredictedOutcome::of(seconds(middle), (seconds(0), seconds(last)));
+            tell(&all[middle], &mut outcome);
+            outcome
+        };
+        Ok(played.into_iter().map(median).collect())
+    }
+
+    /// The ranges of the first disk that the calls may write.
+    fn touched(&self) -> Vec<Range<u64>> {
+        let facts = &self.facts;
+        let mut ranges: Vec<Range<u64>> =
+            facts.places.values().map(|place| *place..*place + facts.unit).collect();
+        let (first, len) = facts.log.ring;
+        let len = facts.policy.log_bytes.unwrap_or(len).min(self.stage.disks[0].1 - first);
+        ranges.push(first.saturating_sub(facts.log.grain)..first + len);
+        ranges
+    }
+
     /// Plays the calls without a change.
     ///
     /// # Errors
@@ -202,7 +256,7 @@ impl CallWorld {
     /// Makes a change of places or disks.
     fn place(&mut self, change: &PlanChange) -> Result<(), String> {
         let (disk, bytes) = self.stage.disks[0].clone();
-        let known = disk.model().is_some();
+        let known = matches!(disk, PlayDisk::Model(_) | PlayDisk::Real(_));
         let span = || self.span.ok_or_else(|| "the trace has no write to a journal".to_owned());
         match change {
             PlanChange::JournalAt(_) | PlanChange::Layout(_) | PlanChange::CacheOff if !known => {

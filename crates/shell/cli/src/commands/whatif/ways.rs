@@ -3,7 +3,10 @@
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use ordo_stp::change::{self, PlanChange};
-use ordo_stp::predict::{CallWorld, PredictError, PredictedOutcome, Predictor, Unchanged};
+use ordo_stp::predict::{
+    CallWorld, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged,
+};
+use ordo_stp::real::Real;
 use serde::Serialize;
 
 /// The objects that are played.
@@ -65,6 +68,27 @@ impl<'a> Ways<'a> {
             Ok(_) if set.iter().any(PlanChange::needs_calls) => Method::Calls,
             _ => self.usual,
         }
+    }
+
+    /// Plays the unchanged trace and sets of changes on a real device, all in one way.
+    ///
+    /// # Errors
+    /// A change means nothing for this trace, or the device failed.
+    pub(super) fn on_device(
+        &self,
+        real: &Real,
+        sets: &[&[PlanChange]],
+        rounds: usize,
+        follow: impl FnMut(PredictPhase),
+    ) -> Result<(Method, Vec<PredictedOutcome>)> {
+        let method =
+            sets.iter().map(|set| self.method(set)).max_by_key(|method| *method == Method::Calls);
+        Ok(match (method, &self.calls) {
+            (Some(Method::Calls), Ok((world, _))) => {
+                (Method::Calls, world.on_device(real, sets, rounds, follow)?)
+            }
+            _ => (Method::Requests, self.predictor.on_device(real, sets, rounds, follow)?),
+        })
     }
 
     /// The unchanged playback.
