@@ -47,7 +47,7 @@ impl Default for Epochs {
 }
 
 /// The most bytes of drop-behind buffers that may wait for a flush. With those of requests under way they fit into the free list
-/// of buffers, so that their memory is used again: memory from the kernel costs more than a flush.
+/// of buffers, so that their memory is used again: measured, a larger number was slower.
 const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
 
 impl Epochs {
