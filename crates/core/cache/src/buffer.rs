@@ -50,8 +50,16 @@ pub type BufRef = Rc<Buffer>;
 /// own.
 const PAGED: usize = 8192;
 
+/// The longest buffer that has no memory while it is all zeros.
+const ZEROS_MAX: usize = 64 << 10;
+
+/// The zeros that such a buffer shows.
+static ZEROS: [u8; ZEROS_MAX] = [0; ZEROS_MAX];
+
 /// The bytes of a buffer.
 enum Bytes {
+    /// So many zeros, which take no memory: most new blocks are overwritten as a whole.
+    Zeros(usize),
     /// A short buffer's bytes.
     Short(Vec<u8>),
     /// Pages that only the buffer uses.
@@ -62,12 +70,17 @@ enum Bytes {
 
 impl Bytes {
     fn zeroed(len: usize) -> Bytes {
-        if len < PAGED { Bytes::Short(vec![0; len]) } else { Bytes::Own(IoBuf::zeroed(len)) }
+        match len {
+            ..PAGED => Bytes::Short(vec![0; len]),
+            PAGED..=ZEROS_MAX => Bytes::Zeros(len),
+            _ => Bytes::Own(IoBuf::zeroed(len)),
+        }
     }
 
     #[inline]
     fn look(&self) -> &[u8] {
         match self {
+            Bytes::Zeros(len) => &ZEROS[..*len],
             Bytes::Short(bytes) => bytes,
             Bytes::Own(bytes) => bytes,
             Bytes::Shared(bytes) => bytes,
@@ -77,38 +90,58 @@ impl Bytes {
     /// The bytes, for a change: a copy of them if an image still uses the old ones.
     #[inline]
     fn own(&mut self) -> &mut [u8] {
-        if let Bytes::Shared(_) = self {
+        if let Bytes::Shared(_) | Bytes::Zeros(_) = self {
             self.take_back();
         }
         match self {
             Bytes::Short(bytes) => bytes,
             Bytes::Own(bytes) => bytes,
-            Bytes::Shared(_) => unreachable!("the image no longer shares it"),
+            Bytes::Shared(_) | Bytes::Zeros(_) => unreachable!("it has memory of its own"),
         }
     }
 
     #[cold]
     fn take_back(&mut self) {
         let nothing = Bytes::Short(Vec::new());
-        if let Bytes::Shared(shared) = std::mem::replace(self, nothing) {
-            *self = Bytes::Own(Arc::try_unwrap(shared).unwrap_or_else(|image| (*image).clone()));
+        *self = match std::mem::replace(self, nothing) {
+            Bytes::Shared(shared) => {
+                Bytes::Own(Arc::try_unwrap(shared).unwrap_or_else(|image| (*image).clone()))
+            }
+            Bytes::Zeros(len) => Bytes::Own(IoBuf::zeroed(len)),
+            other => other,
+        };
+    }
+
+    /// Sets the bytes in `range`: first `data`, then zeros.
+    fn overwrite(&mut self, range: Range<usize>, data: &[u8]) {
+        if let Bytes::Zeros(len) = self
+            && range == (0..*len)
+        {
+            // All of the earlier contents of this memory are overwritten below.
+            *self = Bytes::Own(IoBuf::scratch(*len));
         }
+        let (first, rest) = self.own()[range].split_at_mut(data.len());
+        first.copy_from_slice(data);
+        rest.fill(0);
     }
 
     /// The bytes as they are now, for an image. They are shared, or copied from a short buffer.
     fn share(&mut self) -> Arc<IoBuf> {
+        if let Bytes::Zeros(_) = self {
+            self.take_back();
+        }
         if let Bytes::Own(bytes) = self {
             *self = Bytes::Shared(Arc::new(std::mem::replace(bytes, IoBuf::scratch(0))));
         }
         match self {
             Bytes::Short(bytes) => Arc::new(IoBuf::from_slice(bytes)),
             Bytes::Shared(bytes) => bytes.clone(),
-            Bytes::Own(_) => unreachable!("it is shared by now"),
+            Bytes::Own(_) | Bytes::Zeros(_) => unreachable!("it is shared by now"),
         }
     }
 
     fn resize(&mut self, len: usize) {
-        if let Bytes::Shared(_) = self {
+        if let Bytes::Shared(_) | Bytes::Zeros(_) = self {
             self.take_back();
         }
         match self {
@@ -348,12 +381,29 @@ impl Buffer {
     /// writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)) need not write the other bytes.
     #[inline]
     pub fn write_part<R>(&self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.note_part(&range);
+        change(&mut self.bytes.borrow_mut().own()[range])
+    }
+
+    /// Sets the bytes in `range`: first `data`, then zeros. Otherwise as [`write_part`](Self::write_part). A new buffer that is
+    /// overwritten as a whole is not filled with zeros before.
+    ///
+    /// # Panics
+    /// The data are longer than the range.
+    #[inline]
+    pub fn overwrite(&self, range: Range<usize>, data: &[u8]) {
+        self.note_part(&range);
+        self.bytes.borrow_mut().overwrite(range, data);
+    }
+
+    /// Notes that the bytes in `range` are being overwritten.
+    #[inline]
+    fn note_part(&self, range: &Range<usize>) {
         if let Some(missing) = self.missing.get() {
             self.missing.set(missing.without(range.clone()));
         }
         let part = Unwritten::Within(range.start, range.end);
         self.unwritten.set(self.unwritten.get().and(part));
-        change(&mut self.bytes.borrow_mut().own()[range])
     }
 
     /// The bytes that the device lacks, in whole units.

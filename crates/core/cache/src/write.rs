@@ -46,10 +46,9 @@ impl Default for Epochs {
     }
 }
 
-/// The most bytes of drop-behind buffers that may wait for a flush: this number, or the part of the cache's memory that is one
-/// over the second number.
+/// The most bytes of drop-behind buffers that may wait for a flush. With those of requests under way they fit into the free list
+/// of buffers, so that their memory is used again: measured, a larger number was slower.
 const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
-const DROP_BEHIND_UNFLUSHED_PART: usize = 8;
 
 impl Epochs {
     /// Notes that a request has completed without being durable by itself.
@@ -390,8 +389,7 @@ impl Cache {
         for BufferWrite { buf, .. } in parts {
             self.remove_drop_behind(&buf);
         }
-        let part = self.config().capacity / DROP_BEHIND_UNFLUSHED_PART;
-        if self.shared.unflushed_drop_behind.get() > part.max(DROP_BEHIND_UNFLUSHED_MAX) {
+        if self.shared.unflushed_drop_behind.get() > DROP_BEHIND_UNFLUSHED_MAX {
             self.shared.unflushed_drop_behind.set(0);
             let cache = self.clone();
             // The cache keeps a failure.

@@ -461,6 +461,39 @@ fn drop_behind_buffers_leave_memory() {
     });
 }
 
+/// Written contents of a large file that wait for a flush stay below 48 MB: at 32 MB a flush begins, and they leave memory. They
+/// would grow to 80 MB here, and their memory would be the kernel's again after each flush.
+#[test]
+fn contents_that_wait_for_a_flush_are_bounded() {
+    const BLOCKS: u64 = (80 << 20) / LARGE as u64;
+    let executor = Executor::simulated(7);
+    let rt = executor.runtime();
+    let disk = Rc::new(Slow { volatile: true, ..Slow::new(&rt) });
+    let gate = Rc::new(Undo::default());
+    let config = CacheConfig { capacity: 256 << 20, dirty_max: 64 << 20, ..CacheConfig::default() };
+    let cache = Cache::new(&rt, disk.clone(), gate.clone(), config);
+    let scenario = async {
+        let mut most = 0;
+        for n in 0..BLOCKS {
+            let (key, at) = (BufKey::file(9, n as i64), n % 256 * LARGE as u64);
+            let buf = cache.get_new(key, Some(at), LARGE, BufferClass::Data).await;
+            buf.overwrite(0..LARGE, &[n as u8; LARGE]);
+            cache.mark_dirty(&buf);
+            cache.drop_behind(&buf);
+            cache.write_soon(&buf);
+            drop(buf);
+            rt.sleep(Duration::from_micros(20)).await;
+            most = most.max(cache.stats().bytes);
+        }
+        rt.sleep(Duration::from_millis(50)).await;
+        assert!((32 << 20..48 << 20).contains(&most), "{most} bytes at most");
+        assert!((2..=3).contains(&disk.flushes.get()), "{} flushes", disk.flushes.get());
+        cache.barrier().await.unwrap();
+        assert_eq!((cache.stats().bytes, gate.done.borrow().len() as u64), (0, BLOCKS));
+    };
+    executor.block_on(scenario).unwrap();
+}
+
 /// Two writes of one block never overlap, whichever tasks ask for them.
 #[test]
 fn writes_of_one_block_do_not_overlap() {

@@ -374,7 +374,9 @@ impl Ffs {
                 dir::write_free_chunks(&mut bytes[contents.len()..], self.endian);
             });
         } else {
-            buf.write(|bytes| bytes[..contents.len()].copy_from_slice(contents));
+            if !contents.is_empty() {
+                buf.write(|bytes| bytes[..contents.len()].copy_from_slice(contents));
+            }
             self.cache.mark_dirty(&buf);
         }
         Ok(buf)

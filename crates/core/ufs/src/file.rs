@@ -293,10 +293,7 @@ impl<L: Layout> Ufs<L> {
             // Behind the file's end, a reused or enlarged block may have bytes of an older file.
             let ends_here = within + n >= used as usize;
             let range = within..if ends_here { buf.len() } else { within + n };
-            buf.write_part(range, |bytes| {
-                bytes[..n].copy_from_slice(piece);
-                bytes[n..].fill(0);
-            });
+            buf.overwrite(range, piece);
             if !ends_here {
                 let tail = used as usize..buf.len();
                 if !tail.is_empty() {
