@@ -324,7 +324,7 @@ fn sync_gaps(
         return SyncGaps::default();
     }
     let [mut enter, mut between, mut leave] = [const { OwnTimes(Vec::new()) }; 3];
-    let took = |one: &SeenTraffic| one.completed - one.issued;
+    let took = |one: &SeenTraffic| one.completed.saturating_sub(one.issued);
     let calls = calls.iter().filter(|call| !call.waits.is_empty());
     for (call, waited) in calls.zip(waited) {
         let within = || waited.seen.iter().filter(|s| s.issued >= call.began);
@@ -382,7 +382,7 @@ fn is_flushing(seen: &[SeenTraffic], (from, to): (u64, u64)) -> bool {
 fn flush_blocks(seen: &[SeenTraffic]) -> bool {
     let mut blocks = Votes::default();
     for (n, flush) in seen.iter().enumerate().filter(|(_, s)| s.role == Role::Flush) {
-        if flush.completed - flush.issued >= SLEEP {
+        if flush.completed.saturating_sub(flush.issued) >= SLEEP {
             blocks.add(seen.get(n + 1).is_none_or(|next| next.issued >= flush.completed));
         }
     }

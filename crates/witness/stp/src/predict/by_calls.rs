@@ -174,7 +174,8 @@ impl CallWorld {
         let mut ranges: Vec<Range<u64>> =
             facts.places.values().map(|place| *place..*place + facts.unit).collect();
         let (first, len) = facts.log.ring;
-        let len = facts.policy.log_bytes.unwrap_or(len).min(self.stage.disks[0].1 - first);
+        let len =
+            facts.policy.log_bytes.unwrap_or(len).min(self.stage.disks[0].1.saturating_sub(first));
         ranges.push(first.saturating_sub(facts.log.grain)..first + len);
         ranges
     }
