@@ -116,6 +116,12 @@ fn an_fsync_under_a_journal_is_one_flush_and_keeps_its_promise() {
                 fs.fsync(fs.root()).await.unwrap();
                 let nothing = [counted[0].take(), counted[1].take()];
                 assert_eq!(nothing, [(0, 0, 0); 2], "{place:?}, {len} bytes: nothing was changed");
+                // Without contents the log's own flush is the only one.
+                write_file(&fs, b"third", 0, 3).await;
+                fs.fsync(fs.root()).await.unwrap();
+                let [first, log] = [counted[0].take(), counted[1].take()];
+                let durable = first.0 + first.1 + log.0 + log.1;
+                assert_eq!(durable, 1, "{place:?}, a name: {first:?} {log:?}");
                 disks.each_ref().map(|disk| disk.inner().crash_image(|_| KeepWrites::Nothing))
             };
             let left = executor.block_on(work).unwrap();
@@ -126,6 +132,7 @@ fn an_fsync_under_a_journal_is_one_flush_and_keeps_its_promise() {
             let found = executor.block_on(async {
                 let fs = mounted(&journaled, &rt, &Device::of_each(&left)).await;
                 let file = fs.lookup(fs.root(), b"second").await.unwrap();
+                fs.lookup(fs.root(), b"third").await.unwrap();
                 let mut bytes = vec![0; len + 1];
                 let read = fs.read(file.ino, 0, &mut bytes).await.unwrap();
                 bytes.truncate(read);
