@@ -496,7 +496,7 @@ impl Engine {
         });
         let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
         if self.facts.policy.flush_before && self.facts.log.own {
-            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(0).await;
         }
         self.pause(self.facts.gaps.between).await;
     }
@@ -555,6 +555,11 @@ impl Engine {
         }
         let runs = self.runs(&due);
         self.send(&runs).await;
+    }
+
+    /// Flushes a disk's cache.
+    pub(super) async fn flush(&self, disk: usize) {
+        self.request(disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
     }
 
     pub(super) async fn request(

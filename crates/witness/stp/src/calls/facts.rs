@@ -8,7 +8,9 @@ use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
 use ordo_trace::{Flags, RequestContents, RequestOp};
 use rustc_hash::FxHashMap;
 
-use super::{CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy};
+use super::{
+    CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy, UnderWay,
+};
 use crate::journal::{JournalSpan, own_span};
 use crate::traffic::{FileBlocks, Role, SeenTraffic};
 
@@ -324,6 +326,7 @@ fn sync_gaps(
         return SyncGaps::default();
     }
     let [mut enter, mut between, mut leave] = [const { OwnTimes(Vec::new()) }; 3];
+    let flushes = UnderWay::new(seen.iter().filter(|s| s.role == Role::Flush));
     let took = |one: &SeenTraffic| one.completed.saturating_sub(one.issued);
     let calls = calls.iter().filter(|call| !call.waits.is_empty());
     for (call, waited) in calls.zip(waited) {
@@ -332,7 +335,7 @@ fn sync_gaps(
             s.role == Role::Data && owners.get(&s.number).copied() == call.inode
         };
         let first = within().filter(own).map(|s| s.issued).min();
-        let first = first.filter(|first| !is_flushing(seen, (call.began, *first)));
+        let first = first.filter(|first| flushes.within(call.began, *first) == 0);
         enter.0.extend(first.map(|first| (first - call.began, 0)));
         let ends = within().filter(|s| s.completed <= call.ended).max_by_key(|s| s.completed);
         leave.0.extend(ends.map(|s| (call.ended - s.completed, took(s))));
@@ -369,13 +372,6 @@ fn tick(calls: &[StoredCall], waited: &[Waited<'_>]) -> u64 {
         }
     }
     if commits.1 >= WAKE_MIN && commits.most() { 1 } else { TICK }
-}
-
-/// Whether a flush is under way at any moment of a time.
-fn is_flushing(seen: &[SeenTraffic], (from, to): (u64, u64)) -> bool {
-    let until = seen.partition_point(|s| s.issued < to);
-    let mut before = seen[..until].iter().rev().filter(|s| s.role == Role::Flush);
-    before.next().is_some_and(|flush| flush.completed > from)
 }
 
 /// Whether no request was sent while a long flush was under way.
@@ -657,7 +653,8 @@ mod tests {
         mixed[9].issued -= 1;
         assert!(!flush_blocks(&mixed));
         assert!(!flush_blocks(&[request(Role::Flush, (0, SLEEP - 1))]));
-        assert!(is_flushing(&mixed, (long - 1, long)) && !is_flushing(&mixed, (long, 9 * SLEEP)));
+        let flushes = UnderWay::new(mixed.iter().filter(|s| s.role == Role::Flush));
+        assert!(flushes.within(long - 1, long) > 0 && flushes.within(long, 9 * SLEEP) == 0);
     }
 
     /// A commit's own bytes and those of each change are told apart where commits differ; otherwise by their size.

@@ -14,11 +14,9 @@ use std::rc::Rc;
 
 use ordo_runtime::Duration;
 use ordo_runtime::sync::Notify;
-use ordo_trace::RequestOp;
 
 use super::engine::Engine;
 use super::{CommitOrder, ContentsPolicy, JournalPolicy};
-use crate::traffic::Role;
 
 /// The inodes of a block: 256 bytes each in 4 KB.
 const INODES: u64 = 16;
@@ -137,7 +135,7 @@ impl Engine {
             }
             flushes.set((begun + 1, ended));
             self.gap(lag).await;
-            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(0).await;
             flushes.set((begun + 1, begun + 1));
             if self.jbd2.preflush.get().is_some_and(|preflush| preflush <= begun + 1) {
                 self.jbd2.preflush.set(None);
@@ -227,6 +225,7 @@ mod tests {
     use crate::calls::facts::{LogFacts, SyncGaps, TraceFacts};
     use crate::calls::{CallClient, CallPlan, ClientAct, ClientStep};
     use crate::play::{PlayDisk, PlayStage};
+    use crate::traffic::Role;
 
     use super::*;
 

@@ -246,11 +246,11 @@ impl Engine {
         };
         self.log.append(commit_block as f64);
         if policy.flush_before && !own {
-            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(self.log.disk).await;
         }
         self.force(true).await;
         if policy.flush_after {
-            self.request(self.log.disk, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(self.log.disk).await;
         }
     }
 
@@ -284,7 +284,7 @@ impl Engine {
         let until = start + (end - start) / 2.0;
         self.write_back(|unit| unit.low.is_some_and(|low| low <= until)).await;
         if self.facts.flushes {
-            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(0).await;
         }
         let log = self.facts.log;
         let base = if self.log.disk > 0 { 0 } else { log.ring.0.saturating_sub(log.grain) };

@@ -217,9 +217,9 @@ struct UnderWay {
 
 impl UnderWay {
     /// The requests are in order of issue.
-    fn new(seen: &[SeenTraffic]) -> UnderWay {
+    fn new<'a>(seen: impl IntoIterator<Item = &'a SeenTraffic>) -> UnderWay {
         let mut spans: Vec<(u64, u64, u64)> = Vec::new();
-        for one in seen.iter().filter(|one| one.completed > one.issued) {
+        for one in seen.into_iter().filter(|one| one.completed > one.issued) {
             match spans.last_mut() {
                 Some(last) if one.issued <= last.1 => last.1 = last.1.max(one.completed),
                 last => {

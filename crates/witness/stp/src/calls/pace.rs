@@ -5,10 +5,8 @@
 use std::cell::Cell;
 
 use ordo_runtime::sync::Notify;
-use ordo_trace::RequestOp;
 
 use super::engine::Engine;
-use crate::traffic::Role;
 
 /// The time to write everything, in nanoseconds, from which on it is written early, and from which on writers wait.
 const BEHIND: u64 = 8_000_000_000;
@@ -100,7 +98,7 @@ impl Engine {
         let keys: Vec<(u64, u64)> = oldest.into_iter().map(|(_, key)| key).collect();
         self.write_back_these(&keys).await;
         if self.facts.flushes && !keys.is_empty() {
-            self.request(0, (RequestOp::Flush, Role::Flush), (0, 0), false).await;
+            self.flush(0).await;
         }
         self.pace.note(keys.len() as u64, self.now() - began);
         self.pace.look(self.dirty.borrow().len());

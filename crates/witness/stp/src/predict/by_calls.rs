@@ -5,7 +5,8 @@ use std::ops::Range;
 use ordo_block::model::Model;
 
 use super::{
-    Input, PredictError, PredictPhase, PredictedOutcome, Unchanged, Window, others, widen,
+    Input, PredictError, PredictPhase, PredictedOutcome, Unchanged, Window, by_turns, median,
+    others, widen,
 };
 use crate::calls::engine::{CallsPlayed, play_calls};
 use crate::calls::facts::{TraceFacts, facts};
@@ -32,8 +33,6 @@ pub struct CallWorld {
     pub plan: CallPlan,
     /// The places, the log, the policies.
     pub facts: TraceFacts,
-    /// The seeds of own times; none if nothing is left to chance.
-    seeds: Vec<u64>,
     span: Option<JournalSpan>,
     stage: PlayStage,
 }
@@ -73,7 +72,7 @@ impl CallWorld {
             (span, input.system),
         )?;
         let stage = PlayStage::one(disk.clone(), input.bytes);
-        let mut world = CallWorld { plan, facts, seeds: Vec::new(), span, stage };
+        let mut world = CallWorld { plan, facts, span, stage };
         world.settle();
         Ok(world)
     }
@@ -86,7 +85,6 @@ impl CallWorld {
             return;
         }
         if self.facts.policy.jbd2 {
-            self.seeds = (1..=SEEDS).collect();
             return;
         }
         let read = (self.facts.policy.tangled, self.facts.policy.serial);
@@ -102,12 +100,6 @@ impl CallWorld {
         if let Some((_, (tangled, serial))) = nearest {
             (self.facts.policy.tangled, self.facts.policy.serial) = (tangled, serial);
         }
-    }
-
-    fn seeded(&self, seed: u64) -> CallWorld {
-        let mut world = self.clone();
-        world.stage.seed = seed;
-        world
     }
 
     /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever is larger. `None`: it cannot be
@@ -147,25 +139,13 @@ impl CallWorld {
             sets.iter().map(|set| on_disk.with(set)).collect::<Result<_, _>>()?;
         let ranges = worlds.iter().flat_map(CallWorld::touched).collect();
         real.fill(merged(ranges), |done, all| follow(PredictPhase::Preparing(done, all)))?;
-        let mut played: Vec<Vec<CallsPlayed>> = sets.iter().map(|_| Vec::new()).collect();
-        let (mut done, all) = (0, (rounds * sets.len()) as u64);
-        for _ in 0..rounds {
-            for ((world, set), played) in worlds.iter().zip(sets).zip(&mut played) {
-                follow(PredictPhase::Playing(done, all));
-                played.push(world.play(&change::name(set))?);
-                done += 1;
-            }
-        }
-        follow(PredictPhase::Playing(done, all));
-        let median = |mut all: Vec<CallsPlayed>| {
-            all.sort_by_key(|played| played.bounds.1 - played.bounds.0);
-            let seconds = |n: usize| (all[n].bounds.1 - all[n].bounds.0) as f64 / 1e9;
-            let (middle, last) = ((all.len() - 1) / 2, all.len() - 1);
-            let mut outcome = PredictedOutcome::of(seconds(middle), (seconds(0), seconds(last)));
-            tell(&all[middle], &mut outcome);
+        let played = by_turns((sets, rounds), follow, |n, what| worlds[n].play(what))?;
+        let told = played.into_iter().map(|rounds| {
+            let (played, mut outcome) = median(rounds, |played| played.bounds);
+            tell(&played, &mut outcome);
             outcome
-        };
-        Ok(played.into_iter().map(median).collect())
+        });
+        Ok(told.collect())
     }
 
     /// The ranges of the first disk that the calls may write.
@@ -344,12 +324,10 @@ impl CallWorld {
 
     fn outcome(&self, what: &str, error: f64) -> Result<PredictedOutcome, PredictError> {
         let took = |played: &CallsPlayed| played.bounds.1 - played.bounds.0;
+        let seeds = if self.facts.gaps.scatter > 0 { SEEDS } else { 1 };
         let mut all = Vec::new();
-        for seed in &self.seeds {
-            all.push(self.seeded(*seed).play(what)?);
-        }
-        if all.is_empty() {
-            all.push(self.play(what)?);
+        for seed in 1..=seeds {
+            all.push(self.play_on(what, &PlayStage { seed, ..self.stage.clone() })?);
         }
         let mut times: Vec<u64> = all.iter().map(&took).collect();
         let mean = times.iter().sum::<u64>() / times.len() as u64;

@@ -265,35 +265,20 @@ impl<'a> Predictor<'a> {
             let mut world = self.world();
             world.stage.disks[0].0 = PlayDisk::Real(real.clone());
             self.apply(set, &mut world)?;
-            worlds.push((Rc::new(world.plan), world.stage, Vec::new()));
+            worlds.push((Rc::new(world.plan), world.stage));
         }
-        let plans: Vec<&Plan> = worlds.iter().map(|(plan, ..)| &**plan).collect();
+        let plans: Vec<&Plan> = worlds.iter().map(|(plan, _)| &**plan).collect();
         real.prepare(&plans, |done, all| follow(PredictPhase::Preparing(done, all)))?;
-        let (mut done, all) = (0, (rounds * sets.len()) as u64);
-        for _ in 0..rounds {
-            for (set, (plan, stage, rounds)) in sets.iter().zip(&mut worlds) {
-                follow(PredictPhase::Playing(done, all));
-                let played = play(plan, stage)
-                    .map_err(|error| PredictError::Play { what: change::name(set), error })?;
-                rounds.push(played);
-                done += 1;
-            }
-        }
-        follow(PredictPhase::Playing(done, all));
-        Ok(worlds.iter().map(|(plan, _, rounds)| self.median(plan, rounds)).collect())
-    }
-
-    /// The median of several playbacks of one plan; their least and most seconds are its interval.
-    fn median(&self, plan: &Plan, rounds: &[Played]) -> PredictedOutcome {
-        let bounds = rounds.iter().map(|played| (self.bounds(plan, played), played));
-        let mut all: Vec<((u64, u64), &Played)> = bounds.collect();
-        all.sort_by_key(|((begin, end), _)| end - begin);
-        let seconds = |n: usize| (all[n].0.1 - all[n].0.0) as f64 / 1e9;
-        let middle = (all.len() - 1) / 2;
-        let mut outcome =
-            PredictedOutcome::of(seconds(middle), (seconds(0), seconds(all.len() - 1)));
-        self.tell(plan, all[middle].1, all[middle].0, &mut outcome);
-        outcome
+        let played = by_turns((sets, rounds), follow, |n, what| {
+            let (plan, stage) = &worlds[n];
+            play(plan, stage).map_err(|error| PredictError::Play { what: what.into(), error })
+        })?;
+        let told = worlds.iter().zip(played).map(|((plan, _), rounds)| {
+            let (played, mut outcome) = median(rounds, |played| self.bounds(plan, played));
+            self.tell(plan, &played, self.bounds(plan, &played), &mut outcome);
+            outcome
+        });
+        Ok(told.collect())
     }
 
     /// The journal of the trace: its place and size in bytes.
@@ -377,6 +362,39 @@ fn medians(seen: &[SeenTraffic]) -> BTreeMap<Role, u64> {
         *times.select_nth_unstable(middle).1
     };
     all.into_iter().map(|(role, times)| (role, median(times))).collect()
+}
+
+/// Plays sets of changes by turns, each `rounds` times. Returns the playbacks of each set. `play` gets a set's index and name.
+fn by_turns<T>(
+    (sets, rounds): (&[&[PlanChange]], usize),
+    mut follow: impl FnMut(PredictPhase),
+    play: impl Fn(usize, &str) -> Result<T, PredictError>,
+) -> Result<Vec<Vec<T>>, PredictError> {
+    let mut played: Vec<Vec<T>> = sets.iter().map(|_| Vec::new()).collect();
+    let (mut done, all) = (0, (rounds * sets.len()) as u64);
+    for _ in 0..rounds {
+        for (n, set) in sets.iter().enumerate() {
+            follow(PredictPhase::Playing(done, all));
+            played[n].push(play(n, &change::name(set))?);
+            done += 1;
+        }
+    }
+    follow(PredictPhase::Playing(done, all));
+    Ok(played)
+}
+
+/// The median of several playbacks, at least one; their least and most seconds are its interval.
+fn median<T>(rounds: Vec<T>, bounds: impl Fn(&T) -> (u64, u64)) -> (T, PredictedOutcome) {
+    let took = |played: &T| {
+        let (begin, end) = bounds(played);
+        end - begin
+    };
+    let mut all: Vec<(u64, T)> = rounds.into_iter().map(|played| (took(&played), played)).collect();
+    all.sort_by_key(|(took, _)| *took);
+    let seconds = |n: usize| all[n].0 as f64 / 1e9;
+    let middle = (all.len() - 1) / 2;
+    let outcome = PredictedOutcome::of(seconds(middle), (seconds(0), seconds(all.len() - 1)));
+    (all.swap_remove(middle).1, outcome)
 }
 
 /// Widens an interval by an error on both sides.
