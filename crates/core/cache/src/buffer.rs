@@ -171,6 +171,8 @@ pub struct Buffer {
     bytes: RefCell<Bytes>,
     len: Cell<usize>,
     version: Cell<u64>,
+    /// The version of the newest image that has been written.
+    written_version: Cell<u64>,
     loading: Cell<bool>,
     writing: Cell<bool>,
     /// The buffer's key in the list of dirty buffers, if it is dirty: due time and number.
@@ -227,6 +229,7 @@ impl Buffer {
             len: Cell::new(bytes.look().len()),
             bytes: RefCell::new(bytes),
             version: Cell::new(0),
+            written_version: Cell::new(0),
             loading: Cell::new(false),
             writing: Cell::new(false),
             dirty: Cell::new(None),
@@ -429,6 +432,17 @@ impl Buffer {
     /// The number of changes so far. If it is the same at two times, so are the contents.
     pub fn version(&self) -> u64 {
         self.version.get()
+    }
+
+    /// Whether an image of this version, or of a later one, has been written, and may be in the device's volatile cache. What a
+    /// gate has rolled back in it still has to be written.
+    pub fn has_written(&self, version: u64) -> bool {
+        self.written_version.get() >= version
+    }
+
+    /// Notes that an image of this version has been written.
+    pub(crate) fn note_written(&self, version: u64) {
+        self.written_version.set(self.written_version.get().max(version));
     }
 
     #[inline]

@@ -488,6 +488,7 @@ impl Cache {
             rolled_back += u64::from(!part.whole);
             if result.is_ok() {
                 part.buf.set_stored();
+                part.buf.note_written(part.version);
             }
             match (durable, result) {
                 (true, Ok(())) => part.buf.volatile_since.set(0),

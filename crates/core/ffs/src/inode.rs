@@ -1,5 +1,8 @@
 //! Inodes in the form that `ufs` uses: the record that every layout has, and the other fields.
 
+use std::cell::Cell;
+
+use ordo_cache::Buffer;
 use ordo_format::Endian;
 use ordo_format::ufs2::inode::SHORT_LINK_SIZE;
 use ordo_format::ufs2::{Dinode, NDADDR};
@@ -23,6 +26,8 @@ pub struct Pointers {
     /// The size of the extended attributes, in bytes (`di_extsize`).
     pub extsize: u32,
     ckhash: u32,
+    /// The version of the inode's block at which the inode was last stored in it, or read from it.
+    stored: Cell<u64>,
     /// The rarely used fields. Most inodes have none, and a file system keeps many inodes in memory.
     rest: Option<Box<Rest>>,
 }
@@ -44,6 +49,16 @@ impl PartialEq for Pointers {
 }
 
 impl Pointers {
+    /// Notes that the inode is in `block` as it is now.
+    pub(crate) fn note_stored(&self, block: &Buffer) {
+        self.stored.set(block.version());
+    }
+
+    /// Whether the inode has been written since it was last stored in `block`.
+    pub(crate) fn is_written(&self, block: &Buffer) -> bool {
+        block.has_written(self.stored.get())
+    }
+
     /// The target of a short symbolic link, NUL-padded. `endian` is the image's.
     pub(crate) fn short_link(&self, endian: Endian) -> [u8; SHORT_LINK_SIZE] {
         Dinode { db: self.db, ib: self.ib, ..Dinode::zeroed() }.short_link(endian)
@@ -90,7 +105,7 @@ pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     };
     let rest = (rest != Rest::default()).then(|| Box::new(rest));
     let Dinode { db, ib, extb, extsize, ckhash, .. } = *d;
-    (record, Pointers { db, ib, extb, extsize, ckhash, rest })
+    (record, Pointers { db, ib, extb, extsize, ckhash, stored: Cell::default(), rest })
 }
 
 /// Joins the two parts of an inode. The link count has 16 bits on disk; `ufs` never lets it exceed `LINKS_MAX`.

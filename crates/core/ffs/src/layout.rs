@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ordo_cache::{BufKey, BufRef, BufferClass};
+use ordo_cache::{BufKey, BufRef, Buffer, BufferClass};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
 use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
 use ordo_ufs::{AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
@@ -43,6 +43,7 @@ impl Ffs {
             let d = join(&ip.record(), &ip.pointers());
             self.sb.put_inode(&d, &mut bytes[range.clone()], self.endian);
         });
+        ip.pointers().note_stored(block);
         self.cache.runtime().cpu().touch();
     }
 
@@ -63,9 +64,12 @@ impl Ffs {
     }
 
     async fn read_dinode(&self, ino: u64) -> FsResult<Dinode> {
-        let buf = self.inode_buffer(ino).await?;
+        self.dinode_in(&*self.inode_buffer(ino).await?, ino)
+    }
+
+    fn dinode_in(&self, block: &Buffer, ino: u64) -> FsResult<Dinode> {
         let (_, at) = self.sb.inode_block(ino);
-        let bytes = buf.read();
+        let bytes = block.read();
         let raw = &bytes[at..at + self.sb.inode_size()];
         self.sb.verify_inode(raw, self.endian).map_err(|e| {
             let place = self.inode_place(ino);
@@ -120,7 +124,8 @@ impl Layout for Ffs {
         if !self.sb.has_inode(ino) || !self.is_initialised(ino).await? {
             return Err(Errno::NotFound.into());
         }
-        let dinode = self.read_dinode(ino).await?;
+        let block = self.inode_buffer(ino).await?;
+        let dinode = self.dinode_in(&block, ino)?;
         if dinode.mode == 0 {
             return Err(Errno::NotFound.into());
         }
@@ -138,7 +143,9 @@ impl Layout for Ffs {
                 dinode.size
             )));
         }
-        Ok(split(&dinode))
+        let (record, pointers) = split(&dinode);
+        pointers.note_stored(&block);
+        Ok((record, pointers))
     }
 
     async fn pin_inode(&self, ino: u64) -> FsResult<PinnedInode> {
@@ -289,8 +296,9 @@ impl Layout for Ffs {
     }
 
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
-        let inode = self.inode_buffer(ip.ino()).await?;
-        self.cache.ordering().fsync(&self.cache, ip.ino(), &inode).await.map_err(io_error)?;
+        let block = self.inode_buffer(ip.ino()).await?;
+        let inode = Some(&block).filter(|block| !ip.pointers().is_written(block));
+        self.cache.ordering().fsync(&self.cache, ip.ino(), inode).await.map_err(io_error)?;
         // An earlier failure may concern blocks that lead to this file.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }

@@ -80,16 +80,22 @@ pub trait OrderingPolicy: WriteGate {
         let _ = (cache, block);
     }
 
-    /// Makes a file durable: its contents, its inode, which is in the buffer `inode`, and everything that is
-    /// needed to find it after a crash. The default writes the file's blocks, then its inode.
+    /// Makes a file durable: its contents, its inode, and everything that is needed to find it after a crash. The
+    /// buffer `inode` has the inode, and is none if the inode has been written since it was last stored. The default writes
+    /// the file's blocks, then its inode.
     ///
     /// # Errors
     /// The device failed.
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> BlockFuture<'a> {
+    fn fsync<'a>(
+        &'a self,
+        cache: &'a Cache,
+        ino: u64,
+        inode: Option<&'a BufRef>,
+    ) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
             cache.flush_file(ino).await?;
             cache.barrier().await?;
-            cache.write_now(std::slice::from_ref(inode)).await?;
+            cache.write_now(inode.map_or(&[], std::slice::from_ref)).await?;
             cache.barrier().await
         })
     }

@@ -260,7 +260,12 @@ impl OrderingPolicy for JournalOrder {
         }
     }
 
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, _inode: &'a BufRef) -> BlockFuture<'a> {
+    fn fsync<'a>(
+        &'a self,
+        cache: &'a Cache,
+        ino: u64,
+        _inode: Option<&'a BufRef>,
+    ) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
             let state = &self.state;
             if state.options.mode.has_commits() {

@@ -115,10 +115,12 @@ pub(super) async fn fsync(
     state: &State,
     cache: &Cache,
     ino: u64,
-    inode: &BufRef,
+    inode: Option<&BufRef>,
 ) -> Result<(), BlockError> {
     // A write that is under way may contain the inode as it is, and leave nothing to write.
-    inode.written().await;
+    if let Some(inode) = inode {
+        inode.written().await;
+    }
     let mut fruitless = 0;
     let mut first = true;
     loop {
@@ -127,7 +129,9 @@ pub(super) async fn fsync(
         if !first && wanted.seen.is_empty() && bufs.is_empty() {
             return cache.barrier_if_needed().await;
         }
-        bufs.push(inode.clone());
+        // The first round writes the inode as it is. Later ones need not: its block may be dirty with other inodes only,
+        // and what waited in this one is among the wanted blocks.
+        bufs.extend(inode.filter(|_| first).cloned());
         bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
         bufs.sort_by_key(|b| b.key());
         bufs.dedup_by_key(|b| b.key());

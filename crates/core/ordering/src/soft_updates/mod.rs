@@ -441,7 +441,12 @@ impl OrderingPolicy for SoftUpdates {
         })
     }
 
-    fn fsync<'a>(&'a self, cache: &'a Cache, ino: u64, inode: &'a BufRef) -> BlockFuture<'a> {
+    fn fsync<'a>(
+        &'a self,
+        cache: &'a Cache,
+        ino: u64,
+        inode: Option<&'a BufRef>,
+    ) -> BlockFuture<'a> {
         MaybeFuture::boxed(flush::fsync(&self.state, cache, ino, inode))
     }
 

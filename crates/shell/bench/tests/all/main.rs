@@ -25,5 +25,6 @@ mod loop_device;
 mod oracle;
 mod real_images;
 mod replay;
+mod soft_flushes;
 mod whatif;
 mod workload;
