@@ -8,11 +8,12 @@
 //! overwritten one takes one flush, and a directory whose new name is on disk already none. Then the power fails, and all that was
 //! not flushed is lost: both files must be there with their contents. Would catch an inode's block that is written and flushed
 //! for the sake of other inodes in it (one flush more in each transaction), and an inode that is taken for written
-//! although its latest change is not.
+//! although its latest change is not, also where the change came while an image of its block was on the way to the disk.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::volatile::{KeepWrites, VolatileCache};
@@ -119,4 +120,44 @@ fn an_fsync_under_soft_updates_has_a_flush_for_each_step_and_keeps_its_promise()
         assert_eq!((database.len(), database[4095], database[4096]), (40_000, 0, n));
         assert_eq!(mode, 0o600 + u16::from(n), "blocks of {block_size}: the inode's latest change");
     }
+}
+
+/// An inode is changed while a write of its block is under way for another one's sake, and is synced after that write: the block
+/// must be written again. Would catch a block that counts as written as it is when the write ends.
+#[test]
+fn a_change_during_a_write_of_its_block_is_written_by_an_fsync() {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let cache = Rc::new(VolatileCache::new(RamDisk::new(32 << 20)));
+    let slow = Model::by_name("cheetah").expect("a model");
+    let disk = Rc::new(Modeled::new(&rt, slow, cache.clone()));
+    let work = async {
+        mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
+        let fs = Rc::new(mounted(&rt, disk.clone()).await);
+        let (root, file) = (fs.root(), NewNode::file(0o644));
+        let first = fs.create(root, b"first", &file).await.unwrap().ino;
+        let other = fs.create(root, b"other", &file).await.unwrap().ino;
+        fs.sync().await.unwrap();
+        let set = |bits| SetAttr { permissions: Some(bits), ..SetAttr::default() };
+        fs.setattr(first, &set(0o600)).await.unwrap();
+        let synced = rt.spawn("the fsync of the other inode", {
+            let fs = fs.clone();
+            async move { fs.fsync(first).await.unwrap() }
+        });
+        // The first write of a disk that is at rest takes longer than this.
+        rt.sleep(Duration::from_micros(50)).await;
+        fs.setattr(other, &set(0o640)).await.unwrap();
+        synced.await;
+        fs.fsync(other).await.unwrap();
+        cache.crash_image(|_| KeepWrites::Nothing)
+    };
+    let left = executor.block_on(work).unwrap();
+    drop(executor);
+    let executor = Executor::simulated(2);
+    let rt = executor.runtime();
+    let found = executor.block_on(async {
+        let fs = mounted(&rt, Rc::new(left)).await;
+        fs.lookup(fs.root(), b"other").await.unwrap().permissions
+    });
+    assert_eq!(found.unwrap(), 0o640);
 }
