@@ -32,7 +32,7 @@ help:
 	@echo 'make bench-qemu  JFS and ReiserFS of that kernel under the source trees, recorded for make bench'
 	@echo 'make infer-qemu  policies of JFS, ReiserFS and ext3 there, beside the paper of 2005, written to docs/results/infer-papers.md'
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
-	@echo 'make bench-mount  mounts side by side, written to docs/results/mount.md'
+	@echo 'make bench-mount [HALT_POLL=200000]  mounts side by side, written to docs/results/mount.md'
 	@echo 'make bench-analysis SHARED=...  how fast traces are named and counted, written to docs/results/analysis.md'
 	@echo 'make bench-overhead [OVERHEAD_ROUNDS=9]  what a pseudo-device costs beside a bare loop device, written to docs/results/overhead.md'
 	@echo 'make infer-table  policies of the kernel'"'"'s file systems, inferred and true (as root), written to docs/results/infer.md'
@@ -297,7 +297,8 @@ qemu-kernel:
 bench-calls:
 	$(CARGO) xtask calls
 
-# As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred.
+# As root. PASSTHROUGH is libfuse's example passthrough_ll, PIN the processors to use, TREE what is untarred. With HALT_POLL=200000
+# an idle processor of a virtual machine polls for so many nanoseconds before it halts; that page is mount-halt-poll.md.
 bench-mount:
 	$(CARGO) build --release --quiet --package ordo-cli
 	$(CARGO) xtask mounts target/release/ordo

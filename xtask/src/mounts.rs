@@ -4,7 +4,8 @@
 //! the machine slows all of them alike. The medians of the rounds are compared. "Cold" means that the file
 //! system was unmounted and mounted again, and that the kernel has dropped the image from its cache. Client and
 //! server are pinned to the processors in `PIN`; the default is all of them. `ROUNDS`, `FILES` and `MIB` change
-//! the amount of work. `ONLY` selects contestants by parts of their names or, after `=`,
+//! the amount of work. `HALT_POLL` sets for how many nanoseconds a virtual machine's idle processor polls before it halts; the page
+//! is then another one. `ONLY` selects contestants by parts of their names or, after `=`,
 //! by their names, with `;` between them; then nothing is written, unless `RESULTS` names a file of earlier figures, to
 //! which the new ones are added, so that a run can be made in parts. The part of the page below `## By
 //! hand` stays as it is.
@@ -159,6 +160,35 @@ fn write_figures(file: &Path, all: &[Contestant], figures: &Figures) -> Result<(
     fs::write(file, out).map_err(|e| format!("{}: {e}", file.display()))
 }
 
+/// A parameter of the kernel that has another value during the run.
+struct Parameter {
+    file: &'static str,
+    before: Option<String>,
+}
+
+impl Parameter {
+    /// Sets the parameter if the machine has it.
+    fn set(file: &'static str, value: &str) -> Parameter {
+        let before = fs::read_to_string(file).ok();
+        let is_set = fs::write(file, value).is_ok();
+        Parameter { file, before: before.filter(|_| is_set) }
+    }
+}
+
+impl Drop for Parameter {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = fs::write(self.file, before);
+        }
+    }
+}
+
+/// Permission for FUSE over io_uring.
+const OVER_IO_URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// The time for which an idle processor of a virtual machine polls before it halts, in nanoseconds.
+const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
 /// Measures all contestants that the machine has, and writes the page.
 pub fn run(ordo: &Path) -> Result<(), String> {
     let number = |name: &str, usual: usize| {
@@ -171,9 +201,9 @@ pub fn run(ordo: &Path) -> Result<(), String> {
     let tree = std::env::var("TREE").unwrap_or("/usr/include".into());
     shell(&folder, &format!("tar cf {} -C {tree} .", tar.display()))?;
     let all = contestants(ordo);
-    const LEAVE: &str = "/sys/module/fuse/parameters/enable_uring";
-    let before = fs::read_to_string(LEAVE);
-    let _ = fs::write(LEAVE, "Y");
+    let halt_poll = std::env::var("HALT_POLL").ok();
+    let _over_io_uring = Parameter::set(OVER_IO_URING, "Y");
+    let _halt_poll = halt_poll.as_deref().map(|value| Parameter::set(HALT_POLL, value));
     let kept = std::env::var_os("RESULTS").map(std::path::PathBuf::from);
     let mut results = read_figures(kept.as_deref().unwrap_or("".as_ref()), &all);
     for round in 0..rounds {
@@ -193,19 +223,17 @@ pub fn run(ordo: &Path) -> Result<(), String> {
         }
     }
     let _ = fs::remove_dir_all(&folder);
-    if let Ok(before) = before {
-        let _ = fs::write(LEAVE, before);
-    }
     if let Some(file) = &kept {
         write_figures(file, &all, &results)?;
     }
-    let page = page(&all, &results, (files, mib), &tree);
-    print!("{page}");
+    let text = page(&all, &results, (files, mib), &tree);
+    print!("{text}");
     if kept.is_some() || std::env::var_os("ONLY").is_none() {
-        let file = crate::tidy::root().join("docs/results/mount.md");
+        let page = if halt_poll.is_some() { "mount-halt-poll.md" } else { "mount.md" };
+        let file = crate::tidy::root().join("docs/results").join(page);
         let old = fs::read_to_string(&file).unwrap_or_default();
         let kept = old.find(BY_HAND).map_or("", |at| &old[at..]);
-        fs::write(&file, page + kept).map_err(|e| e.to_string())?;
+        fs::write(&file, text + kept).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
@@ -340,6 +368,16 @@ pub fn median(all: &[f64]) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// What an idle processor does on this machine, as far as that is known.
+fn idle() -> String {
+    let Ok(ns) = fs::read_to_string(HALT_POLL) else { return String::new() };
+    let us = ns.trim().parse().unwrap_or(0) / 1000;
+    match us {
+        0 => "; an idle processor halts at once".to_owned(),
+        us => format!("; an idle processor polls for {us} µs before it halts"),
+    }
+}
+
 fn page(
     all: &[Contestant],
     results: &[Vec<Vec<f64>>],
@@ -355,10 +393,11 @@ fn page(
     let mut out = format!(
         "# Mounts side by side\n\nWritten by `make bench-mount`: each figure is the median of some rounds, with the \
          least, the most and the number of rounds in brackets. In each round all systems run in turn. All images are on one disk. {} \
-         processors of {cpu}, Linux {}; client and server run on {pin}; the load of the machine at the end: {}. \
+         processors of {cpu}, Linux {}; client and server run on {pin}{}; the load of the machine at the end: {}. \
          {files} files of each kind, one large file of {mib} MiB; the tree is {tree}.\n\n",
         std::thread::available_parallelism().map_or(1, usize::from),
         kernel.trim(),
+        idle(),
         load.split(' ').next().unwrap_or("unknown"),
     );
     let yardstick = all.iter().position(|c| c.name == YARDSTICK);
