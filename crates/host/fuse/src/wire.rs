@@ -74,6 +74,7 @@ opcodes! {
     Access = 34, 8;
     Create = 35, 16;
     Interrupt = 36, 8;
+    Bmap = 37, 16;
     Destroy = 38, 0;
     Ioctl = 39, 32;
     BatchForget = 42, 8;

@@ -1,8 +1,10 @@
 //! Requests about contents.
 
-use ordo_vfs::{Attr, Errno, FileSystem, Ino, Seek, SetAttr};
+use std::rc::Rc;
 
-use super::{Handled, Handler};
+use ordo_vfs::{Attr, Errno, Extent, FileSystem, Ino, Seek, SetAttr};
+
+use super::{Failure, Handled, Handler};
 use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
 
 impl<F: FileSystem> Handler<F> {
@@ -103,6 +105,33 @@ impl<F: FileSystem> Handler<F> {
         let at = self.fs.seek(self.ino(r.node), r.u64(8), what).await;
         out.u64(at.map_err(|e| self.fail(e))?);
         Ok(())
+    }
+
+    /// Tells the place of a block on the device, in blocks of the kernel's size; 0 of a hole (`FIBMAP`, which `filefrag` uses).
+    /// The kernel has no request for `FIEMAP`, and asks only mounts of a device.
+    pub(super) async fn bmap(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        let (ino, unit) = (self.ino(r.node), u64::from(r.u32(8)));
+        let offset = r.u64(0).checked_mul(unit).filter(|_| unit > 0).ok_or(Errno::Invalid)?;
+        let extents = self.places_of(ino).await?;
+        let at = extents.partition_point(|extent| extent.offset + extent.len <= offset);
+        let extent = extents.get(at).filter(|extent| extent.offset <= offset);
+        let place = extent.map_or(0, |extent| extent.address + offset - extent.offset);
+        // A block between two of the kernel's has no number. The kernel shows it as a hole.
+        if !place.is_multiple_of(unit) {
+            return Err(Errno::Invalid.into());
+        }
+        out.u64(place / unit);
+        Ok(())
+    }
+
+    async fn places_of(&self, ino: Ino) -> Result<Rc<Vec<Extent>>, Failure> {
+        let known = self.places.borrow().as_ref().filter(|(of, _)| *of == ino).cloned();
+        if let Some((_, extents)) = known {
+            return Ok(extents);
+        }
+        let extents = Rc::new(self.fs.extents(ino).await.map_err(|e| self.fail(e))?);
+        *self.places.borrow_mut() = Some((ino, extents.clone()));
+        Ok(extents)
     }
 
     /// Copies from one file to another without passing the bytes through the caller.

@@ -17,7 +17,7 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_vfs::{Attr, Errno, FileSystem, FsError, Ino, IoBuf};
+use ordo_vfs::{Attr, Errno, Extent, FileSystem, FsError, Ino, IoBuf};
 
 use crate::wire::{
     BadRequest, IN_HEADER, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, VERSION, WRITE_HEAD,
@@ -90,6 +90,8 @@ pub struct Handler<F> {
     told: Cell<u32>,
     /// Nodes whose attributes were changed without the kernel's knowledge.
     stale: RefCell<Vec<u64>>,
+    /// The places of the file that was last asked for, until another request may change them.
+    places: RefCell<Option<(Ino, Rc<Vec<Extent>>)>>,
 }
 
 /// The most errors that are reported, since a broken disk causes endless ones.
@@ -106,6 +108,7 @@ impl<F: FileSystem> Handler<F> {
             flags: Cell::new(InitFlags::empty()),
             told: Cell::new(0),
             stale: RefCell::default(),
+            places: RefCell::default(),
         }
     }
 
@@ -241,6 +244,9 @@ impl<F: FileSystem> Handler<F> {
     }
 
     async fn dispatch(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+        if r.opcode != Opcode::Bmap {
+            self.places.take();
+        }
         match r.opcode {
             Opcode::Lookup => self.lookup(r, out).await,
             Opcode::Forget => {
@@ -273,6 +279,7 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Syncfs => self.fs.sync().await.map_err(|e| self.fail(e)),
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => self.copy(r, out).await,
             Opcode::Fallocate => self.fallocate(r).await,
+            Opcode::Bmap => self.bmap(r, out).await,
             Opcode::Lseek => self.lseek(r, out).await,
             Opcode::Ioctl => self.ioctl(r, out).await,
             Opcode::Statfs => self.statfs(out).await,
