@@ -368,7 +368,7 @@ pub fn median(all: &[f64]) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What an idle processor does on this machine, as far as that is known.
+/// The behaviour of an idle processor of this machine, as far as that is known.
 fn idle() -> String {
     let Ok(ns) = fs::read_to_string(HALT_POLL) else { return String::new() };
     let us = ns.trim().parse().unwrap_or(0) / 1000;

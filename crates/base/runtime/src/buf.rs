@@ -118,6 +118,11 @@ impl IoBuf {
         IoBuf { memory: Memory { start, bytes: 0 }, len }
     }
 
+    /// Frees the memory that this thread keeps of earlier buffers.
+    pub fn free_unused() {
+        FREE.take();
+    }
+
     /// The memory that it takes, in bytes; 0 if somebody else owns it.
     pub fn memory_bytes(&self) -> usize {
         self.memory.bytes

@@ -25,7 +25,7 @@ impl Cache {
 
     /// Evicts clean buffers, and writes dirty ones, until `len` more bytes fit.
     pub(crate) async fn evict(&self, len: usize) {
-        while self.shared.bytes.get() + len > self.shared.config.capacity {
+        while self.shared.bytes.get() + len > self.shared.allowance.get() {
             let victim = self.shared.clean.borrow_mut().victim();
             if let Some(buf) = victim {
                 self.shared.stats.borrow_mut().evicted += 1;
@@ -45,6 +45,14 @@ impl Cache {
                 return;
             }
         }
+    }
+
+    /// Limits the memory for buffers to so many percent of the configured capacity until the next call. What does not fit
+    /// any more leaves memory: clean buffers first, dirty ones once they are written.
+    pub async fn limit_memory(&self, percent: usize) {
+        let capacity = self.shared.config.capacity;
+        self.shared.allowance.set(capacity / 100 * percent.min(100) + capacity % 100);
+        self.evict(0).await;
     }
 
     /// Drop-behind: marks a buffer as not expected to be used again. It leaves memory at once, or when it has

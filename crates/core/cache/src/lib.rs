@@ -74,6 +74,8 @@ struct Shared {
     clean: RefCell<CleanList>,
     dirty: RefCell<DirtyList>,
     bytes: Cell<usize>,
+    /// The most bytes of buffers for now: the configured capacity, or less while the machine is short of memory.
+    allowance: Cell<usize>,
     /// Wakes the syncer: the first buffer is dirty, or too many are.
     syncer_wake: Notify,
     /// Signals that the dirty bytes fell below the limit.
@@ -135,6 +137,7 @@ impl Cache {
             clean: RefCell::new(CleanList::default()),
             dirty: RefCell::new(DirtyList::default()),
             bytes: Cell::new(0),
+            allowance: Cell::new(config.capacity),
             syncer_wake: Notify::new("something dirty", 0),
             drained: Notify::new("fewer dirty buffers", 0),
             slots: Semaphore::new(config.requests_max, "a request slot of the cache", 0),

@@ -177,6 +177,8 @@ impl<X> Inode<X> {
 /// The inodes in memory. Beyond a limit, those that are not in use are evicted.
 pub struct InodeTable<X> {
     limit: usize,
+    /// The limit for now, which is less while the machine is short of memory.
+    allowance: Cell<usize>,
     map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
     /// The order in which eviction looks at the inodes.
     ring: RefCell<std::collections::VecDeque<u64>>,
@@ -189,6 +191,7 @@ impl<X> InodeTable<X> {
     pub(crate) fn new(limit: usize) -> InodeTable<X> {
         InodeTable {
             limit: limit.max(16),
+            allowance: Cell::new(limit.max(16)),
             map: RefCell::new(FxHashMap::default()),
             ring: RefCell::new(std::collections::VecDeque::new()),
             opened: RefCell::default(),
@@ -215,7 +218,7 @@ impl<X> InodeTable<X> {
     }
 
     pub(crate) fn insert(&self, inode: Inode<X>) -> Rc<Inode<X>> {
-        self.shrink();
+        self.shrink(64);
         let ip = Rc::new(inode);
         if let Some(opens) = self.opened.borrow_mut().remove(&ip.ino) {
             ip.opens.set(ip.opens.get() + opens);
@@ -237,12 +240,21 @@ impl<X> InodeTable<X> {
         Rc::strong_count(ip) == 1 && ip.links() > 0
     }
 
-    fn shrink(&self) {
+    /// Limits the number of inodes in memory to so many percent of the configured one. Idle inodes that are too many leave
+    /// memory.
+    pub(crate) fn limit(&self, percent: usize) {
+        self.allowance.set((self.limit * percent.min(100) / 100).max(16));
+        // Each is looked at twice, since a look takes away the mark of recent use.
+        let looks = 2 * self.ring.borrow().len();
+        self.shrink(looks);
+    }
+
+    fn shrink(&self, looks_max: usize) {
         let mut map = self.map.borrow_mut();
         let mut ring = self.ring.borrow_mut();
         let mut looks = 0;
         // The ring may list inodes that are gone. Eviction drops these from it.
-        while map.len() >= self.limit && looks < 64 {
+        while map.len() >= self.allowance.get() && looks < looks_max {
             let Some(ino) = ring.pop_front() else { return };
             let Some(ip) = map.get(&ino) else { continue };
             let indexed = ip.index.borrow().is_some();
@@ -322,6 +334,10 @@ mod tests {
         assert!(table.get(5).is_some(), "it has no name and is open");
         assert!(table.get(20).is_none() && table.close_evicted(20));
         assert_eq!(table.insert(inode(20, 1)).opens.get(), 1);
+        table.limit(20);
+        assert!(table.map.borrow().len() <= 21, "{} in a short memory", table.map.borrow().len());
+        table.limit(100);
+        assert_eq!(table.insert(inode(20, 1)).opens.get(), 1, "it left memory as well");
         assert!(!table.close_evicted(20), "it is in memory: the inode itself counts");
         assert!(table.close_evicted(21) && table.close_evicted(21) && !table.close_evicted(21));
         assert_eq!(table.insert(inode(21, 1)).opens.get(), 0);

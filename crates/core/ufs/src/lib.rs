@@ -264,6 +264,18 @@ impl<L: Layout> Ufs<L> {
         self.shared.layout.unmount(read_only).await
     }
 
+    /// Limits memory for blocks and inodes to so many percent of the configured sizes until the next call. What does not fit any
+    /// more leaves memory, and so do the indexes of directories that are not in use.
+    pub async fn limit_memory(&self, percent: usize) {
+        if percent < 100 {
+            for dir in self.table().idle_indexes() {
+                self.forget_index(&dir);
+            }
+        }
+        self.table().limit(percent);
+        self.cache().limit_memory(percent).await;
+    }
+
     /// Drops every inode and clean buffer that is not in use, as a remount would. Benchmarks use it to start
     /// cold.
     ///

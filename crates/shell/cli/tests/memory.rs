@@ -9,7 +9,12 @@ mod mounting;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
+use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, can_mount, text};
 
 /// The number of files.
@@ -22,8 +27,12 @@ const PROGRAM: usize = 45;
 
 /// The most memory that a process has had, in megabytes.
 fn most_memory(process: u32) -> usize {
+    memory(process, "VmHWM")
+}
+
+fn memory(process: u32, name: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
 }
 
@@ -82,4 +91,77 @@ fn memory_is_bounded_for_an_fsync_after_many_small_writes() {
         disk.umount();
         disk.assert_clean();
     }
+}
+
+/// A mount with its cache full of a file's blocks, half of them dirty, and a machine that says that it is short of memory. The
+/// mount must give back most of its cache within seconds, and every byte must be as it was written. Would catch a cache that
+/// only stops to grow, memory that goes to a free list instead of the machine, and a dirty block that leaves memory unwritten.
+#[test]
+fn memory_goes_back_to_a_machine_that_is_short_of_it() {
+    const CACHE: usize = 128;
+    const BLOCK: usize = 32 << 10;
+    const BLOCKS: usize = (CACHE << 20) / BLOCK * 7 / 8;
+    if !can_mount() {
+        return;
+    }
+    for ordering in ["soft-updates", "journal", "none", "lfs"] {
+        let disk = Disk::new(ordering, 400);
+        let root = disk.folder.path().join("root");
+        let say = |percent: u64, waited_us: u64| say_memory(&root, percent, waited_us);
+        say(50, 0);
+        let ordering_option = if ordering == "lfs" { "log" } else { ordering };
+        let options = format!("cache={CACHE}m,ordering={ordering_option}");
+        let mut mount = Command::new(cargo_bin("ordo"));
+        mount.arg("mount").args([disk.image(), disk.dir().to_str().unwrap(), "-o", &options]);
+        let out = mount.env("ORDO_PRESSURE_ROOT", &root).output().unwrap();
+        assert!(out.status.success(), "{ordering}: {}", text(&out));
+        let server = disk.server();
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        let file = options.open(disk.dir().join("file")).unwrap();
+        // From the end to the beginning, so that it is not taken for a file that is written once.
+        let block = |n: usize| vec![n as u8 | 1; BLOCK];
+        for n in (0..BLOCKS).rev() {
+            file.write_all_at(&block(n), (n * BLOCK) as u64).unwrap();
+            if n == BLOCKS / 2 {
+                file.sync_all().unwrap();
+            }
+        }
+        let full = memory(server, "VmRSS");
+        assert!(full > CACHE * 3 / 4, "{ordering}: the cache is not full: {full} MB");
+        let start = Instant::now();
+        let mut now = full;
+        while now > full - CACHE / 2 && start.elapsed() < Duration::from_secs(30) {
+            say(3, start.elapsed().as_micros() as u64);
+            std::thread::sleep(Duration::from_millis(100));
+            now = memory(server, "VmRSS");
+        }
+        println!("{ordering}: {full} MB, {now} MB after {:?}", start.elapsed());
+        assert!(now <= full - CACHE / 2, "{ordering}: {full} MB, then {now} MB");
+        for n in 0..BLOCKS {
+            let mut found = vec![0; BLOCK];
+            file.read_exact_at(&mut found, (n * BLOCK) as u64).unwrap();
+            assert!(found == block(n), "{ordering}: block {n}");
+        }
+        drop(file);
+        disk.umount();
+        disk.assert_clean();
+    }
+}
+
+/// Writes what a machine's kernel says when so much of its memory is available, and programs have waited for so long.
+fn say_memory(root: &Path, percent: u64, waited_us: u64) {
+    let put = |name: &str, text: String| {
+        let file = root.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        // The mount must not see half of it.
+        let new = file.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, file).unwrap();
+    };
+    put("proc/meminfo", format!("MemTotal: 1000 kB\nMemAvailable: {} kB\n", 10 * percent));
+    put(
+        "proc/pressure/memory",
+        format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={waited_us}\n"),
+    );
 }

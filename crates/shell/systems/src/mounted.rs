@@ -69,6 +69,7 @@ pub struct LogStatistics {
 pub(crate) trait Volume {
     fn unmount(&self) -> LocalFuture<'_, FsResult<()>>;
     fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>>;
+    fn limit_memory(&self, percent: usize) -> LocalFuture<'_, ()>;
     fn statistics(&self) -> Statistics;
 }
 
@@ -96,6 +97,11 @@ impl Mounted {
     /// The file system's error.
     pub async fn drop_caches(&self) -> FsResult<()> {
         self.volume.drop_caches().await
+    }
+
+    /// Limits memory to so many percent of the configured sizes until the next call, and frees what does not fit.
+    pub async fn limit_memory(&self, percent: usize) {
+        self.volume.limit_memory(percent).await;
     }
 
     /// The ordering's counters so far.
@@ -143,6 +149,10 @@ impl Volume for OnFfs {
         Box::pin(self.fs.drop_caches())
     }
 
+    fn limit_memory(&self, percent: usize) -> LocalFuture<'_, ()> {
+        Box::pin(self.fs.limit_memory(percent))
+    }
+
     fn statistics(&self) -> Statistics {
         let cache = self.fs.layout().cache();
         let dependencies = cache.ordering().dependencies().map(|d| DependencyStats {
@@ -174,6 +184,10 @@ impl Volume for OnlyRead {
 
     fn drop_caches(&self) -> LocalFuture<'_, FsResult<()>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn limit_memory(&self, _: usize) -> LocalFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     fn statistics(&self) -> Statistics {

@@ -72,6 +72,10 @@ impl Volume for OnMirror {
         self.log.drop_caches()
     }
 
+    fn limit_memory(&self, percent: usize) -> LocalFuture<'_, ()> {
+        self.log.limit_memory(percent)
+    }
+
     fn statistics(&self) -> Statistics {
         self.log.statistics()
     }

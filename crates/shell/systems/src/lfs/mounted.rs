@@ -41,6 +41,10 @@ impl Volume for OnLog {
         Box::pin(self.0.drop_caches())
     }
 
+    fn limit_memory(&self, percent: usize) -> LocalFuture<'_, ()> {
+        Box::pin(self.0.limit_memory(percent))
+    }
+
     fn statistics(&self) -> Statistics {
         let (log, counts) = (self.0.layout(), self.0.layout().cleaned());
         let cleaner = CleanerStatistics { counts, checkpoints: log.checkpoints() };

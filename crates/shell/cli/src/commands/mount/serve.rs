@@ -13,9 +13,9 @@ use ordo_fuse::kernel::{Attach, Attached, Detach, attach};
 use ordo_fuse::{Handler, HandlerOptions, uring};
 use ordo_runtime::Runtime;
 use ordo_systems::Mounted;
-use ordo_vfs::AnyFs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::pressure;
 use super::recover::Plan;
 
 /// Serves a file system until it is unmounted, and unmounts it.
@@ -28,7 +28,7 @@ pub async fn serve(plan: &Plan<'_>, mounted: Mounted) -> Result<()> {
             return Err(error.into());
         }
     };
-    let served = requests(plan, mounted.fs(), &attached).await;
+    let served = requests(plan, &mounted, &attached).await;
     let unmounted = unmount().await;
     if let Err(error) = &unmounted {
         plan.tell.error(&format!("{error:#}"));
@@ -68,7 +68,11 @@ fn over_ring(plan: &Plan<'_>) -> bool {
     false
 }
 
-async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<ShutdownReply> {
+async fn requests(
+    plan: &Plan<'_>,
+    mounted: &Mounted,
+    attached: &Attached,
+) -> Result<ShutdownReply> {
     let io_uring = over_ring(plan);
     let options = HandlerOptions {
         write_back: plan.wanted.write_back,
@@ -82,7 +86,8 @@ async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Sh
         timeout: plan.wanted.timeout,
     };
     let tell = plan.tell.clone();
-    let handler = Handler::new(fs.clone(), options, Rc::new(move |text: &str| tell.error(text)));
+    let handler =
+        Handler::new(mounted.fs().clone(), options, Rc::new(move |text: &str| tell.error(text)));
     let stop = Rc::new(Stop::default());
     on_signal(plan.runtime, attached.detach(), &stop).context("cannot watch for signals")?;
     plan.tell.notice(&format!(
@@ -94,6 +99,7 @@ async fn requests(plan: &Plan<'_>, fs: &AnyFs, attached: &Attached) -> Result<Sh
     ));
     plan.tell.mounted();
     attached.widen_read_ahead();
+    pressure::watch(plan.runtime, mounted, plan.tell);
     let device = Arc::new(attached.device.try_clone()?);
     Ok(dev::serve(plan.runtime, &device, &Rc::new(handler), &stop).await?)
 }
