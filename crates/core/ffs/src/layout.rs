@@ -297,7 +297,9 @@ impl Layout for Ffs {
 
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let block = self.inode_buffer(ip.ino()).await?;
-        let inode = Some(&block).filter(|block| !ip.pointers().is_written(block));
+        // Orderings that need a check after a crash write the block for other inodes' sake, too.
+        let always = !self.cache.ordering().bitmaps_trusted();
+        let inode = Some(&block).filter(|block| always || !ip.pointers().is_written(block));
         self.cache.ordering().fsync(&self.cache, ip.ino(), inode).await.map_err(io_error)?;
         // An earlier failure may concern blocks that lead to this file.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))

@@ -334,12 +334,10 @@ mod tests {
         assert!(table.get(5).is_some(), "it has no name and is open");
         assert!(table.get(20).is_none() && table.close_evicted(20));
         assert_eq!(table.insert(inode(20, 1)).opens.get(), 1);
-        table.limit(20);
-        assert!(table.map.borrow().len() <= 21, "{} in a short memory", table.map.borrow().len());
-        table.limit(100);
-        assert_eq!(table.insert(inode(20, 1)).opens.get(), 1, "it left memory as well");
         assert!(!table.close_evicted(20), "it is in memory: the inode itself counts");
         assert!(table.close_evicted(21) && table.close_evicted(21) && !table.close_evicted(21));
         assert_eq!(table.insert(inode(21, 1)).opens.get(), 0);
+        table.limit(20);
+        assert!(table.map.borrow().len() <= 21, "{} in a short memory", table.map.borrow().len());
     }
 }
