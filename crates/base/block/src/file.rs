@@ -327,25 +327,13 @@ fn lock(file: &File, access: FileAccess) -> io::Result<()> {
         FileAccess::ReadOnly => libc::LOCK_SH,
         FileAccess::Watch => return Ok(()),
     };
-    let mut tries = 0;
-    loop {
-        // SAFETY: a system call on an open descriptor; it takes no pointers.
-        if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::WouldBlock || tries == LOCK_TRIES {
-            return Err(error);
-        }
-        tries += 1;
-        std::thread::sleep(LOCK_PAUSE);
+    // SAFETY: a system call on an open descriptor; it takes no pointers.
+    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
-
-/// The number of times that a lock is tried again, and the pause before each: a process that was killed keeps its locks for a
-/// moment, until the kernel has ended its requests.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[allow(unsafe_code)]
 fn release(file: &File) -> io::Result<()> {
