@@ -51,7 +51,7 @@ impl Cache {
     /// any more leaves memory: clean buffers first, dirty ones once they are written.
     pub async fn limit_memory(&self, percent: usize) {
         let capacity = self.shared.config.capacity;
-        self.shared.allowance.set(capacity / 100 * percent.min(100) + capacity % 100);
+        self.shared.allowance.set(capacity * percent.min(100) / 100);
         self.evict(0).await;
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_cache::{BufKey, BufRef, Buffer, BufferClass};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
-use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache};
+use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache, SyncedInode};
 use ordo_ufs::{AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
@@ -297,10 +297,9 @@ impl Layout for Ffs {
 
     async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
         let block = self.inode_buffer(ip.ino()).await?;
-        // Orderings that need a check after a crash write the block for other inodes' sake, too.
-        let always = !self.cache.ordering().bitmaps_trusted();
-        let inode = Some(&block).filter(|block| always || !ip.pointers().is_written(block));
-        self.cache.ordering().fsync(&self.cache, ip.ino(), inode).await.map_err(io_error)?;
+        let is_written = ip.pointers().is_written(&block);
+        let inode = SyncedInode { ino: ip.ino(), block: &block, is_written };
+        self.cache.ordering().fsync(&self.cache, inode).await.map_err(io_error)?;
         // An earlier failure may concern blocks that lead to this file.
         self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
     }

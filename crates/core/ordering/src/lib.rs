@@ -34,7 +34,7 @@ pub use journal::{
 pub use none::NoOrder;
 pub use policy::{
     Admitted, Begun, BlockFuture, Dependencies, Image, Op, OrderedCache, Ordering, OrderingOp,
-    OrderingPolicy, RecoverError, Recovery,
+    OrderingPolicy, RecoverError, Recovery, SyncedInode,
 };
 pub use soft_updates::{SoftOptions, SoftRules, SoftStats, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

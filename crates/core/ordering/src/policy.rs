@@ -28,6 +28,18 @@ pub type Begun<'a> = MaybeFuture<'a, Result<Box<dyn OrderingOp>, BlockError>>;
 /// The end of work on a device, or its failure.
 pub type BlockFuture<'a> = MaybeFuture<'a, Result<(), BlockError>>;
 
+/// An inode that is to be durable.
+#[derive(Clone, Copy)]
+pub struct SyncedInode<'a> {
+    /// Its number.
+    pub ino: u64,
+    /// The block that has it.
+    pub block: &'a BufRef,
+    /// Whether it has been written since it was last stored in its block. The block may be dirty with other inodes, and what
+    /// the ordering has rolled back in the inode still has to be written.
+    pub is_written: bool,
+}
+
 /// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the writes of blocks,
 /// and [`OrderingOp`] for its operations; nothing else changes.
 pub trait OrderingPolicy: WriteGate {
@@ -80,22 +92,16 @@ pub trait OrderingPolicy: WriteGate {
         let _ = (cache, block);
     }
 
-    /// Makes a file durable: its contents, its inode, and everything that is needed to find it after a crash. The
-    /// buffer `inode` has the inode, and is none if the inode has been written since it was last stored. The default writes
-    /// the file's blocks, then its inode.
+    /// Makes a file durable: its contents, its inode, and everything that is needed to find it after a crash. The default
+    /// writes the file's blocks, then the block of its inode, also where only other inodes in it are dirty.
     ///
     /// # Errors
     /// The device failed.
-    fn fsync<'a>(
-        &'a self,
-        cache: &'a Cache,
-        ino: u64,
-        inode: Option<&'a BufRef>,
-    ) -> BlockFuture<'a> {
+    fn fsync<'a>(&'a self, cache: &'a Cache, inode: SyncedInode<'a>) -> BlockFuture<'a> {
         MaybeFuture::boxed(async move {
-            cache.flush_file(ino).await?;
+            cache.flush_file(inode.ino).await?;
             cache.barrier().await?;
-            cache.write_now(inode.map_or(&[], std::slice::from_ref)).await?;
+            cache.write_now(std::slice::from_ref(inode.block)).await?;
             cache.barrier().await
         })
     }

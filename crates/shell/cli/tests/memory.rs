@@ -11,10 +11,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, can_mount, text};
 
 /// The number of files.
@@ -109,10 +107,7 @@ fn memory_goes_back_to_a_machine_that_is_short_of_it() {
         let root = disk.folder.path().join("root");
         let say = |percent: u64, waited_us: u64| say_memory(&root, percent, waited_us);
         say(50, 0);
-        let ordering_option = if ordering == "lfs" { "log" } else { ordering };
-        let options = format!("cache={CACHE}m,ordering={ordering_option}");
-        let mut mount = Command::new(cargo_bin("ordo"));
-        mount.arg("mount").args([disk.image(), disk.dir().to_str().unwrap(), "-o", &options]);
+        let mut mount = disk.mount_command(&format!("cache={CACHE}m"));
         let out = mount.env("ORDO_PRESSURE_ROOT", &root).output().unwrap();
         assert!(out.status.success(), "{ordering}: {}", text(&out));
         let server = disk.server();

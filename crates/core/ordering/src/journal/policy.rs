@@ -13,7 +13,7 @@ use super::state::{State, least_capacity};
 use super::{JournalOrder, JournalRules, LogContents, checkpointer, commit, replay};
 use crate::{
     Begun, BlockFuture, Change, DeferredFree, Image, OpKind, OrderingOp, OrderingPolicy, PointerTo,
-    RecoverError, Recovery, What,
+    RecoverError, Recovery, SyncedInode, What,
 };
 
 /// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
@@ -260,12 +260,8 @@ impl OrderingPolicy for JournalOrder {
         }
     }
 
-    fn fsync<'a>(
-        &'a self,
-        cache: &'a Cache,
-        ino: u64,
-        _inode: Option<&'a BufRef>,
-    ) -> BlockFuture<'a> {
+    fn fsync<'a>(&'a self, cache: &'a Cache, inode: SyncedInode<'a>) -> BlockFuture<'a> {
+        let ino = inode.ino;
         MaybeFuture::boxed(async move {
             let state = &self.state;
             if state.options.mode.has_commits() {

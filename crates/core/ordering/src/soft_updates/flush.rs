@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use super::State;
 use super::graph::Graph;
 use super::node::Id;
+use crate::SyncedInode;
 
 /// The number of rounds of writing, none with a gain, after which the search for space ends.
 const RECLAIM_ROUNDS: u32 = 8;
@@ -114,12 +115,12 @@ impl Graph {
 pub(super) async fn fsync(
     state: &State,
     cache: &Cache,
-    ino: u64,
-    inode: Option<&BufRef>,
+    inode: SyncedInode<'_>,
 ) -> Result<(), BlockError> {
-    // A write that is under way may contain the inode as it is, and leave nothing to write.
-    if let Some(inode) = inode {
-        inode.written().await;
+    let SyncedInode { ino, block, is_written } = inode;
+    if !is_written {
+        // A write that is under way may contain the inode as it is, and leave nothing to write.
+        block.written().await;
     }
     let mut fruitless = 0;
     let mut first = true;
@@ -131,7 +132,7 @@ pub(super) async fn fsync(
         }
         // The first round writes the inode as it is. Later ones need not: its block may be dirty with other inodes only,
         // and what waited in this one is among the wanted blocks.
-        bufs.extend(inode.filter(|_| first).cloned());
+        bufs.extend((first && !is_written).then(|| block.clone()));
         bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
         bufs.sort_by_key(|b| b.key());
         bufs.dedup_by_key(|b| b.key());

@@ -126,7 +126,7 @@ use ordo_runtime::{LocalFuture, MaybeFuture};
 
 use crate::{
     Begun, BlockFuture, Change, DeferredFree, Dependencies, OpKind, OrderingOp, OrderingPolicy,
-    What,
+    SyncedInode, What,
 };
 use graph::Graph;
 use record::SoftOp;
@@ -441,13 +441,8 @@ impl OrderingPolicy for SoftUpdates {
         })
     }
 
-    fn fsync<'a>(
-        &'a self,
-        cache: &'a Cache,
-        ino: u64,
-        inode: Option<&'a BufRef>,
-    ) -> BlockFuture<'a> {
-        MaybeFuture::boxed(flush::fsync(&self.state, cache, ino, inode))
+    fn fsync<'a>(&'a self, cache: &'a Cache, inode: SyncedInode<'a>) -> BlockFuture<'a> {
+        MaybeFuture::boxed(flush::fsync(&self.state, cache, inode))
     }
 
     fn soon(&self, cache: &Cache, block: &BufRef) {

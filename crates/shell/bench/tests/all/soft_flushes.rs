@@ -2,8 +2,7 @@
 //!
 //! A program writes as SQLite does with a rollback journal: it makes a file, writes and syncs it, syncs the directory, overwrites
 //! the file's first bytes and syncs them, overwrites another file and syncs that, changes its permissions and syncs again,
-//! and removes the first one; again and again,
-//! so that a removed file's inode waits to be cleared in the block of those that are synced. The disk has a volatile cache.
+//! and removes the first one; again and again, so that a removed file's inode waits to be cleared in the block of those that are synced. The disk has a volatile cache.
 //! A new file takes three flushes: after its contents and its bits in the bitmap, after its inode, and after its name. An
 //! overwritten one takes one flush, and a directory whose new name is on disk already none. Then the power fails, and all that was
 //! not flushed is lost: both files must be there with their contents. Would catch an inode's block that is written and flushed
@@ -45,6 +44,13 @@ async fn mounted(rt: &Runtime, disk: impl BlockDevice + 'static) -> FastFs {
     let cache = CacheConfig { data_age: Duration::from_secs(1000), ..CacheConfig::default() };
     let options = MountOptions { cache, ..MountOptions::default() };
     mount(rt, disk.erase(), SoftUpdates::default(), &options).await.unwrap()
+}
+
+/// Mounts what a crash has left, and looks at it.
+fn after_crash<T>(left: RamDisk, look: impl AsyncFnOnce(FastFs) -> T) -> T {
+    let executor = Executor::simulated(2);
+    let rt = executor.runtime();
+    executor.block_on(async { look(mounted(&rt, Rc::new(left)).await).await }).unwrap()
 }
 
 /// Syncs a file, and returns the number of flushes that this took.
@@ -102,16 +108,10 @@ fn an_fsync_under_soft_updates_has_a_flush_for_each_step_and_keeps_its_promise()
             disk.inner().crash_image(|_| KeepWrites::Nothing)
         };
         let left = executor.block_on(work).unwrap();
-        drop(executor);
-
-        let executor = Executor::simulated(2);
-        let rt = executor.runtime();
-        let found = executor.block_on(async {
-            let fs = mounted(&rt, Rc::new(left)).await;
+        let (journal, database, mode) = after_crash(left, async |fs| {
             let mode = fs.lookup(fs.root(), b"database").await.unwrap().permissions;
             (contents(&fs, b"journal").await, contents(&fs, b"database").await, mode)
         });
-        let (journal, database, mode) = found.unwrap();
         let n = TRANSACTIONS;
         assert!(
             journal == [[100 + n; 12].as_slice(), &[n; 7988]].concat(),
@@ -152,12 +152,7 @@ fn a_change_during_a_write_of_its_block_is_written_by_an_fsync() {
         cache.crash_image(|_| KeepWrites::Nothing)
     };
     let left = executor.block_on(work).unwrap();
-    drop(executor);
-    let executor = Executor::simulated(2);
-    let rt = executor.runtime();
-    let found = executor.block_on(async {
-        let fs = mounted(&rt, Rc::new(left)).await;
-        fs.lookup(fs.root(), b"other").await.unwrap().permissions
-    });
-    assert_eq!(found.unwrap(), 0o640);
+    let found =
+        after_crash(left, async |fs| fs.lookup(fs.root(), b"other").await.unwrap().permissions);
+    assert_eq!(found, 0o640);
 }

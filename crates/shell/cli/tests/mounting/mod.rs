@@ -166,6 +166,11 @@ impl Disk {
 
     /// Mounts the image with further options. Returns the output.
     pub fn mount_with(&self, more: &str) -> Output {
+        self.mount_command(more).output().expect("timeout")
+    }
+
+    /// The command that mounts the image with further options.
+    pub fn mount_command(&self, more: &str) -> Command {
         let transport = if over_ring() { "io_uring" } else { "no_io_uring" };
         let log = match self.log_apart() {
             true => format!("logdev={},", self.log),
@@ -178,10 +183,10 @@ impl Disk {
         };
         let options = format!("ordering={ordering},{log}{transport},{more}");
         let dir = self.dir();
-        let words = ["mount", self.image(), dir.to_str().unwrap(), "-o", &options];
-        let mut all = vec!["60", cargo_bin("ordo").to_str().unwrap().to_owned().leak()];
-        all.extend(words);
-        run("timeout", &all)
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(cargo_bin("ordo"));
+        command.args(["mount", self.image(), dir.to_str().unwrap(), "-o", &options]);
+        command
     }
 
     pub fn mount(&self) -> String {
