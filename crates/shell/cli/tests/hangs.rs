@@ -371,3 +371,30 @@ fn two_mounts_of_one_image() {
     disk.umount();
     disk.assert_clean();
 }
+
+/// Each of the files of a mount may be locked for another second after its server was killed, until the kernel has ended
+/// the server's requests: the image, and the device of the log. A mount waits for them. Would catch one that is refused,
+/// as it was where only the log was still in use.
+#[test]
+fn a_mount_waits_for_a_server_that_was_killed() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new("journal", 32);
+    let log = disk.folder.path().join("log");
+    let made = ordo(&["log", "create", log.to_str().unwrap(), "--size", "8M"]);
+    assert!(made.status.success(), "{}", text(&made));
+    let with_log = format!("logdev={}", log.display());
+    for held in [disk.image().into(), log] {
+        let file = File::open(&held).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(1));
+            drop(file);
+        });
+        let out = disk.mount_with(&with_log);
+        assert!(out.status.success(), "{}: {}", held.display(), text(&out));
+        holder.join().unwrap();
+        disk.umount();
+    }
+}

@@ -87,7 +87,8 @@ pub async fn mount_and_serve(
     let mut plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering: None };
     if !wanted.read_only && !device_read_only {
         if let Some(LogPlace::Device(path)) = &wanted.log {
-            plan.disks.push(whole(runtime, path, FileAccess::ReadWrite)?);
+            let open = || whole(runtime, path, FileAccess::ReadWrite);
+            plan.disks.push(when_free(runtime, open).await?);
         }
         let (choice, disks) = (plan.choice(), plan.devices());
         let told = tell.clone();
