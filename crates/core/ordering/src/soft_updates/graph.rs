@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::block::{BlockDeps, BlockLists};
 use super::dotdot::DotDots;
-use super::inode::{Chunk, Inodes, Name};
+use super::inode::{Chunk, Inodes};
 use super::node::{Change, FLAG, Free, Id, Ids, Kind, Written};
 use super::rollback::Rollback;
 use super::slab::{List, Lists, Slab};
@@ -473,9 +473,7 @@ impl Graph {
             });
             if at.0.file != 0 {
                 let parents = self.parents_at(at.0, Some(at.1));
-                let names: SmallVec<[Name; 1]> =
-                    parents.into_iter().map(|id| Name { id, at }).collect();
-                self.unname(subject, id, &names, at.0.file);
+                self.unname(subject, id, &parents, at.0.file);
             }
         }
         waiting

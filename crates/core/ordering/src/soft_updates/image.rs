@@ -176,12 +176,12 @@ impl Graph {
             format!("{needs:?}")
         };
         for (index, change) in self.changes.iter() {
-            let Change { block, cell, subject, unmet, .. } = change;
+            let Change { block, cell, subject, unmet, age, .. } = change;
             let needs = live(change.needs);
             let flags = (change.included, change.with.is_some(), change.first);
             let _ = writeln!(
                 out,
-                "{index}: change of {block:?} cell {cell:#x} of {subject}, {unmet} unmet {needs}, \
+                "{index}: change {age} of {block:?} cell {cell:#x} of {subject}, {unmet} unmet {needs}, \
                  included, fused, first: {flags:?}"
             );
         }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::node::Id;
 use super::slab::{List, Lists};
 
-/// A name that cannot be found on disk yet: the change that must be on disk first, and the block and cell of
+/// A name that cannot be found on disk yet: the change that must be on disk first, and the block and first byte of
 /// the name's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {

@@ -109,13 +109,14 @@ impl Graph {
 
     /// Notes that a name of an inode, in `dir`, is on disk or gone: the name can be found as soon as `parents`
     /// are on disk.
-    pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Name], dir: u64) {
-        if !self.inodes.retain_names(ino, |name| name.id != id) {
+    pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Id], dir: u64) {
+        let Some(Name { at, .. }) = self.inodes.names(ino).find(|name| name.id == id) else {
             return;
-        }
+        };
+        self.inodes.retain_names(ino, |name| name.id != id);
         for parent in parents {
-            if self.inodes.add_name(ino, *parent) {
-                self.names_by_parent.entry(parent.id).or_default().push(ino);
+            if self.inodes.add_name(ino, Name { id: *parent, at }) {
+                self.names_by_parent.entry(*parent).or_default().push(ino);
             }
         }
         if parents.is_empty() {

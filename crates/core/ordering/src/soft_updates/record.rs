@@ -429,7 +429,7 @@ fn entry_change(
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
     let id = graph.add_change((key, cell), child, rollback, needs, false);
-    graph.inodes.add_name(child, Name { id, at: (key, cell) });
+    graph.inodes.add_name(child, Name { id, at: (key, at as u32) });
     id
 }
 
@@ -531,6 +531,7 @@ fn remove_entry(
         let same = graph.cell(key, cell);
         needs.retain(|n| !same.contains(n));
         let id = graph.add_change((key, cell), 0, difference(change), needs, false);
+        graph.forget_name(child, (key, at as u32));
         op.gone.push(id);
         op.removed = true;
         return SmallVec::new();
