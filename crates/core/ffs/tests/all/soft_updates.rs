@@ -13,7 +13,7 @@ use ordo_ffs::{FastFs, MountOptions, mount};
 use ordo_ordering::{OrderingPolicy, SoftOptions, SoftStats, SoftUpdates};
 use ordo_runtime::{Duration, Executor, Runtime};
 use ordo_ufs::Layout;
-use ordo_vfs::{FileSystem, NewNode, RenameMode};
+use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, RenameMode};
 
 type Disk = Rc<RamDisk>;
 
@@ -168,7 +168,8 @@ fn replaced_under_a_lock(times: u32, moved: bool) -> [SoftStats; 2] {
     on_soft_updates(async |rt, fs, kept| {
         let (root, new) = (fs.root(), NewNode::file(0o644));
         fs.create(root, b"saved", &new).await.unwrap();
-        let elsewhere = fs.create(root, b"elsewhere", &NewNode::directory(0o755)).await.unwrap().ino;
+        let elsewhere =
+            fs.create(root, b"elsewhere", &NewNode::directory(0o755)).await.unwrap().ino;
         if moved {
             for name in [[b'x'; 200], [b'y'; 200]] {
                 fs.create(root, &name, &new).await.unwrap();
@@ -194,7 +195,11 @@ fn replaced_under_a_lock(times: u32, moved: bool) -> [SoftStats; 2] {
         fs.sync().await.unwrap();
         let left = fs.statfs().await.unwrap();
         let kept_files = if moved { 7 } else { 4 };
-        assert_eq!(left.inodes - left.inodes_free, kept_files, "no lock and no temporary file is left");
+        assert_eq!(
+            left.inodes - left.inodes_free,
+            kept_files,
+            "no lock and no temporary file is left"
+        );
         fs.unmount().await.unwrap();
         [before, kept.stats()]
     })
@@ -223,6 +228,106 @@ fn names_that_were_never_on_disk_hold_up_no_others() {
 fn removed_names_hold_up_no_replacement() {
     const TIMES: u32 = 400;
     let [_, after] = replaced_under_a_lock(TIMES, true);
-    println!("{after:?}");
     assert!(after.rolled_back <= 40 * u64::from(TIMES), "{after:?}");
+}
+
+/// An operation on numbered names.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Create(usize),
+    MakeDirectory(usize),
+    Write(usize),
+    Link(usize, usize),
+    Rename(usize, usize),
+    Remove(usize),
+}
+
+/// Some operations on few names, by a seed.
+fn pattern(seed: u64) -> Vec<Step> {
+    let executor = Executor::simulated(seed);
+    let rt = executor.runtime();
+    let names = 2 + rt.random_below(5);
+    let name = || rt.random_below(names) as usize;
+    let step = |_| match rt.random_below(12) {
+        0..3 => Step::Create(name()),
+        3 => Step::Write(name()),
+        4..6 => Step::Link(name(), name()),
+        6..9 => Step::Rename(name(), name()),
+        9..11 => Step::Remove(name()),
+        _ => Step::MakeDirectory(name()),
+    };
+    (0..4 + rt.random_below(9)).map(step).collect()
+}
+
+/// Carries one operation out. The names are short and long ones, so that they lie in several chunks, in three directories.
+/// Operations that are not possible are left out.
+async fn carry_out(fs: &FastFs, dirs: &[Ino], step: Step) -> FsResult<()> {
+    let dir = |n: usize| dirs[n % dirs.len()];
+    let name = |n: usize| format!("{n}{}", "x".repeat(if n.is_multiple_of(2) { 3 } else { 200 }));
+    match step {
+        Step::Create(n) => {
+            fs.create(dir(n), name(n).as_bytes(), &NewNode::file(0o644)).await.map(drop)
+        }
+        Step::MakeDirectory(n) => {
+            fs.create(dir(n), name(n).as_bytes(), &NewNode::directory(0o755)).await.map(drop)
+        }
+        Step::Write(n) => {
+            let file = fs.lookup(dir(n), name(n).as_bytes()).await?;
+            fs.write(file.ino, 0, &[1; 3000]).await.map(drop)
+        }
+        Step::Link(n, to) => {
+            let file = fs.lookup(dir(n), name(n).as_bytes()).await?;
+            fs.link(file.ino, dir(to), name(to).as_bytes()).await.map(drop)
+        }
+        Step::Rename(n, to) => {
+            let (from, new) = (name(n), name(to));
+            fs.rename(dir(n), from.as_bytes(), dir(to), new.as_bytes(), RenameMode::Replace).await
+        }
+        Step::Remove(n) => match fs.unlink(dir(n), name(n).as_bytes()).await {
+            Err(_) => fs.rmdir(dir(n), name(n).as_bytes()).await,
+            done => done,
+        },
+    }
+}
+
+/// Repeats a pattern with `memory_max` bytes for dependencies. Returns the counters at the end.
+fn repeated(pattern: &[Step], times: u32, memory_max: usize) -> SoftStats {
+    let executor = Executor::simulated(1);
+    let rt = executor.runtime();
+    let options = SoftOptions { memory_max: Some(memory_max), ..SoftOptions::default() };
+    let policy = SoftUpdates::new(options);
+    let run = async {
+        let disk = populated(&rt, 1).await;
+        let fs = mounted(&rt, &disk, policy.clone()).await;
+        let mut dirs = vec![fs.root()];
+        for name in [b"one", b"two"] {
+            let made = fs.create(fs.root(), name, &NewNode::directory(0o755)).await;
+            dirs.push(made.unwrap().ino);
+        }
+        for _ in 0..times {
+            for step in pattern {
+                let _ = carry_out(&fs, &dirs, *step).await;
+            }
+        }
+        fs.unmount().await.unwrap();
+        policy.stats()
+    };
+    executor.block_on(run).unwrap()
+}
+
+/// Whatever a program does again and again to the same few names, directories among them, dependencies stay within their
+/// memory, and the program and the unmount end. Would catch a circle of dependencies, and an operation that waits for memory
+/// that only its own end would free. Each pattern is repeated until it would take a multiple of the memory.
+#[test]
+fn any_pattern_of_names_stays_within_the_memory_for_dependencies() {
+    const MEMORY: usize = 128 << 10;
+    let mut held_back = 0;
+    for seed in 0..100 {
+        let steps = pattern(seed);
+        let stats = repeated(&steps, 200, MEMORY);
+        assert!(stats.memory_peak < MEMORY * 5 / 4, "seed {seed}: {stats:?}, {steps:?}");
+        assert_eq!(stats.steps, 0, "seed {seed}: {stats:?}, {steps:?}");
+        held_back += u32::from(stats.held_back > 0);
+    }
+    assert!(held_back > 20, "only {held_back} patterns reached the bound");
 }

@@ -20,6 +20,13 @@ const FRUITLESS_MAX: u32 = 10_000;
 /// The number of blocks that are written at a time to free memory, besides those on which they depend.
 const RELIEF_BLOCKS: usize = 1024;
 
+/// The number of times that these blocks are written, as long as each time meets a dependency. The search for them looks at
+/// the whole graph, and a long chain of dependencies between few blocks needs many waves.
+const RELIEF_WAVES: u32 = 64;
+
+/// The waves end when one part in this number of the memory for dependencies has become free.
+const WAVES_FREE: usize = 32;
+
 /// The part of the memory for dependencies that must be free before held-back operations continue: one over
 /// this number.
 const FREE_PART: usize = 8;
@@ -203,19 +210,26 @@ async fn write_for_memory(state: &State, cache: &Cache) -> Result<Option<bool>, 
 }
 
 async fn write_heaviest(state: &State, cache: &Cache) -> Result<bool, BlockError> {
-    let before = state.graph.borrow().met;
     let heaviest = state.graph.borrow().heaviest(RELIEF_BLOCKS);
     let bufs: Vec<BufRef> = heaviest.filter_map(|key| cache.peek(key)).collect();
     // Each of these blocks has a change, so it is among its own prerequisites.
     let keys = state.graph.borrow().prerequisites(&bufs, u64::MAX);
-    let mut bufs: Vec<BufRef> = keys.into_iter().filter_map(|key| cache.peek(key)).collect();
-    bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
-    cache.write_all(bufs, false).await?;
-    cache.barrier_if_needed().await?;
-    if state.graph.borrow().met != before {
-        return Ok(true);
+    let enough = state.memory() / WAVES_FREE * (WAVES_FREE - 1);
+    for wave in 0..RELIEF_WAVES {
+        let before = state.graph.borrow().met;
+        let mut bufs: Vec<BufRef> = keys.iter().filter_map(|key| cache.peek(*key)).collect();
+        bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
+        cache.write_all(bufs, false).await?;
+        cache.barrier_if_needed().await?;
+        let gained = state.graph.borrow().met != before;
+        if state.memory() <= enough || (!gained && wave > 0) {
+            return Ok(true);
+        }
+        if !gained {
+            return cache.write_some(cache.config().dirty_max / 4).await;
+        }
     }
-    cache.write_some(cache.config().dirty_max / 4).await
+    Ok(true)
 }
 
 /// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was freed.
