@@ -62,7 +62,7 @@ Over io_uring, in a run by hand, pjdfstest and fsx pass in the same way under so
 (`PJDFSTEST_TREE`; pjd/pjdfstest, 238 files, 8,798 tests) passed whole in a run by hand under soft updates, with a clean check.
 
 The versions of the last run: pjdfstest 0.2.2, fsx 0.3.2, and hello 2.10 as the source package. Nothing failed on `lfs` or `dualfs`, so
-there is no failure to decide about. It had no rsync; the same steps passed by hand on both, with a clean check.
+there is no failure to decide about.
 ";
 
 type Work = fn(&Disk) -> Result<String, String>;
