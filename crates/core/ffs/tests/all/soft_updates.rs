@@ -34,29 +34,33 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     disk
 }
 
-/// Runs `work` under soft updates on a file system with a file. `work` gets the policy too, for its counters.
-fn on_soft_updates<T>(work: impl AsyncFnOnce(&Runtime, FastFs, SoftUpdates) -> T) -> T {
+/// Runs `work` under soft updates on a file system with `files` files. `work` gets the policy too, for its counters.
+fn on_soft_updates_with<T>(
+    files: u32,
+    options: SoftOptions,
+    work: impl AsyncFnOnce(&Runtime, FastFs, SoftUpdates) -> T,
+) -> T {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();
     let run = async {
-        let disk = populated(&rt, 1).await;
-        let policy = SoftUpdates::default();
+        let disk = populated(&rt, files).await;
+        let policy = SoftUpdates::new(options);
         let fs = mounted(&rt, &disk, policy.clone()).await;
         work(&rt, fs, policy).await
     };
     executor.block_on(run).unwrap()
 }
 
+/// Runs `work` as [`on_soft_updates_with`], on a file system with a file and with the default options.
+fn on_soft_updates<T>(work: impl AsyncFnOnce(&Runtime, FastFs, SoftUpdates) -> T) -> T {
+    on_soft_updates_with(1, SoftOptions::default(), work)
+}
+
 /// Removes all files, with `memory_max` bytes for dependencies. Returns the counters at the end.
 fn removed(memory_max: Option<usize>) -> SoftStats {
     const FILES: u32 = 4000;
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
-    let policy = SoftUpdates::new(SoftOptions { memory_max, ..SoftOptions::default() });
-    let kept = policy.clone();
-    let run = async {
-        let disk = populated(&rt, FILES).await;
-        let fs = mounted(&rt, &disk, policy).await;
+    let options = SoftOptions { memory_max, ..SoftOptions::default() };
+    on_soft_updates_with(FILES, options, async |_, fs, kept| {
         for i in 0..FILES {
             fs.unlink(fs.root(), i.to_string().as_bytes()).await.unwrap();
         }
@@ -64,9 +68,8 @@ fn removed(memory_max: Option<usize>) -> SoftStats {
         let left = fs.statfs().await.unwrap();
         assert_eq!(left.inodes - left.inodes_free, 1, "only the root is left");
         fs.unmount().await.unwrap();
-    };
-    executor.block_on(run).unwrap();
-    kept.stats()
+        kept.stats()
+    })
 }
 
 /// The removal of a huge tree is slowed to the rate at which dependencies are met.
@@ -292,13 +295,8 @@ async fn carry_out(fs: &FastFs, dirs: &[Ino], step: Step) -> FsResult<()> {
 
 /// Repeats a pattern with `memory_max` bytes for dependencies. Returns the counters at the end.
 fn repeated(pattern: &[Step], times: u32, memory_max: usize) -> SoftStats {
-    let executor = Executor::simulated(1);
-    let rt = executor.runtime();
     let options = SoftOptions { memory_max: Some(memory_max), ..SoftOptions::default() };
-    let policy = SoftUpdates::new(options);
-    let run = async {
-        let disk = populated(&rt, 1).await;
-        let fs = mounted(&rt, &disk, policy.clone()).await;
+    on_soft_updates_with(1, options, async |_, fs, kept| {
         let mut dirs = vec![fs.root()];
         for name in [b"one", b"two"] {
             let made = fs.create(fs.root(), name, &NewNode::directory(0o755)).await;
@@ -310,9 +308,8 @@ fn repeated(pattern: &[Step], times: u32, memory_max: usize) -> SoftStats {
             }
         }
         fs.unmount().await.unwrap();
-        policy.stats()
-    };
-    executor.block_on(run).unwrap()
+        kept.stats()
+    })
 }
 
 /// Whatever a program does again and again to the same few names, directories among them, dependencies stay within their

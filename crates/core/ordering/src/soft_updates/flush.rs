@@ -215,21 +215,22 @@ async fn write_heaviest(state: &State, cache: &Cache) -> Result<bool, BlockError
     // Each of these blocks has a change, so it is among its own prerequisites.
     let keys = state.graph.borrow().prerequisites(&bufs, u64::MAX);
     let enough = state.memory() / WAVES_FREE * (WAVES_FREE - 1);
-    for wave in 0..RELIEF_WAVES {
-        let before = state.graph.borrow().met;
+    let met = || state.graph.borrow().met;
+    let start = met();
+    for _ in 0..RELIEF_WAVES {
+        let before = met();
         let mut bufs: Vec<BufRef> = keys.iter().filter_map(|key| cache.peek(*key)).collect();
         bufs.retain(|buf| buf.is_dirty() || buf.is_writing());
         cache.write_all(bufs, false).await?;
         cache.barrier_if_needed().await?;
-        let gained = state.graph.borrow().met != before;
-        if state.memory() <= enough || (!gained && wave > 0) {
-            return Ok(true);
-        }
-        if !gained {
-            return cache.write_some(cache.config().dirty_max / 4).await;
+        if met() == before || state.memory() <= enough {
+            break;
         }
     }
-    Ok(true)
+    if met() != start {
+        return Ok(true);
+    }
+    cache.write_some(cache.config().dirty_max / 4).await
 }
 
 /// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was freed.

@@ -70,12 +70,12 @@ pub async fn mount_and_serve(
     let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
     let mut disks = Vec::new();
     for path in &before {
-        disks.push(when_free(runtime, || whole(runtime, path, access)).await?);
+        disks.push(whole(runtime, path, access).await?);
     }
     let image = disks.len();
     disks.push(disk);
     for path in &after {
-        disks.push(when_free(runtime, || whole(runtime, path, access)).await?);
+        disks.push(whole(runtime, path, access).await?);
     }
     if let Some(notice) = notice.filter(|_| !writes) {
         // A mount that writes says so itself.
@@ -87,8 +87,7 @@ pub async fn mount_and_serve(
     let mut plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering: None };
     if !wanted.read_only && !device_read_only {
         if let Some(LogPlace::Device(path)) = &wanted.log {
-            let open = || whole(runtime, path, FileAccess::ReadWrite);
-            plan.disks.push(when_free(runtime, open).await?);
+            plan.disks.push(whole(runtime, path, FileAccess::ReadWrite).await?);
         }
         let (choice, disks) = (plan.choice(), plan.devices());
         let told = tell.clone();
@@ -112,9 +111,9 @@ pub async fn mount_and_serve(
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
 }
 
-/// Opens a whole image or device beside the one that is mounted.
-fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
-    let disk = FileDisk::open(runtime, path, access)?;
+/// Opens a whole image or device beside the one that is mounted, when it is free.
+async fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
+    let disk = when_free(runtime, || Ok(FileDisk::open(runtime, path, access)?)).await?;
     let bytes = disk.geometry().bytes;
     Ok(Rc::new(ReadAround::new(Partition::new(Rc::new(disk), 0, bytes))))
 }
