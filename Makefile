@@ -11,7 +11,7 @@ MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotli
 QEMU = qemu-system-x86 busybox-static jfsutils reiserfsprogs nilfs-tools f2fs-tools libeatmydata1 xz-utils zstd
 KERNEL ?= target/qemu/kernel
 
-.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs bench-qemu infer-qemu qemu-kernel bench-mount bench-analysis bench-overhead infer-table named-data crash-programs
+.PHONY: help test test-freebsd test-netbsd test-kills lint bench judges fuzz crash-campaign test-posix test-xfstests test-qemu test-qemu-logs test-qemu-pressure bench-qemu infer-qemu qemu-kernel bench-mount bench-analysis bench-overhead infer-table named-data crash-programs
 
 help:
 	@echo 'make test    all tests (installs the judges it may, skips out loud what it may not)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make test-xfstests XFSTESTS=/path/to/tree  the generic tests of xfstests on a mount'
 	@echo 'make test-qemu  JFS and ReiserFS of a Debian kernel in QEMU, watched, written to docs/results/qemu.md'
 	@echo 'make test-qemu-logs  LFS beside NILFS2 and F2FS of that kernel under one workload, written to docs/results/lfs-beside.md'
+	@echo 'make test-qemu-pressure  a mount in a guest of QEMU that is short of memory, written to docs/results/pressure.md'
 	@echo 'make bench-qemu  JFS and ReiserFS of that kernel under the source trees, recorded for make bench'
 	@echo 'make infer-qemu  policies of JFS, ReiserFS and ext3 there, beside the paper of 2005, written to docs/results/infer-papers.md'
 	@echo 'make bench-building BASE=COMMIT  what building costs beside a commit of the past, written to docs/results/building.md'
@@ -267,6 +268,12 @@ test-qemu: qemu-kernel
 test-qemu-logs: qemu-kernel
 	$(CARGO) build --release --quiet --package ordo-cli
 	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-logs target/release/ordo
+
+# A mount in such a machine, which has little memory: another program takes it, or a control group limits it. Writes
+# docs/results/pressure.md.
+test-qemu-pressure: qemu-kernel
+	$(CARGO) build --release --quiet --package ordo-cli
+	KERNEL=$(abspath $(KERNEL)) $(CARGO) xtask qemu-pressure target/release/ordo
 
 # JFS and ReiserFS under the source trees of the DualFS paper, recorded for the section of `make bench` that plays them.
 bench-qemu: qemu-kernel

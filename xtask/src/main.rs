@@ -1,7 +1,7 @@
 //! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
 //! builds; `cargo xtask calls` measures what recording system calls costs; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
-//! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu ORDO`, `cargo xtask qemu-logs
-//! ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
+//! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu-pressure ORDO` has them in a guest that is
+//! short of memory; `cargo xtask qemu ORDO`, `cargo xtask qemu-logs ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
 
 mod building;
 mod calls;
@@ -38,11 +38,15 @@ fn main() -> ExitCode {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             status(mounts::run(ordo.as_ref()))
         }
-        Some(suite @ ("xfstests" | "qemu" | "qemu-logs" | "qemu-sources" | "qemu-infer")) => {
+        Some(
+            suite @ ("xfstests" | "qemu" | "qemu-logs" | "qemu-pressure" | "qemu-sources"
+            | "qemu-infer"),
+        ) => {
             let ordo = std::env::args().nth(2).unwrap_or("target/release/ordo".into());
             let run = match suite {
                 "qemu" => qemu::run,
                 "qemu-logs" => qemu::logs::run,
+                "qemu-pressure" => qemu::pressure::run,
                 "qemu-sources" => qemu::sources::run,
                 "qemu-infer" => qemu::policies::run,
                 _ => xfstests::run,
@@ -57,7 +61,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-sources ORDO | qemu-infer ORDO"
+                "usage: cargo xtask tidy | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-pressure ORDO | qemu-sources ORDO | qemu-infer ORDO"
             );
             ExitCode::from(2)
         }

@@ -18,6 +18,7 @@ use guest::Kernel;
 mod guest;
 pub mod logs;
 pub mod policies;
+pub mod pressure;
 pub mod sources;
 
 /// The time limit of a guest, in seconds.

@@ -181,9 +181,7 @@ struct Bench {
 pub fn run(ordo: &Path) -> Result<bool, String> {
     let Some(prepared) = prepare("test-qemu-logs", &NEEDED, ordo)? else { return Ok(true) };
     let program = prepared.folder.join("overwrite");
-    let source = crate::tidy::root().join("xtask/src/qemu/overwrite.rs");
-    let (from, to) = (source.display(), program.display());
-    shell(&format!("rustc --edition 2024 -O -C target-feature=+crt-static -o {to} {from}"))?;
+    build_overwrite(&program)?;
     let files = guest_files(&program)?;
     let bench = Bench { prepared, program, files };
     let (mut rows, mut failed) = (String::new(), false);
@@ -207,6 +205,17 @@ pub fn run(ordo: &Path) -> Result<bool, String> {
         fs::write(&file, page).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     Ok(!failed)
+}
+
+/// Builds the program that overwrites, without libraries.
+///
+/// # Errors
+/// The compiler's.
+pub fn build_overwrite(to: &Path) -> Result<(), String> {
+    let source = crate::tidy::root().join("xtask/src/qemu/overwrite.rs");
+    let (from, to) = (source.display(), to.display());
+    shell(&format!("rustc --edition 2024 -O -C target-feature=+crt-static -o {to} {from}"))?;
+    Ok(())
 }
 
 /// The first words about a system in which the file finds no room.

@@ -1,4 +1,4 @@
-//! The program of `make test-qemu-logs`: fills a file, or overwrites random blocks of it with an fsync after every 64.
+//! The program of `make test-qemu-logs` and `make test-qemu-pressure`: fills a file, or overwrites random blocks of it with an fsync after every 64.
 //! `rustc` builds it by itself, without libraries, since the guest has none.
 //!
 //! `overwrite fill FILE BLOCKS`, `overwrite uniform|hot FILE BLOCKS SEED FIRST WRITES`. A file system without clean

@@ -1,7 +1,7 @@
 //! Buffers that a device may read into or write from directly.
 //!
 //! Freed buffers go to a free list of their thread, so that large ones are not faulted in and zeroed again for each
-//! request.
+//! request. [`IoBuf::keep_unused`] ends that where memory is short.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -52,6 +52,28 @@ impl Memory {
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
         Memory { start, bytes }
     }
+
+    /// Gives its pages to the machine, which has new ones for it when it is used again. Returns whether there are any: the
+    /// machine's pages can be larger than this memory.
+    fn give_back(&self) -> bool {
+        // SAFETY: the call has no conditions.
+        #[allow(unsafe_code)]
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let Some(page) = usize::try_from(page).ok().filter(|page| page.is_power_of_two()) else {
+            return false;
+        };
+        let start = self.start.as_ptr() as usize;
+        let (from, to) = (start.next_multiple_of(page), (start + self.bytes) & !(page - 1));
+        if from >= to {
+            return false;
+        }
+        let first = self.start.as_ptr().wrapping_add(from - start);
+        // SAFETY: the pages are inside of memory that has no other owner; they become zeros, which are bytes too. An error
+        // changes nothing.
+        #[allow(unsafe_code)]
+        let done = unsafe { libc::madvise(first.cast(), to - from, libc::MADV_DONTNEED) };
+        done == 0
+    }
 }
 
 impl Drop for Memory {
@@ -74,7 +96,31 @@ fn layout_of(bytes: usize) -> Layout {
 #[derive(Default)]
 struct FreeList {
     classes: [Vec<Memory>; CLASSES],
+    /// The bytes of these.
     bytes: usize,
+    /// Memory without pages. The allocator would keep its pages in memory as long as a neighbour is in use.
+    hollow: [Vec<Memory>; CLASSES],
+    /// Whether nothing is kept that has pages.
+    gives_back: bool,
+}
+
+impl FreeList {
+    fn take(&mut self, class: usize) -> Option<Memory> {
+        let Some(memory) = self.classes[class].pop() else { return self.hollow[class].pop() };
+        self.bytes -= memory.bytes;
+        Some(memory)
+    }
+
+    fn add(&mut self, class: usize, memory: Memory) {
+        if self.gives_back {
+            if memory.give_back() {
+                self.hollow[class].push(memory);
+            }
+        } else if self.bytes + memory.bytes <= KEEP_BYTES {
+            self.bytes += memory.bytes;
+            self.classes[class].push(memory);
+        }
+    }
 }
 
 thread_local! {
@@ -118,9 +164,18 @@ impl IoBuf {
         IoBuf { memory: Memory { start, bytes: 0 }, len }
     }
 
-    /// Frees the memory that this thread keeps of earlier buffers.
-    pub fn free_unused() {
-        FREE.take();
+    /// Whether this thread keeps the memory of freed buffers for the next ones, as it does at first. If not, it gives the pages
+    /// of each to the machine, and at once of those that it has kept.
+    pub fn keep_unused(keep: bool) {
+        FREE.with_borrow_mut(|free| {
+            free.gives_back = !keep;
+            if free.gives_back {
+                free.bytes = 0;
+                for (class, kept) in std::mem::take(&mut free.classes).into_iter().enumerate() {
+                    kept.into_iter().for_each(|memory| free.add(class, memory));
+                }
+            }
+        });
     }
 
     /// The memory that it takes, in bytes; 0 if somebody else owns it.
@@ -212,11 +267,7 @@ fn class_of(len: usize) -> Option<usize> {
 
 fn take_free(len: usize) -> Option<Memory> {
     let class = class_of(len)?;
-    FREE.with_borrow_mut(|free| {
-        let memory = free.classes[class].pop()?;
-        free.bytes -= memory.bytes;
-        Some(memory)
-    })
+    FREE.with_borrow_mut(|free| free.take(class))
 }
 
 impl Drop for IoBuf {
@@ -225,13 +276,7 @@ impl Drop for IoBuf {
         let Some(class) = class_of(memory.bytes).filter(|_| memory.bytes > 0) else { return };
         debug_assert_eq!(memory.bytes, SIZE_MIN << class);
         // A thread that is ending has no free list any more, so the memory is freed.
-        let _ = FREE.try_with(|free| {
-            let mut free = free.borrow_mut();
-            if free.bytes + memory.bytes <= KEEP_BYTES {
-                free.bytes += memory.bytes;
-                free.classes[class].push(memory);
-            }
-        });
+        let _ = FREE.try_with(|free| free.borrow_mut().add(class, memory));
     }
 }
 
@@ -347,5 +392,55 @@ mod tests {
         let held: Vec<IoBuf> = (0..100).map(|_| IoBuf::scratch(1 << 20)).collect();
         drop(held);
         FREE.with_borrow(|free| assert!(free.bytes <= KEEP_BYTES, "{} kept", free.bytes));
+    }
+
+    /// The number of these pages that are in memory.
+    fn resident(pages: &[usize]) -> usize {
+        let is_in_memory = |page: &&usize| {
+            let mut seen = 0;
+            // SAFETY: the call writes one byte, as it gets one page; an address that is not mapped is an error.
+            #[allow(unsafe_code)]
+            let done = unsafe { libc::mincore(**page as *mut _, ALIGN_MAX, &mut seen) };
+            done == 0 && seen & 1 == 1
+        };
+        pages.iter().filter(is_in_memory).count()
+    }
+
+    /// Where memory is short, the pages of freed buffers must leave it although neighbours of theirs stay, and those must keep
+    /// their bytes. Would catch memory that a free list or the allocator keeps, and a page that is taken from a neighbour.
+    #[test]
+    fn unused_memory_goes_back_to_the_machine() {
+        for len in [ALIGN_MAX, 32 << 10] {
+            let bufs: Vec<IoBuf> =
+                (0..512).map(|n| IoBuf::from_slice(&vec![n as u8 | 1; len])).collect();
+            let (mut stay, mut go) = (Vec::new(), Vec::new());
+            for (n, buf) in bufs.into_iter().enumerate() {
+                if n % 8 == 0 { stay.push((n, buf)) } else { go.push(buf) }
+            }
+            let pages = |buf: &IoBuf| {
+                let start = buf.as_ptr() as usize;
+                (start..start + len).step_by(ALIGN_MAX).collect::<Vec<_>>()
+            };
+            let pages: Vec<usize> = go.iter().flat_map(pages).collect();
+            assert_eq!(resident(&pages), pages.len());
+            // Half of it is on the free list when memory becomes short, half in use.
+            let count = go.len();
+            go.truncate(count / 2);
+            assert_eq!(resident(&pages), pages.len());
+            IoBuf::keep_unused(false);
+            drop(go);
+            assert_eq!(resident(&pages), 0, "of {} pages", pages.len());
+            for (n, buf) in &stay {
+                assert!(buf.iter().all(|b| *b == *n as u8 | 1), "buffer {n}");
+            }
+            // The memory is used again, with or without pages.
+            let again: Vec<IoBuf> = (0..count).map(|_| IoBuf::zeroed(len)).collect();
+            assert!(again.iter().all(|buf| pages.contains(&(buf.as_ptr() as usize))));
+            assert!(again.iter().all(|buf| buf.iter().all(|b| *b == 0)));
+            IoBuf::keep_unused(true);
+            drop(again);
+            FREE.with_borrow(|free| assert_eq!(free.bytes, count * len));
+            FREE.take();
+        }
     }
 }

@@ -61,7 +61,7 @@ enum Bytes {
     /// So many zeros, which take no memory: most new blocks are overwritten as a whole.
     Zeros(usize),
     /// A short buffer's bytes.
-    Short(Vec<u8>),
+    Short(IoBuf),
     /// Pages that only the buffer uses.
     Own(IoBuf),
     /// Pages shared with an image, which may be under way to the device.
@@ -71,7 +71,7 @@ enum Bytes {
 impl Bytes {
     fn zeroed(len: usize) -> Bytes {
         match len {
-            ..PAGED => Bytes::Short(vec![0; len]),
+            ..PAGED => Bytes::Short(IoBuf::zeroed(len)),
             PAGED..=ZEROS_MAX => Bytes::Zeros(len),
             _ => Bytes::Own(IoBuf::zeroed(len)),
         }
@@ -102,7 +102,7 @@ impl Bytes {
 
     #[cold]
     fn take_back(&mut self) {
-        let nothing = Bytes::Short(Vec::new());
+        let nothing = Bytes::Zeros(0);
         *self = match std::mem::replace(self, nothing) {
             Bytes::Shared(shared) => {
                 Bytes::Own(Arc::try_unwrap(shared).unwrap_or_else(|image| (*image).clone()))
@@ -145,7 +145,7 @@ impl Bytes {
             self.take_back();
         }
         match self {
-            Bytes::Short(bytes) if len < PAGED => bytes.resize(len, 0),
+            Bytes::Short(bytes) if len < PAGED => bytes.resize(len),
             Bytes::Own(bytes) if len >= PAGED => bytes.resize(len),
             _ => {
                 let mut other = Bytes::zeroed(len);
@@ -159,7 +159,12 @@ impl Bytes {
 
 impl From<IoBuf> for Bytes {
     fn from(bytes: IoBuf) -> Bytes {
-        if bytes.len() < PAGED { Bytes::Short(bytes.to_vec()) } else { Bytes::Own(bytes) }
+        if bytes.len() < PAGED {
+            // Its memory may be longer, or somebody else's.
+            Bytes::Short(IoBuf::from_slice(&bytes))
+        } else {
+            Bytes::Own(bytes)
+        }
     }
 }
 
@@ -252,7 +257,7 @@ impl Buffer {
         len: usize,
         class: BufferClass,
     ) -> BufRef {
-        let buf = Buffer::new(key, address, Bytes::Short(Vec::new()), class);
+        let buf = Buffer::new(key, address, Bytes::Zeros(0), class);
         buf.len.set(len);
         buf.loading.set(true);
         Rc::new(buf)

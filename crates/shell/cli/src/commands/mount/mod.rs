@@ -49,9 +49,9 @@ Options, after -o, separated by commas:
                     [default: 64]
   ro, rw            refuse all changes; refuse an image that can only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
-  cache=BYTES       memory for blocks [default: 256m], less while the machine is short of memory; inodes
-                    and indexes of directories take up to half as much besides; dirty=BYTES: the most
-                    dirty data in it
+  cache=BYTES       memory for blocks [default: 256m, but at most a quarter of the memory], less while
+                    memory is short; inodes and indexes of directories take up to half as much
+                    besides; dirty=BYTES: the most dirty data in it
   write-unit=BYTES  write only the changed part of a file's block, in such units, if no neighbour is
                     written with it; a block of which whole units are overwritten is not read
                     before; write-unit=block: read and write whole blocks [default: 4k]

@@ -1,7 +1,9 @@
 //! Memory that a mount gives back when the machine is short of it.
 //!
-//! Once a second it looks for two signs: little memory is available on the machine while programs wait for memory
-//! (`/proc/pressure/memory`, where the kernel has it), or programs of the mount's own control group wait. Each time, the cache
+//! Once a second it looks for signs. On the machine: almost no memory is available, or little is while programs wait for memory
+//! (`/proc/pressure/memory`, where the kernel has it). In the mount's own control group and those around it (version 2): almost
+//! nothing is left of a limit, or programs of its own group wait. A shortage without waits is a sign too: without swap nobody waits
+//! until the last page is taken, and then the kernel kills a program. Each time, the cache
 //! gets half of the size that it had, and frees the rest. After ten seconds without a sign it gets twice that size again, up
 //! to what `cache=` says.
 
@@ -25,16 +27,22 @@ const LEAST: usize = 6;
 /// The part of the time for which programs wait for memory that counts as a sign: one over this number.
 const WAITING: u64 = 10;
 
-/// The percentage of memory below which a machine has little, if programs wait for it, and if that is not known.
-const LITTLE: u64 = 10;
-const VERY_LITTLE: u64 = 5;
+/// The usual size of the cache, in bytes.
+const CACHE: u64 = 256 << 20;
+
+/// The percentage of memory below which there is little, if programs wait for it, and in any case.
+const LITTLE: u128 = 10;
+const VERY_LITTLE: u128 = 5;
+
+/// Bytes with which nothing is short, if no program waits: a twentieth of a large machine is more than a cache.
+const ENOUGH: u64 = 1 << 30;
 
 /// A folder that stands for `/` in tests.
 const ROOT: &str = "ORDO_PRESSURE_ROOT";
 
 /// Starts to look. The task ends with the executor.
 pub fn watch(runtime: &Runtime, mounted: &Mounted, tell: &MessageSink) {
-    let root = std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let root = root();
     let (rt, mounted, tell) = (runtime.clone(), mounted.clone(), tell.clone());
     runtime.spawn_daemon("the machine's memory", async move {
         let mut signs = Signs::new(&root, rt.now());
@@ -51,10 +59,8 @@ pub fn watch(runtime: &Runtime, mounted: &Mounted, tell: &MessageSink) {
             } else if size.percent == 100 {
                 tell.notice("the cache may have its whole size again");
             }
+            IoBuf::keep_unused(size.percent == 100);
             mounted.limit_memory(size.percent).await;
-            if size.percent < before {
-                IoBuf::free_unused();
-            }
         }
     });
 }
@@ -87,41 +93,95 @@ impl Size {
     }
 }
 
+/// The cache of a mount that is not told a size, in bytes: the usual one, but at most a quarter of the memory that is there for
+/// this process: the machine's, or less if a control group limits it.
+pub fn default_cache() -> u64 {
+    default_cache_at(&root())
+}
+
+fn default_cache_at(root: &Path) -> u64 {
+    let groups = groups(root);
+    let limited = groups.iter().filter_map(|group| Room::of_group(group));
+    let whole = limited.chain(Room::of_machine(root)).map(|room| room.all).min();
+    whole.map_or(CACHE, |whole| CACHE.min(whole / 4))
+}
+
+fn root() -> PathBuf {
+    std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+/// The folders of this process's control group and of those around it, if they can have limits: the outermost group of a machine
+/// cannot, that of a container can.
+fn groups(root: &Path) -> Vec<PathBuf> {
+    let known = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let Some(own) = known.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return Vec::new();
+    };
+    let folders = Path::new(own).ancestors().map(|group| root.join("sys/fs/cgroup").join(group));
+    folders.filter(|folder| folder.join("memory.max").exists()).collect()
+}
+
 /// The files with the signs, and their last contents.
 struct Signs {
     root: PathBuf,
     at: Time,
     machine: Waits,
+    groups: Vec<PathBuf>,
     own: Option<Waits>,
 }
 
 impl Signs {
     fn new(root: &Path, now: Time) -> Signs {
         let machine = Waits::new(root.join("proc/pressure/memory"));
-        let group = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-        // The group of version 2; the root group is the machine.
-        let group = group.lines().find_map(|line| line.strip_prefix("0::/"));
-        let own = group.filter(|group| !group.is_empty()).map(|group| {
-            Waits::new(root.join("sys/fs/cgroup").join(group).join("memory.pressure"))
-        });
-        Signs { root: root.to_owned(), at: now, machine, own }
+        let groups = groups(root);
+        let own = groups.first().map(|group| Waits::new(group.join("memory.pressure")));
+        Signs { root: root.to_owned(), at: now, machine, groups, own }
     }
 
     /// Whether memory has been short since the last look.
     fn is_short(&mut self, now: Time) -> bool {
         let time = now.since(std::mem::replace(&mut self.at, now)).as_nanos() as u64 / 1000;
-        let waited = self.machine.since_last();
-        let in_group = self.own.as_mut().and_then(Waits::since_last);
         let is_long = |waited: u64| waited > time / WAITING;
-        if in_group.is_some_and(is_long) {
+        let in_machine = self.machine.since_last().is_some_and(is_long);
+        if self.own.as_mut().and_then(Waits::since_last).is_some_and(is_long) {
             return true;
         }
-        let info = fs::read_to_string(self.root.join("proc/meminfo")).unwrap_or_default();
-        let available = available_percent(&info).unwrap_or(100);
-        match waited {
-            Some(waited) => is_long(waited) && available < LITTLE,
-            None => available < VERY_LITTLE,
-        }
+        let machine = Room::of_machine(&self.root);
+        let mut groups = self.groups.iter().filter_map(|group| Room::of_group(group));
+        machine.is_some_and(|room| room.is_short(in_machine))
+            || groups.any(|room| room.is_short(false))
+    }
+}
+
+/// Memory in bytes: all of a machine or of a group's limit, and how much of it can be had without taking it from a program.
+struct Room {
+    all: u64,
+    available: u64,
+}
+
+impl Room {
+    fn of_machine(root: &Path) -> Option<Room> {
+        let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+        let bytes = |name| number(&info, name)?.checked_mul(1024);
+        Some(Room { all: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
+    }
+
+    /// The room of a group with a limit. Pages of files and the kernel's caches can be had.
+    fn of_group(folder: &Path) -> Option<Room> {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let bytes = |name| read(name)?.trim().parse::<u64>().ok();
+        let all = bytes("memory.high").into_iter().chain(bytes("memory.max")).min()?;
+        let parts = read("memory.stat").unwrap_or_default();
+        let free = ["active_file", "inactive_file", "slab_reclaimable"];
+        let free = free.into_iter().filter_map(|name| number(&parts, name));
+        let free = free.fold(0, u64::saturating_add);
+        let used = bytes("memory.current")?.saturating_sub(free);
+        Some(Room { all, available: all.saturating_sub(used) })
+    }
+
+    fn is_short(&self, programs_wait: bool) -> bool {
+        let is_below = |percent| u128::from(self.available) * 100 < u128::from(self.all) * percent;
+        is_below(VERY_LITTLE) && self.available < ENOUGH || programs_wait && is_below(LITTLE)
     }
 }
 
@@ -153,14 +213,10 @@ fn total_wait(text: &str) -> Option<u64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// The percentage of the machine's memory that is available.
-fn available_percent(info: &str) -> Option<u64> {
-    let number = |name: &str| -> Option<u64> {
-        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
-        line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()
-    };
-    let (all, available) = (number("MemTotal")?, number("MemAvailable")?);
-    available.checked_mul(100)?.checked_div(all)
+/// The number after a name at the beginning of a line.
+fn number(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().map(str::split_whitespace);
+    lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next())?)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -189,45 +245,118 @@ mod tests {
         assert_eq!(size.percent, 100);
     }
 
-    /// The kernel's files are read, with and without each of them, and with contents that make no sense. Would catch a sign that is
-    /// seen on an idle machine, a group's wait that is not seen, and a file that ends the mount.
-    #[test]
-    fn the_signs_are_those_of_the_kernels_files() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: &str| {
-            let file = root.path().join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        };
-        let memory = |percent: u64| {
-            put("proc/meminfo", &format!("MemTotal: 1000 kB\nMemAvailable: {} kB\n", 10 * percent));
-        };
-        let second = |n: u64| Time::from_nanos(n * 1_000_000_000);
-        let mut none = Signs::new(root.path(), second(0));
-        assert!(!none.is_short(second(1)), "nothing is known");
-        memory(4);
-        assert!(none.is_short(second(2)), "no pressure-stall information, very little memory");
-        put("proc/meminfo", "MemTotal: x\nMemAvailable: 99999999999999999999 kB");
-        assert!(!none.is_short(second(3)));
+    /// A folder that stands for `/`.
+    struct Root(tempfile::TempDir);
 
-        put("proc/self/cgroup", "5:memory:/old\n0::/a/b\n");
-        put("proc/pressure/memory", &format!("{SOME}1000000\nfull total=1\n"));
-        put("sys/fs/cgroup/a/b/memory.pressure", &format!("{SOME}5\n"));
-        memory(9);
-        let mut signs = Signs::new(root.path(), second(0));
-        assert!(!signs.is_short(second(1)), "nobody waited");
-        put("proc/pressure/memory", &format!("{SOME}1200000\n"));
-        assert!(signs.is_short(second(2)), "200 ms in one second");
-        put("proc/pressure/memory", &format!("{SOME}1250000\n"));
-        assert!(!signs.is_short(second(3)), "50 ms in one second");
-        memory(11);
-        put("proc/pressure/memory", &format!("{SOME}2250000\n"));
-        assert!(!signs.is_short(second(4)), "there is memory: others wait for their own reasons");
-        put("sys/fs/cgroup/a/b/memory.pressure", &format!("{SOME}200005\n"));
-        assert!(signs.is_short(second(5)), "the mount's own group");
-        for text in ["", "some", "some total=", "some total=-1", "full total=9"] {
-            put("sys/fs/cgroup/a/b/memory.pressure", text);
-            assert!(!signs.is_short(second(6)), "{text:?}");
+    impl Root {
+        fn new() -> Root {
+            Root(tempfile::tempdir().unwrap())
         }
+
+        fn put(&self, name: &str, text: &str) {
+            let file = self.0.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, text).unwrap();
+        }
+
+        fn available(&self, percent: u64) {
+            let text = format!("MemTotal: 1000 kB\nMemAvailable: {} kB\n", 10 * percent);
+            self.put("proc/meminfo", &text);
+        }
+
+        fn signs(&self) -> Signs {
+            Signs::new(self.0.path(), second(0))
+        }
+    }
+
+    fn second(n: u64) -> Time {
+        Time::from_nanos(n * 1_000_000_000)
+    }
+
+    /// The machine's files are read, with and without each of them, and with contents that make no sense. Would catch a sign that
+    /// is seen on an idle machine, one that is seen only when programs wait already, and a file that ends the mount.
+    #[test]
+    fn a_machine_is_short_of_memory_with_waits_or_without() {
+        let root = Root::new();
+        let mut none = root.signs();
+        assert!(!none.is_short(second(1)), "nothing is known");
+        root.available(4);
+        assert!(none.is_short(second(2)), "very little memory");
+        root.put("proc/meminfo", "MemTotal: 99999999 kB\nMemAvailable: 1048577 kB\n");
+        assert!(!none.is_short(second(3)), "a large machine with 1 GB");
+        root.put("proc/meminfo", "MemTotal: 99999999 kB\nMemAvailable: 1048575 kB\n");
+        assert!(none.is_short(second(4)));
+        root.put("proc/meminfo", "MemTotal: x\nMemAvailable: 99999999999999999999 kB");
+        assert!(!none.is_short(second(5)));
+
+        root.put("proc/pressure/memory", &format!("{SOME}1000000\nfull total=1\n"));
+        root.available(9);
+        let mut signs = root.signs();
+        assert!(!signs.is_short(second(1)), "nobody waited");
+        root.put("proc/pressure/memory", &format!("{SOME}1200000\n"));
+        assert!(signs.is_short(second(2)), "200 ms in one second");
+        root.put("proc/pressure/memory", &format!("{SOME}1250000\n"));
+        assert!(!signs.is_short(second(3)), "50 ms in one second");
+        root.available(11);
+        root.put("proc/pressure/memory", &format!("{SOME}2250000\n"));
+        assert!(!signs.is_short(second(4)), "there is memory: others wait for their own reasons");
+    }
+
+    /// The files of control groups. Would catch a limit that is seen only when programs wait, pages of files that count as taken,
+    /// the limit of a group around the mount's that is not seen, and waits of the whole machine that count as the group's.
+    #[test]
+    fn a_control_group_is_short_of_memory_with_waits_or_without() {
+        let root = Root::new();
+        let own = "sys/fs/cgroup/a/b";
+        root.available(50);
+        root.put("proc/self/cgroup", "5:memory:/old\n0::/a/b\n");
+        root.put(&format!("{own}/memory.pressure"), &format!("{SOME}5\n"));
+        assert!(root.signs().own.is_none(), "the group has no limits to set");
+        root.put(&format!("{own}/memory.max"), "max\n");
+        let mut signs = root.signs();
+        assert!(!signs.is_short(second(1)));
+        root.put(&format!("{own}/memory.pressure"), &format!("{SOME}200005\n"));
+        assert!(signs.is_short(second(2)), "programs of the group wait");
+        for text in ["", "some", "some total=", "some total=-1", "full total=9"] {
+            root.put(&format!("{own}/memory.pressure"), text);
+            assert!(!signs.is_short(second(3)), "{text:?}");
+        }
+        for group in ["sys/fs/cgroup/a", own] {
+            let put = |name: &str, text: &str| root.put(&format!("{group}/{name}"), text);
+            put("memory.max", "2000\n");
+            put("memory.high", "1000\n");
+            put("memory.current", "990\n");
+            let mut signs = root.signs();
+            put("memory.stat", "anon 900\ninactive_file 40\nactive_file 1\n");
+            assert!(!signs.is_short(second(1)), "{group}: pages of files can be had");
+            put("memory.stat", "anon 980\ninactive_file 39\n");
+            assert!(signs.is_short(second(2)), "{group}");
+            put("memory.current", "1200\n");
+            assert!(signs.is_short(second(3)), "{group}: more than the limit");
+            put("memory.stat", "anon -1\ninactive_file 99999999999999999999\nactive_file");
+            put("memory.current", "x\n");
+            assert!(!signs.is_short(second(4)), "{group}");
+        }
+        root.put("proc/self/cgroup", "0::/\n");
+        assert!(root.signs().own.is_none(), "the machine's outermost group");
+        root.put("sys/fs/cgroup/memory.max", "max\n");
+        assert!(root.signs().own.is_some(), "a container's");
+    }
+
+    /// Would catch a mount that plans with 256 MB where a machine or a group has less, and one without a cache where the kernel
+    /// says nothing.
+    #[test]
+    fn a_small_machine_or_group_gets_a_smaller_cache() {
+        let root = Root::new();
+        let cache = || default_cache_at(root.0.path()) >> 20;
+        assert_eq!(cache(), 256);
+        root.put("proc/meminfo", "MemTotal: 25165824 kB\nMemAvailable: 25000000 kB\n");
+        assert_eq!(cache(), 256);
+        root.put("proc/meminfo", "MemTotal: 524288 kB\nMemAvailable: 500000 kB\n");
+        assert_eq!(cache(), 128);
+        root.put("proc/self/cgroup", "0::/a/b\n");
+        root.put("sys/fs/cgroup/a/memory.max", "134217728\n");
+        root.put("sys/fs/cgroup/a/memory.current", "1000\n");
+        assert_eq!(cache(), 32);
     }
 }

@@ -18,6 +18,7 @@ use ordo_systems::{
 
 use super::Mount;
 use super::options::{LogPlace, Wanted, WriteUnit};
+use super::pressure;
 use super::serve::serve;
 use super::tell::MessageSink;
 use crate::args::MetadataPaths;
@@ -203,7 +204,8 @@ impl Plan<'_> {
     }
 
     fn options(&self, read_only: bool) -> MountOptions {
-        let memory = self.wanted.cache.unwrap_or(256 << 20).max(4 << 20) as usize;
+        let memory = self.wanted.cache.unwrap_or_else(pressure::default_cache);
+        let memory = memory.max(4 << 20) as usize;
         let usual = CacheConfig::with_capacity(memory);
         let dirty_max = self.wanted.dirty.map_or(usual.dirty_max, |d| d as usize);
         let memory_max = self.wanted.dependencies.map(|bytes| bytes as usize);
