@@ -226,7 +226,9 @@ fn page(prepared: &Prepared, rows: &str) -> Result<String, String> {
         "| short of memory | ordering | memory of the mount, MB | then, MB | after, s |\n|---|---|---:|---:|---:|\n{rows}"
     );
     page.push_str(
-        "\nIn each run every byte is as it was written, in the mount and after another mount, and a check finds nothing.\n\
+        "\nThe seconds are from the first 2 MB that the other program takes, some ten times a second, or from the group's limit, until\n\
+         half of the cache is back. On the machine no program waited for memory before that, by the kernel's `/proc/pressure/memory`.\n\
+         In each run every byte is as it was written, in the mount and after another mount, and a check finds nothing.\n\
          \"Unseen\" is the control: the mount looks for the kernel's signs in an empty folder, and keeps its memory.\n",
     );
     Ok(page)

@@ -101,7 +101,7 @@ fn memory_goes_back_to_a_machine_that_is_short_of_it() {
     const CACHE: usize = 128;
     const BLOCK: usize = 32 << 10;
     const BLOCKS: usize = (CACHE << 20) / BLOCK * 7 / 8;
-    /// It shares no factor with the number of blocks.
+    /// A number that shares no factor with the number of blocks.
     const SCATTER: usize = 1999;
     if !can_mount() {
         return;

@@ -101,8 +101,8 @@ pub fn default_cache() -> u64 {
 
 fn default_cache_at(root: &Path) -> u64 {
     let groups = groups(root);
-    let limited = groups.iter().filter_map(|group| Room::of_group(group));
-    let whole = limited.chain(Room::of_machine(root)).map(|room| room.all).min();
+    let limited = groups.iter().filter_map(|group| Capacity::of_group(group));
+    let whole = limited.chain(Capacity::of_machine(root)).map(|memory| memory.all).min();
     whole.map_or(CACHE, |whole| CACHE.min(whole / 4))
 }
 
@@ -146,28 +146,28 @@ impl Signs {
         if self.own.as_mut().and_then(Waits::since_last).is_some_and(is_long) {
             return true;
         }
-        let machine = Room::of_machine(&self.root);
-        let mut groups = self.groups.iter().filter_map(|group| Room::of_group(group));
-        machine.is_some_and(|room| room.is_short(in_machine))
-            || groups.any(|room| room.is_short(false))
+        let machine = Capacity::of_machine(&self.root);
+        let mut groups = self.groups.iter().filter_map(|group| Capacity::of_group(group));
+        machine.is_some_and(|memory| memory.is_short(in_machine))
+            || groups.any(|memory| memory.is_short(false))
     }
 }
 
 /// Memory in bytes: all of a machine or of a group's limit, and how much of it can be had without taking it from a program.
-struct Room {
+struct Capacity {
     all: u64,
     available: u64,
 }
 
-impl Room {
-    fn of_machine(root: &Path) -> Option<Room> {
+impl Capacity {
+    fn of_machine(root: &Path) -> Option<Capacity> {
         let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
         let bytes = |name| number(&info, name)?.checked_mul(1024);
-        Some(Room { all: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
+        Some(Capacity { all: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
     }
 
-    /// The room of a group with a limit. Pages of files and the kernel's caches can be had.
-    fn of_group(folder: &Path) -> Option<Room> {
+    /// The memory of a group with a limit. Pages of files and the kernel's caches can be had.
+    fn of_group(folder: &Path) -> Option<Capacity> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
         let bytes = |name| read(name)?.trim().parse::<u64>().ok();
         let all = bytes("memory.high").into_iter().chain(bytes("memory.max")).min()?;
@@ -176,7 +176,7 @@ impl Room {
         let free = free.into_iter().filter_map(|name| number(&parts, name));
         let free = free.fold(0, u64::saturating_add);
         let used = bytes("memory.current")?.saturating_sub(free);
-        Some(Room { all, available: all.saturating_sub(used) })
+        Some(Capacity { all, available: all.saturating_sub(used) })
     }
 
     fn is_short(&self, programs_wait: bool) -> bool {
