@@ -59,7 +59,7 @@ operations it would call `posix_fallocate` for 0 bytes. Linux refuses that on ev
 missing feature and fails, on tmpfs too.
 
 Over io_uring, in a run by hand, pjdfstest and fsx pass in the same way under soft updates and a journal. The older pjdfstest in C
-(`PJDFSTEST_TREE`; pjd/pjdfstest, 238 files, 8,798 tests) passed whole in a run by hand under soft updates, with a clean check.
+(`PJDFSTEST_TREE`) is pjd/pjdfstest, 238 files with 8,798 tests.
 
 The versions of the last run: pjdfstest 0.2.2, fsx 0.3.2, and hello 2.10 as the source package. Nothing failed on `lfs` or `dualfs`, so
 there is no failure to decide about.
