@@ -60,9 +60,7 @@ static ZEROS: [u8; ZEROS_MAX] = [0; ZEROS_MAX];
 enum Bytes {
     /// So many zeros, which take no memory: most new blocks are overwritten as a whole.
     Zeros(usize),
-    /// A short buffer's bytes.
-    Short(IoBuf),
-    /// Pages that only the buffer uses.
+    /// Memory that only the buffer uses.
     Own(IoBuf),
     /// Pages shared with an image, which may be under way to the device.
     Shared(Arc<IoBuf>),
@@ -71,7 +69,6 @@ enum Bytes {
 impl Bytes {
     fn zeroed(len: usize) -> Bytes {
         match len {
-            ..PAGED => Bytes::Short(IoBuf::zeroed(len)),
             PAGED..=ZEROS_MAX => Bytes::Zeros(len),
             _ => Bytes::Own(IoBuf::zeroed(len)),
         }
@@ -81,7 +78,6 @@ impl Bytes {
     fn look(&self) -> &[u8] {
         match self {
             Bytes::Zeros(len) => &ZEROS[..*len],
-            Bytes::Short(bytes) => bytes,
             Bytes::Own(bytes) => bytes,
             Bytes::Shared(bytes) => bytes,
         }
@@ -94,7 +90,6 @@ impl Bytes {
             self.take_back();
         }
         match self {
-            Bytes::Short(bytes) => bytes,
             Bytes::Own(bytes) => bytes,
             Bytes::Shared(_) | Bytes::Zeros(_) => unreachable!("it has memory of its own"),
         }
@@ -130,13 +125,15 @@ impl Bytes {
         if let Bytes::Zeros(_) = self {
             self.take_back();
         }
-        if let Bytes::Own(bytes) = self {
+        if let Bytes::Own(bytes) = self
+            && bytes.len() >= PAGED
+        {
             *self = Bytes::Shared(Arc::new(std::mem::replace(bytes, IoBuf::scratch(0))));
         }
         match self {
-            Bytes::Short(bytes) => Arc::new(IoBuf::from_slice(bytes)),
+            Bytes::Own(bytes) => Arc::new(IoBuf::from_slice(bytes)),
             Bytes::Shared(bytes) => bytes.clone(),
-            Bytes::Own(_) | Bytes::Zeros(_) => unreachable!("it is shared by now"),
+            Bytes::Zeros(_) => unreachable!("it has memory"),
         }
     }
 
@@ -145,26 +142,16 @@ impl Bytes {
             self.take_back();
         }
         match self {
-            Bytes::Short(bytes) if len < PAGED => bytes.resize(len),
-            Bytes::Own(bytes) if len >= PAGED => bytes.resize(len),
-            _ => {
-                let mut other = Bytes::zeroed(len);
-                let kept = len.min(self.look().len());
-                other.own()[..kept].copy_from_slice(&self.look()[..kept]);
-                *self = other;
-            }
+            Bytes::Own(bytes) => bytes.resize(len),
+            Bytes::Shared(_) | Bytes::Zeros(_) => unreachable!("it has memory of its own"),
         }
     }
 }
 
 impl From<IoBuf> for Bytes {
     fn from(bytes: IoBuf) -> Bytes {
-        if bytes.len() < PAGED {
-            // Its memory may be longer, or somebody else's.
-            Bytes::Short(IoBuf::from_slice(&bytes))
-        } else {
-            Bytes::Own(bytes)
-        }
+        // The memory of a short one may be longer, or somebody else's.
+        Bytes::Own(if bytes.len() < PAGED { IoBuf::from_slice(&bytes) } else { bytes })
     }
 }
 
