@@ -396,11 +396,49 @@ impl Graph {
     /// Makes sure that no image has the change `id` without the later changes of its cell.
     pub(super) fn fuse_after(&mut self, key: BufKey, cell: u32, id: Id) {
         let chain = self.cell(key, cell);
-        for later in chain.iter().skip_while(|i| **i != id).skip(1) {
+        let Some(place) = chain.iter().position(|i| *i == id) else { return };
+        for later in &chain[place + 1..] {
             if let Some(change) = self.change_mut(*later) {
                 change.with.get_or_insert(id);
             }
         }
+        self.free_waiters(&chain, place);
+    }
+
+    /// Ends the circles that fusing the changes of a cell from `place` on has closed: a node that waits for one of them, and
+    /// for which a later one waits, waits for the change before them instead.
+    ///
+    /// Such a node is an entry. Its inode has lost all names, and one that is open is cut: the cut waits until the names are
+    /// gone from the disk, and a pointer that it resets waits for the cut. The entry is only removed in memory, so the inode
+    /// as it was before that pointer is good enough for it.
+    fn free_waiters(&mut self, chain: &[Id], place: usize) {
+        let Some(last) = chain.last().copied() else { return };
+        let first = self.first_fused(chain, place);
+        let before = first.checked_sub(1).map(|at| chain[at]);
+        for change in &chain[first..] {
+            for waiter in self.waiting(*change) {
+                if chain[first..].contains(&waiter) || !self.depends(last, waiter) {
+                    continue;
+                }
+                if let Some(before) = before {
+                    self.need(waiter, &[before]);
+                }
+                self.unneed(waiter, *change);
+            }
+        }
+    }
+
+    /// The first change of a cell that no image has without the one at `place`, or without later ones that none has without
+    /// that.
+    fn first_fused(&self, chain: &[Id], mut place: usize) -> usize {
+        let with = |id: &Id| {
+            let with = self.change(*id)?.with?;
+            chain.iter().position(|i| *i == with && self.change(with).is_some_and(|c| !c.included))
+        };
+        while let Some(at) = chain[place..].iter().filter_map(with).min().filter(|at| *at < place) {
+            place = at;
+        }
+        place
     }
 }
 

@@ -16,7 +16,7 @@
 //! | a lower link count, and the frees that follow from the last one | the entry's removal | `COUNT_AFTER_ENTRY` |
 //! | a new inode | its bit in the bitmap | `INODE_AFTER_BITMAP` |
 //! | a pointer | its fragments' bits in the bitmap | `POINTER_AFTER_BITMAP` |
-//! | a pointer to a directory block, an indirect block, attributes | that block's contents | `BLOCK_BEFORE_POINTER` |
+//! | a pointer to a directory block, an indirect block, attributes, a long link's target | that block's contents | `BLOCK_BEFORE_POINTER` |
 //! | a larger size of a directory | the contents of the chunks by which it grows | `SIZE_AFTER_CONTENTS` |
 //! | a pointer to a directory block in an indirect block | the pointer to the block before it, so a hole can only be at the end | `SIZE_AFTER_CONTENTS` |
 //! | a pointer to a block of a file | that block's contents | `DATA_BEFORE_POINTER` |
@@ -93,7 +93,9 @@
 //!
 //! # Invariants
 //!
-//! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on.
+//! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on. Fused changes of one cell
+//!   reach the disk together, so the older ones wait for what the newer ones wait for: `Graph::fuse_after` ends the cycles
+//!   that this would close.
 //! - An image shows each cell (an inode, its link count, a pointer, an entry) in a state that the cell had.
 //! - Each node waits for a block that is dirty, or written but not flushed, or for an operation under way. So every
 //!   node is met in the end.
