@@ -244,6 +244,7 @@ fn opened(read: Read, image: &dyn DiskImage, volume: Option<&DiskVolume>) -> Ope
         None => watch_over(&learning, &trace),
     };
     let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
+    notes.extend(watch.as_ref().and_then(|watch| watch.doubt()));
     notes.extend(blind_writes(writes.filter(|r| r.data.is_none()).count()));
     Opened { trace, watch, start: learning.learned(), calls, notes }
 }

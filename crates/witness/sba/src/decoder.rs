@@ -246,6 +246,12 @@ pub trait Decoder {
         None
     }
 
+    /// The reason to doubt the names that this decoder gives: metadata where its format has them that cannot be so. `None` if
+    /// there is none.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
     /// The pair of devices of which this is one; `None` if the file system has one device.
     fn pair(&self) -> Option<PairMember> {
         None

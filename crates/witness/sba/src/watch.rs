@@ -279,6 +279,11 @@ impl Watch {
         self.state.borrow().decoder.as_ref().map_or("none", |d| d.system())
     }
 
+    /// The reason to doubt the names that are given; `None` if there is none.
+    pub fn doubt(&self) -> Option<String> {
+        self.state.borrow().decoder.as_ref().and_then(|d| d.doubt())
+    }
+
     /// The size of the journal or log on the device in bytes; `None` if there is none, or it is not known.
     pub fn log_bytes(&self) -> Option<u64> {
         self.state.borrow().decoder.as_ref().and_then(|d| d.log_bytes())

@@ -395,6 +395,13 @@ impl Geometry {
         self.first_block + u64::from(group) * self.blocks_per_group
     }
 
+    /// The block of a group's copy of the superblock: the group's first. With blocks of 1 KiB the superblock is in block 1, and
+    /// so it is where clusters (`bigalloc`) make group 0 begin at block 0.
+    pub fn super_block(&self, group: u32) -> u64 {
+        let boot = u64::from(self.block_shift == 10 && group == 0);
+        self.group_start(group).max(boot)
+    }
+
     /// Whether a group begins with a copy of the superblock.
     pub fn has_super(&self, group: u32) -> bool {
         if group == 0 {
@@ -423,7 +430,7 @@ impl Geometry {
     /// among all blocks of descriptors, and the number of reserved blocks that follow.
     pub fn descs_in(&self, group: u32) -> Option<(u64, u64, u64, u64)> {
         let own = u64::from(self.has_super(group));
-        let start = self.group_start(group) + own;
+        let start = self.super_block(group) + own;
         let per = self.descs_per_block();
         let meta_group = u64::from(group) / per;
         if self.has_meta_bg() && meta_group >= self.first_meta_bg {
@@ -445,9 +452,9 @@ impl Geometry {
     pub fn desc_block(&self, index: u64) -> u64 {
         if self.has_meta_bg() && index >= self.first_meta_bg {
             let group = (index * self.descs_per_block()).min(u64::from(u32::MAX)) as u32;
-            return self.group_start(group) + u64::from(self.has_super(group));
+            return self.super_block(group) + u64::from(self.has_super(group));
         }
-        self.first_block + 1 + index
+        self.super_block(0) + 1 + index
     }
 
     /// The places that a descriptor gives, where they lie in the file system.

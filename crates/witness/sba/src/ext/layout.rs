@@ -94,13 +94,15 @@ pub(super) struct Layout {
     areas: Vec<Area>,
     /// Places by group, as far as the group's descriptor was seen.
     groups: Vec<Option<GroupPlaces>>,
+    /// The number of descriptors that lead out of the file system.
+    nonsense: u64,
 }
 
 impl Layout {
     /// The layout that follows from the superblock alone; descriptors add the rest.
     pub(super) fn new(g: &Geometry) -> Layout {
         let groups = vec![None; g.groups.min(GROUPS_MAX) as usize];
-        let mut layout = Layout { areas: Vec::new(), groups };
+        let mut layout = Layout { areas: Vec::new(), groups, nonsense: 0 };
         layout.rebuild(g);
         layout
     }
@@ -108,6 +110,11 @@ impl Layout {
     /// The places of a group's bitmaps and inode table.
     pub(super) fn group(&self, group: u32) -> Option<GroupPlaces> {
         self.groups.get(group as usize).copied().flatten()
+    }
+
+    /// The number of descriptors seen so far that lead out of the file system.
+    pub(super) fn nonsense(&self) -> u64 {
+        self.nonsense
     }
 
     /// Learns a block of descriptors; `index` is its number among those.
@@ -119,7 +126,8 @@ impl Layout {
             let new = g.places(desc);
             let fixed = |p: GroupPlaces| (p.block_bitmap, p.inode_bitmap, p.inode_table);
             moved |= new.map(fixed) != group.map(fixed);
-            // A descriptor that makes no sense does not replace a good one.
+            // A descriptor that makes no sense does not replace a good one. One of zeros was never read.
+            self.nonsense += u64::from(new.is_none() && desc.iter().any(|b| *b != 0));
             *group = new.or(*group);
         }
         if moved {
@@ -134,7 +142,7 @@ impl Layout {
                 areas.push(Area { start, len: len.min(g.blocks - start), what });
             }
         };
-        add(0, g.first_block, Fixed::Boot);
+        add(0, g.super_block(0), Fixed::Boot);
         if g.mmp_block > 0 {
             add(g.mmp_block, 1, Fixed::MultiMount);
         }
@@ -142,7 +150,7 @@ impl Layout {
             if g.has_super(group) {
                 let first =
                     if group == 0 { Fixed::Superblock } else { Fixed::SuperblockCopy { group } };
-                add(g.group_start(group), 1, first);
+                add(g.super_block(group), 1, first);
             }
             if let Some((start, count, index, reserved)) = g.descs_in(group) {
                 let copy = g.desc_block(index) != start;

@@ -488,6 +488,16 @@ impl Decoder for Ext {
         self.geometry.block_shift
     }
 
+    fn doubt(&self) -> Option<String> {
+        let nonsense = self.layout.nonsense();
+        (nonsense > 0).then(|| {
+            format!(
+                "{nonsense} group descriptors lead out of the file system: it is damaged, or of a shape that is not known; \
+                 do not rely on the names of its blocks"
+            )
+        })
+    }
+
     fn write(
         &mut self,
         offset: u64,

@@ -128,7 +128,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
     fill(&tree);
     let image = folder.path().join("image");
     let path = image.to_str().unwrap();
-    let shapes: [(&str, &str); 12] = [
+    let shapes: [(&str, &str); 13] = [
         ("ext2", "-t ext2 -b 1024"),
         ("ext2", "-t ext2 -b 4096 -O ^sparse_super,^resize_inode -r 0 -I 128"),
         ("ext3", "-t ext3 -b 1024"),
@@ -141,6 +141,7 @@ fn every_used_block_has_a_name_and_no_free_one() {
         ("ext4", "-t ext4 -b 1024 -O inline_data,orphan_file"),
         ("ext4", "-t ext4 -b 1024 -O fast_commit,ea_inode"),
         ("ext4", "-t ext4 -b 4096 -O bigalloc -C 16384"),
+        ("ext4", "-t ext4 -b 1024 -O bigalloc -C 16384"),
     ];
     for (system, options) in shapes {
         let file = std::fs::File::create(&image).unwrap();
