@@ -11,7 +11,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use crate::ufs2::inode::{IFBLK, IFCHR, IFLNK, IFMT, InodeHashError, SHORT_LINK_SIZE};
+use crate::ufs2::inode::{IFBLK, IFCHR, IFLNK, IFMT, InodeHashError, LINK_MAX, SHORT_LINK_SIZE};
 use crate::ufs2::superblock::{CK_INODE, FS_FLAGS_UPDATED, FS_METACKHASH, MAGIC_UFS1};
 use crate::ufs2::{Csum, Dinode, Group, Superblock};
 use crate::{Endian, on_disk};
@@ -23,7 +23,7 @@ on_disk! {
     /// special file's device number.
     pub struct Inode1: 128 {
         0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
-        2 di_nlink => /** number of names (hard links) */ nlink: i16,
+        2 di_nlink => /** number of names (hard links) */ nlink: u16,
         4 di_freelink => /** in old versions, owner and group of 16 bits */ freelink: u32,
         8 di_size => /** size in bytes */ size: u64,
         16 di_atime => /** time of the last read, seconds since 1970 */ atime: i32,
@@ -224,10 +224,15 @@ impl Superblock {
         }
     }
 
-    /// The largest link count: FreeBSD's limit for UFS2 (`UFS_LINK_MAX`); for UFS1 that of older systems, which count
-    /// with a sign.
+    /// The largest link count that a mount may make: FreeBSD's limit for UFS2; for UFS1 that of older systems, which
+    /// count with a sign.
     pub fn links_max(&self) -> u32 {
-        if self.is_ufs1() { i16::MAX as u32 } else { 65_500 }
+        if self.is_ufs1() { i16::MAX as u32 } else { LINK_MAX }
+    }
+
+    /// The largest device number. The number with all bits set stands for no device.
+    pub fn device_max(&self) -> u64 {
+        if self.is_ufs1() { u64::from(u32::MAX) - 1 } else { u64::MAX - 1 }
     }
 
     /// The most blocks of a file, by their numbers: UFS1's have 31 bits.

@@ -80,7 +80,7 @@ fn time(seconds: i64, nanos: i32) -> Timestamp {
 pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     let mut record = InodeRecord {
         mode: d.mode,
-        links: u32::from(d.nlink.cast_unsigned()),
+        links: d.nlink.into(),
         uid: d.uid,
         gid: d.gid,
         size: d.size,
@@ -114,7 +114,7 @@ pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
     let rest = pointers.rest.as_deref().unwrap_or(&none);
     let mut d = Dinode {
         mode: record.mode,
-        nlink: (record.links as u16).cast_signed(),
+        nlink: record.links as u16,
         uid: record.uid,
         gid: record.gid,
         blksize: rest.blksize,

@@ -107,6 +107,7 @@ impl Layout for Ffs {
             file_max: self.sb.max_file_size(),
             short_link: self.sb.short_link_size(),
             links_max: self.sb.links_max(),
+            device_max: self.sb.device_max(),
             seconds: self.sb.inode_seconds().into_inner(),
             birth_times: self.sb.has_birth_times(),
             attributes: self.sb.has_attributes().then(|| AttributeArea {

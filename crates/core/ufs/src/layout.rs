@@ -30,6 +30,8 @@ pub struct Limits {
     pub short_link: usize,
     /// The largest link count of an inode.
     pub links_max: u32,
+    /// The largest number of a device file. On disk, the number after it, all of whose bits are set, stands for none.
+    pub device_max: u64,
     /// The earliest and the latest time that an inode can have, in seconds since 1970. Other times become the nearer one.
     pub seconds: (i64, i64),
     /// Whether an inode keeps the time at which it was made.

@@ -107,6 +107,9 @@ impl<L: Layout> Ufs<L> {
                 let most = LINK_TARGET_MAX.min(self.limits().block);
                 require(new.target.len() <= most, Errno::NameTooLong)?;
             }
+            FileType::CharDevice | FileType::BlockDevice => {
+                require(new.rdev <= self.limits().device_max, Errno::Invalid)?;
+            }
             _ => {}
         }
         name::check(name)?;

@@ -626,7 +626,7 @@ findings! {
         ino: u32,
         /// The number of names.
         found: u32,
-    } Damage, "inode {ino}: {found} links, but 32767 is the most", repair "cannot be repaired: remove names";
+    } Damage, "inode {ino}: {found} links, but 65500 is the most", repair "cannot be repaired: remove names";
 
     /// A file has no name, and there is no space for one in lost+found or in the root directory.
     NoPlace {

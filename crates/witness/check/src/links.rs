@@ -2,12 +2,10 @@
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
+use ordo_format::ufs2::inode::LINK_MAX;
 
 use crate::state::{ROOT, Run};
 use crate::{CheckPhase, Finding};
-
-/// The greatest link count.
-const MOST_LINKS: u32 = i16::MAX as u32;
 
 impl Run<'_> {
     /// Compares link counts, and finds places for files without a name.
@@ -82,7 +80,7 @@ impl Run<'_> {
     async fn check_count(&mut self, ino: u32) -> Result<(), BlockError> {
         let info = *self.info(ino).expect("in use");
         let (stored, found) = (i32::from(info.links), info.found);
-        if found > MOST_LINKS {
+        if found > LINK_MAX {
             self.finding(Finding::TooManyLinks { ino, found });
         } else if i64::from(stored) == i64::from(found) {
             return Ok(());
@@ -94,7 +92,7 @@ impl Run<'_> {
             self.finding(finding);
         }
         let mut node = self.load_inode(ino).await?;
-        node.nlink = found.min(MOST_LINKS) as i16;
+        node.nlink = found.min(LINK_MAX) as u16;
         self.store_inode(ino, &node).await
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct InodeInfo {
     /// Whether the inode has no contents that anyone would miss.
     pub empty: bool,
     /// The inode's link count.
-    pub links: i16,
+    pub links: u16,
     /// The number of names found.
     pub found: u32,
 }

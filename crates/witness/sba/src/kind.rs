@@ -100,9 +100,9 @@ pub enum InodeChange {
         /// The size now, in bytes.
         size: u64,
         /// The link count before.
-        old_links: i16,
+        old_links: u16,
         /// The link count now.
-        links: i16,
+        links: u16,
     },
 }
 

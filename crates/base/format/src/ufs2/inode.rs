@@ -10,7 +10,7 @@ on_disk! {
     /// ([`short_link`](Self::short_link)); `db[0]` holds a special file's device number.
     pub struct Dinode: 256 {
         0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
-        2 di_nlink => /** number of names (hard links) */ nlink: i16,
+        2 di_nlink => /** number of names (hard links) */ nlink: u16,
         4 di_uid => /** user number of the owner */ uid: u32,
         8 di_gid => /** group number of the owner */ gid: u32,
         12 di_blksize => /** block size of this file (unused) */ blksize: u32,
@@ -38,6 +38,9 @@ on_disk! {
     }
 }
 
+/// The largest link count: FreeBSD's `UFS_LINK_MAX`. Its kernel has used all 16 bits of the count since it raised the limit
+/// from 32,767, in UFS1 too.
+pub const LINK_MAX: u32 = 65_500;
 /// The byte of the check-hash.
 pub const CKHASH_OFFSET: usize = 244;
 /// The byte at which a short link's target starts.

@@ -312,7 +312,7 @@ impl<'a> Writer<'a> {
 struct Root {
     ino: u64,
     addr: u64,
-    links: i16,
+    links: u16,
     mode: u16,
     contents: Vec<u8>,
     depth: u32,

@@ -222,6 +222,7 @@ impl Layout for LogLayout {
             file_max: sb.maxfilesize.min(sb.right_maxfilesize()),
             short_link: sb.maxsymlinklen.max(0).cast_unsigned() as usize,
             links_max: LINKS_MAX,
+            device_max: u64::MAX - 1,
             seconds: (i64::MIN, i64::MAX),
             birth_times: true,
             attributes: None,

@@ -219,6 +219,7 @@ impl Layout for ToyLog {
             file_max: FILE_BLOCKS * BLOCK as u64,
             short_link: SHORT_LINK,
             links_max: LINKS_MAX,
+            device_max: u64::MAX - 1,
             seconds: (i64::MIN, i64::MAX),
             birth_times: true,
             attributes: None,

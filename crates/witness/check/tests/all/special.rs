@@ -12,7 +12,7 @@ use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::mount::{self, MountOptions};
 use ordo_format::Endian;
 use ordo_format::ufs2::dir;
-use ordo_format::ufs2::inode::SF_SNAPSHOT;
+use ordo_format::ufs2::inode::{LINK_MAX, SF_SNAPSHOT};
 use ordo_format::ufs2::superblock::{FS_NEEDSFSCK, FS_UNCLEAN, SBLOCK_SIZE};
 use ordo_ordering::NoOrder;
 use ordo_vfs::{FileSystem, NewNode};
@@ -29,7 +29,7 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
             let fs = mounted.unwrap_or_else(|error| panic!("{error}"));
             let file = fs.create(fs.root(), b"file", &NewNode::file(0o644)).await.unwrap().ino;
             let many = fs.create(fs.root(), b"many", &NewNode::directory(0o755)).await.unwrap().ino;
-            for i in 0..32_766 {
+            for i in 1..LINK_MAX {
                 fs.link(file, many, format!("{i:x}").as_bytes()).await.unwrap();
             }
             let dir = fs.create(fs.root(), b"dir", &NewNode::directory(0o755)).await.unwrap().ino;
@@ -41,7 +41,7 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
     Surgeon::new(&disk).add_entry(dir, "one-more", file, dir::DT_REG);
     for _ in 0..2 {
         let report = check(&disk, Repair::Yes).unwrap();
-        let finding = Finding::TooManyLinks { ino: file, found: 32_768 };
+        let finding = Finding::TooManyLinks { ino: file, found: LINK_MAX + 1 };
         assert_eq!(report.findings, [finding]);
         assert_eq!((report.exit_code(), report.unrepairable), (4, 1));
     }

@@ -231,7 +231,7 @@ const NAMES: &[Case] = &[
     }),
     ("LinkCountHigh", &[], |s, i| s.change_inode(i.dir, |node| node.nlink += 1)),
     ("LinkCountLow", &[], |s, i| s.change_inode(i.small, |node| node.nlink = 0)),
-    ("LinkCountLow", &[], |s, i| s.change_inode(i.twice, |node| node.nlink = -3)),
+    ("LinkCountLow", &[], |s, i| s.change_inode(i.twice, |node| node.nlink = 1)),
 ];
 
 /// Faults of the root: every name in it goes too, so only the recovery of everything matters.

@@ -32,7 +32,7 @@ const POINTERS: usize = NDADDR + NIADDR + 2;
 #[derive(Clone, Debug)]
 struct Inode {
     mode: u16,
-    links: i16,
+    links: u16,
     generation: u32,
     extsize: u32,
     size: u64,
