@@ -259,6 +259,12 @@ findings! {
         ino: u64,
     } LeakOnly, "inode {ino} has no names left", repair "cleared";
 
+    /// An inode with a name is marked as an orphan in the inode map: a mount finds no file under that name.
+    NamedOrphan {
+        /// The inode.
+        ino: u64,
+    } Damage, "inode {ino} is marked as an orphan, but has a name", repair "mark removed";
+
     /// An inode's link count is wrong.
     LinkCount {
         /// The inode.

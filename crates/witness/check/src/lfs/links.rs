@@ -29,7 +29,22 @@ impl LfsRun<'_> {
             }
         }
         self.check_parents().await?;
+        self.check_marks();
         self.check_counts().await
+    }
+
+    /// Removes the marks of orphans from inodes that have a name.
+    fn check_marks(&mut self) {
+        let named: Vec<u64> =
+            self.inodes.iter().filter(|(_, k)| k.links > 0).map(|(ino, _)| *ino).collect();
+        for ino in named.into_iter().filter(|ino| *ino != ROOT_INO) {
+            let mut entry = self.entry(ino);
+            if entry.is_orphan() {
+                self.report.add(LfsFinding::NamedOrphan { ino });
+                entry.nextfree = 0;
+                self.set_entry(ino, &entry);
+            }
+        }
     }
 
     fn orphans(&self) -> Vec<u64> {

@@ -2,7 +2,7 @@
 //! the files `f00001` and `f00002`, and a file with an indirect block.
 
 use ordo_block::ram::RamDisk;
-use ordo_format::lfs::ifile::seg_flag;
+use ordo_format::lfs::ifile::{ORPHAN, ORPHAN_2016, seg_flag};
 use ordo_format::lfs::{
     CleanerInfo, IFILE_INO, IfileEntry, LE, LfsInode, SegUse, Superblock, dir, inode,
 };
@@ -278,6 +278,8 @@ pub const CASES: &[Case] = &[
         s.disk.store(at, &[0; 4]);
         s.change_inode(ino, |i| i.nlink = 0);
     }),
+    ("NamedOrphan", &[], |s| s.change_entry(s.find("bigdir/f00001"), |e| e.nextfree = ORPHAN)),
+    ("NamedOrphan", &[], |s| s.change_entry(s.find("bigdir"), |e| e.nextfree = ORPHAN_2016)),
     ("LinkCount", &[], |s| s.change_inode(s.find("bigdir/f00001"), |i| i.nlink = 7)),
     ("LinkCount", &[], |s| s.change_inode(2, |i| i.nlink = 1)),
     ("CleanSegmentInUse", &["Total", "FreeFragments"], |s| {

@@ -40,13 +40,14 @@ fn netbsd_finds_nothing_in_sound_images() {
 }
 
 /// The findings that fsck_lfs need not have, each with the reason.
-const UNSEEN: [(&str, &str); 6] = [
+const UNSEEN: [(&str, &str); 7] = [
     (
         "BadBlock",
         "it only asks whether an address is on the device, not whether a label or superblock is there",
     ),
     ("Unreferenced", PASS_4),
     ("Orphan", PASS_4),
+    ("NamedOrphan", "it does not look at the mark"),
     ("LinkCount", PASS_4),
     ("ExtraDot", PASS_4),
     ("DuplicateName", "it compares no names with each other"),
