@@ -61,11 +61,14 @@ struct Published {
     agrees: Agrees,
 }
 
+/// The factor between the ends of an interval from which on it says too little to agree with anything.
+const NARROW: f64 = 2.0;
+
 /// When an answer agrees with the paper's.
 enum Agrees {
     /// The answer has these words.
     Says(&'static str),
-    /// The answer's interval has a value of this range.
+    /// The answer's interval has a value of this range, and is narrower than a factor of [`NARROW`].
     Within(f64, f64),
 }
 
@@ -323,6 +326,13 @@ fn findings(
     found.map(drop).map_err(|why| format!("{why} ({status}), see {}", serial.display()))
 }
 
+/// Whether an answer is a number, and too vague to say whether it agrees.
+fn is_vague(rule: &Agrees, finding: &Value) -> bool {
+    let at = |n: usize| finding["interval"][n].as_f64();
+    matches!(rule, Agrees::Within(low, high)
+        if at(0).zip(at(1)).is_some_and(|ends| is_wide(ends) && ends.0 <= *high && ends.1 >= *low))
+}
+
 fn agrees(rule: &Agrees, finding: &Value) -> bool {
     match rule {
         Agrees::Says(words) => {
@@ -330,9 +340,16 @@ fn agrees(rule: &Agrees, finding: &Value) -> bool {
         }
         Agrees::Within(low, high) => {
             let at = |n: usize| finding["interval"][n].as_f64();
-            at(0).zip(at(1)).is_some_and(|(from, to)| from <= *high && to >= *low)
+            at(0).zip(at(1)).is_some_and(|ends| ends.0 <= *high && ends.1 >= *low && !is_wide(ends))
         }
     }
+}
+
+/// Whether an interval is too wide to agree with a number. One that begins near zero may be: nothing is below it.
+fn is_wide((from, to): (f64, f64)) -> bool {
+    /// The values that count as none.
+    const NONE: f64 = 0.05;
+    to > NONE && to >= from * NARROW
 }
 
 /// A table row for each finding of the paper, and for each other answer.
@@ -348,6 +365,7 @@ fn table(studied: &Studied, all: &[Value]) -> String {
             let same = match answer {
                 _ if answer.starts_with("not reached") => "not shown",
                 _ if agrees(&published.agrees, finding) => "yes",
+                _ if is_vague(&published.agrees, finding) => "not shown",
                 _ => "no",
             };
             (format!("{} ({})", published.said, published.section), same)
@@ -366,11 +384,11 @@ fn page(release: &str, rows: &str) -> Result<String, String> {
     Ok(format!(
         "# Policies beside the paper's\n\nWritten by `make infer-qemu`: `ordo infer` in Linux {release} in {version}, emulated in \
          software on {} processors. The paper is\n\"Analysis and Evolution of Journaling File Systems\" (2005), which studied Linux 2.4; \
-         the number in brackets is its section. Where the\npaper gives a number, \"yes\" means that the interval has it. [How each is \
+         the number in brackets is its section. Where the\npaper gives a number, \"yes\" means that the interval has it and is narrower than a factor of two. [How each is \
          found](../analysis.md#policies).\n\n\
          | file system | question | found in Linux {release} | found in 2005 | same |\n|---|---|---|---|---|\n{rows}\n\
          Of {} findings of the paper {same} are the same, {other} are others, and {open} are not shown: their thresholds were not \
-         reached.\n",
+         reached, or\nthe interval is too wide to say.\n",
         shell("nproc")?.trim(),
         same + other + open,
     ))
@@ -388,13 +406,17 @@ mod tests {
             serde_json::json!({
             "question": "commit timer", "answer": answer, "interval": interval })
         };
-        let five = finding("3 to 6 s", serde_json::json!([3.0, 6.0]));
+        let five = finding("4 to 6 s", serde_json::json!([4.0, 6.0]));
         assert!(agrees(&EXT3_TIMER.agrees, &five));
         assert!(!agrees(&EXT3_TIMER.agrees, &finding("", serde_json::json!([5.5, 6.0]))));
         assert!(!agrees(&EXT3_TIMER.agrees, &finding("no timer", Value::Null)));
+        let vague = finding("0.03 to 0.88", serde_json::json!([0.03, 0.88]));
+        assert!(!agrees(&EXT3_CHECKPOINT.agrees, &vague), "almost anything says nothing");
         assert!(agrees(&Agrees::Says("no timer"), &finding("no timer was seen", Value::Null)));
-        let rows = table(&STUDIED[0], &[five, finding("no timer", Value::Null)]);
-        assert_eq!(rows.matches("| yes |").count(), 1);
-        assert_eq!(rows.matches("| no |").count(), 1);
+        let wide = finding("1 to 9 s", serde_json::json!([1.0, 9.0]));
+        let rows = table(&STUDIED[0], &[five, finding("no timer", Value::Null), wide]);
+        for word in ["yes", "no", "not shown"] {
+            assert_eq!(rows.matches(&format!("| {word} |")).count(), 1, "{rows}");
+        }
     }
 }
