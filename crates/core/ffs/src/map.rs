@@ -9,7 +9,7 @@ use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::dir;
 use ordo_ordering::{Admitted, Op, PointerTo, What};
 use ordo_ufs::{Fill, io_error};
-use ordo_vfs::{Errno, FsError, FsResult};
+use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use crate::{DIRECT, Ffs, FfsInode};
 
@@ -87,7 +87,11 @@ impl Ffs {
     }
 
     fn points_to(ip: &FfsInode) -> PointerTo {
-        if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data }
+        match ip.file_type() {
+            FileType::Directory => PointerTo::Directory,
+            FileType::Symlink => PointerTo::LinkTarget,
+            _ => PointerTo::Data,
+        }
     }
 
     /// Checks an address from the disk: `frags` fragments from it on must lie in one block, outside of the file

@@ -33,6 +33,9 @@ pub enum OpKind {
 pub enum PointerTo {
     /// Contents of a file.
     Data,
+    /// The target of a symbolic link that is too long for the inode. No call makes it durable by itself: it comes with
+    /// the link's name.
+    LinkTarget,
     /// Contents of a directory.
     Directory,
     /// An indirect block.

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | an entry is made, or comes to stand for another inode | the inode, with the count that includes it | [`INODE_BEFORE_ENTRY`](SyncRules::INODE_BEFORE_ENTRY) |
 //! | a pointer to a directory block, an indirect block or attributes is set | that block's contents | [`BLOCK_BEFORE_POINTER`](SyncRules::BLOCK_BEFORE_POINTER) |
+//! | a pointer to the target of a long symbolic link is set | the target | [`TARGET_BEFORE_POINTER`](SyncRules::TARGET_BEFORE_POINTER) |
 //! | a directory's size grows | the block with the entry in the new space | [`ENTRY_BEFORE_SIZE`](SyncRules::ENTRY_BEFORE_SIZE) |
 //! | an entry is removed | the other entry that a rename has made | [`NEW_NAME_BEFORE_OLD`](SyncRules::NEW_NAME_BEFORE_OLD) |
 //! | a link count falls, an inode is cleared | the directory block without the entry | [`ENTRY_BEFORE_COUNT`](SyncRules::ENTRY_BEFORE_COUNT) |
@@ -67,6 +68,10 @@ bitflags::bitflags! {
         /// The contents of a file's last fragments are on disk at their new place before the pointer to it. Contents
         /// for which a caller has waited could be lost otherwise.
         const CONTENTS_BEFORE_MOVE = 1024;
+        /// The target of a symbolic link that has a block of its own is on disk before the pointer to it. Otherwise the
+        /// link shows what the block had before, perhaps the contents of another user's removed file; and no call can
+        /// make the target durable, except an fsync of the link's directory.
+        const TARGET_BEFORE_POINTER = 2048;
     }
 }
 
@@ -232,6 +237,17 @@ fn rule_before(what: &What<'_>) -> Option<SyncRules> {
     }
 }
 
+/// The rule that requires a block on disk before a pointer to it; `None` for a file's contents.
+fn block_before_pointer(to: PointerTo) -> Option<SyncRules> {
+    match to {
+        PointerTo::Data => None,
+        PointerTo::LinkTarget => Some(SyncRules::TARGET_BEFORE_POINTER),
+        PointerTo::Directory | PointerTo::Indirect | PointerTo::Attributes => {
+            Some(SyncRules::BLOCK_BEFORE_POINTER)
+        }
+    }
+}
+
 impl OrderingPolicy for SyncOrder {
     fn name(&self) -> &'static str {
         "sync"
@@ -261,7 +277,7 @@ impl OrderingOp for SyncOp {
                 MaybeFuture::boxed(self.write_with(cache, inode))
             }
             What::SetPointer { to, init, .. }
-                if to != PointerTo::Data && rules.contains(SyncRules::BLOCK_BEFORE_POINTER) =>
+                if block_before_pointer(to).is_some_and(|rule| rules.contains(rule)) =>
             {
                 MaybeFuture::boxed(cache.write_now(std::slice::from_ref(init)))
             }

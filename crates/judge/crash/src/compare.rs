@@ -284,7 +284,9 @@ impl<'a> Comparer<'a> {
             if lost {
                 self.found.lost_durable.push((self.promise.durable_fsync, what));
             } else {
-                self.found.stale.push((self.promise.no_stale, what));
+                let is_link = attr.file_type == FileType::Symlink;
+                let promised = self.promise.no_stale || is_link && self.promise.link_targets;
+                self.found.stale.push((promised, what));
             }
         }
         None

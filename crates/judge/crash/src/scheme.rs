@@ -150,6 +150,8 @@ pub struct Promise {
     pub ordered: bool,
     /// Each place of a file has contents that were written there, or zeros if none were.
     pub no_stale: bool,
+    /// A symbolic link has the target with which it was made. No call makes a target durable by itself.
+    pub link_targets: bool,
 }
 
 impl Promise {
@@ -163,6 +165,7 @@ impl Promise {
         passed: false,
         ordered: false,
         no_stale: false,
+        link_targets: false,
     };
 
     /// The promise of synchronous writes where order matters: after a check, nothing is lost for which a caller
@@ -173,6 +176,7 @@ impl Promise {
         durable_names: true,
         names: true,
         passed: true,
+        link_targets: true,
         ..Promise::NONE
     };
 
@@ -192,6 +196,7 @@ impl Promise {
         passed: true,
         ordered: false,
         no_stale: true,
+        link_targets: true,
     };
 
     /// The promise of a metadata journal: after recovery there are no findings at all, and operations are there
@@ -206,6 +211,7 @@ impl Promise {
             passed: true,
             ordered: true,
             no_stale: false,
+            link_targets: true,
         }
     }
 }

@@ -254,7 +254,11 @@ impl LogLayout {
             }
         });
         store.cache.mark_dirty(&buf);
-        let to = if ip.is_directory() { PointerTo::Directory } else { PointerTo::Data };
+        let to = match ip.file_type() {
+            FileType::Directory => PointerTo::Directory,
+            FileType::Symlink => PointerTo::LinkTarget,
+            _ => PointerTo::Data,
+        };
         self.point(op, ip, signed, (UNWRITTEN, &buf, to)).await?;
         Ok(buf)
     }

@@ -79,10 +79,9 @@ impl JournalOp {
     /// Logs the contents of a block that a pointer is set to, if they are metadata.
     fn log_target(&mut self, what: &What<'_>) {
         let What::SetPointer { old, new, to, init, .. } = *what else { return };
-        if to == PointerTo::Data && self.kind != OpKind::Make {
+        if to == PointerTo::Data {
             return self.log_contents(what.moves_contents(), (old, new), init);
         }
-        // The target of a long symbolic link lies in a block of data, and is part of creating the link.
         let Some(address) = init.address() else { return };
         if old.0 == new.0 && to == PointerTo::Directory {
             return;

@@ -30,7 +30,7 @@ const LATE: [&str; 5] = [
 /// Would catch a selection that misses a fault in some geometry, and a search that never ends.
 #[test]
 fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
-    let search = Search { states: 3000, ..Search::default() };
+    let search = Search { states: 40_000, ..Search::default() };
     for name in ["4k-512", "8k-1k", "16k-16k", "8k-1k-groups"] {
         let shape = shape(name);
         let few = Search { states: 1500, ..search.clone() };

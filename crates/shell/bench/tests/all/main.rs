@@ -20,6 +20,7 @@ mod journal_flushes;
 mod journal_mutants;
 mod lfs_oracle;
 mod lfs_traffic;
+mod link_targets;
 mod log_oracle;
 mod loop_device;
 mod oracle;
