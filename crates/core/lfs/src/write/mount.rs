@@ -145,7 +145,10 @@ async fn mount_on(
     }
     for ino in orphans {
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
-        fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
+        // A file with names that is marked is damage: a check removes the mark.
+        if record.links == 0 {
+            fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
+        }
     }
     if !was_clean || lacks_copy {
         fs.layout().make_space().await.map_err(failed)?;
