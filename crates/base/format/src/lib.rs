@@ -20,6 +20,7 @@
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
 //! - [`label`]: partition tables, read only.
+//! - [`signature`]: the bytes by which every other format is recognised, read only.
 //! - [`calendar`]: dates, as people read the times in these structures.
 //!
 //! Invariants:
@@ -55,6 +56,7 @@ pub mod mirror;
 pub mod nilfs2;
 pub mod ntfs;
 pub mod reiserfs;
+pub mod signature;
 pub mod ufs1;
 pub mod ufs2;
 pub mod wafs;

@@ -299,6 +299,12 @@ fn made(text: &str) -> Result<MkfsTarget, String> {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
+A device or file that holds something is refused, and what it holds is named: file systems, swap space,
+RAID and LVM members, encrypted volumes, partition tables, archives, images. So are bytes that nobody
+knows but that are not zero; on a terminal they are asked about. The first 4 MB, the last 2 MB and 128
+samples between them are read, and all of a device of up to 16 MB. --force overwrites it, and puts zeros
+over the old signatures, as wipefs does. The exit status is 1 if something is refused.
+
   ordo mkfs disk.img --size 1g
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
   ordo mkfs /dev/sdx1 --soft-updates
@@ -375,7 +381,7 @@ pub struct Mkfs {
     /// Seed of the file system's id and of the inodes' generation numbers.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Overwrite an existing file system.
+    /// Overwrite whatever the devices hold, and wipe the signatures of their old contents.
     #[arg(long)]
     pub force: bool,
     /// Print the result as JSON.

@@ -26,6 +26,7 @@ mod text;
 
 use std::io::Write;
 use std::process::ExitCode;
+mod overwrite;
 
 use clap::{CommandFactory, Parser};
 

@@ -145,7 +145,7 @@ fn errors_say_what_where_and_what_next() {
     assert!(said.contains("a.img: does not exist; give --size"), "{said}");
     ordo(&["mkfs", text(&image), "--size", "16m"]).success();
     let (_, said) = refused(&["mkfs", text(&image)]);
-    assert!(said.contains("holds a UFS2 file system; --force"), "{said}");
+    assert!(said.contains("holds a UFS2 file system (byte 66,908); --force"), "{said}");
     ordo(&["mkfs", text(&image), "--force"]).success();
     let (_, said) = refused(&["cat", text(&image), "/no/such"]);
     assert_eq!(said, "ordo: no such file or directory: /no/such\n");

@@ -24,7 +24,7 @@ fn a_pair_on_one_disk_is_known_by_every_command() {
     let shown: serde_json::Value = serde_json::from_str(&done(&["info", image, "--json"])).unwrap();
     assert_eq!((&shown["format"], &shown["data_at"]), (&"dualfs".into(), &(8 << 20).into()));
     let (code, _, errors) = ordo(&["mkfs", image]);
-    assert!(code != 0 && errors.contains("holds a DualFS; --force"), "{errors}");
+    assert!(code != 0 && errors.contains("holds a DualFS (byte"), "{errors}");
     let folder = temp.path().join("from");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("a file"), vec![7; 100_000]).unwrap();
@@ -121,7 +121,7 @@ fn a_pair_on_two_images_is_known_by_every_command() {
     let shown: serde_json::Value = serde_json::from_str(&with(&["info", data, "--json"])).unwrap();
     assert_eq!((&shown["role"], &shown["metadata_device"]), (&"both".into(), &device[1].into()));
     let (code, _, errors) = ordo(&[&["mkfs", data, "--fs", "dualfs"], &device[..]].concat());
-    assert!(code != 0 && errors.contains("holds a DualFS; --force"), "{errors}");
+    assert!(code != 0 && errors.contains("holds a DualFS (byte"), "{errors}");
 }
 
 /// If a command line names one half of a pair, the other is found in the same directory by the

@@ -15,6 +15,7 @@ use ordo_wafs::{
 };
 
 use crate::image::real_time;
+use crate::overwrite::{examine, replacing};
 use crate::text::put;
 
 /// The interval at which a follower reads.
@@ -69,7 +70,7 @@ struct Create {
     /// Seed of the log's id.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Overwrite an existing log.
+    /// Overwrite whatever the file or device holds, and wipe the signatures of its old contents.
     #[arg(long)]
     force: bool,
 }
@@ -178,12 +179,11 @@ async fn create(runtime: &Runtime, args: &Create) -> Result<()> {
         (false, None) => bail!("does not exist; give --size to create it"),
     };
     let disk = disk.erase();
-    if !args.force && find_superblock(&disk).await.is_ok() {
-        bail!("holds a log; --force overwrites it");
-    }
+    let target = examine(&disk, &args.log, args.force).await?;
     let options =
         MkfsOptions { label: args.label.clone(), seed: args.seed, ..MkfsOptions::default() };
-    let sb = mkfs(&disk, &options, runtime.wall_time().0).await?;
+    let make = async || Ok(mkfs(&disk, &options, runtime.wall_time().0).await?);
+    let sb = replacing(&[target], make).await?;
     let bytes_max = number::bytes(sb.sectors * sb.payload() as u64);
     put(None, &format!("{}: a log with space for {bytes_max}\n", args.log.display()))
 }

@@ -7,10 +7,11 @@ use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
-use ordo_systems::{MadeReport, MakeOptions, metadata_size, probe};
+use ordo_systems::{MadeReport, MakeOptions, metadata_size};
 
 use crate::args::{Mkfs, MkfsTarget};
 use crate::image::real_time;
+use crate::overwrite::{Target, examine, replacing};
 use crate::text::put;
 
 pub fn run(args: &Mkfs) -> Result<()> {
@@ -24,7 +25,13 @@ pub fn run(args: &Mkfs) -> Result<()> {
 }
 
 /// Opens the device, if no data would be lost. `size` is that of an image to create.
-async fn open(runtime: &Runtime, path: &Path, size: Option<u64>, args: &Mkfs) -> Result<Device> {
+async fn open(
+    runtime: &Runtime,
+    path: &Path,
+    size: Option<u64>,
+    targets: &mut Vec<Target>,
+    args: &Mkfs,
+) -> Result<Device> {
     let disk = match (path.exists(), size) {
         (true, _) => FileDisk::open(runtime, path, FileAccess::ReadWrite)?,
         (false, Some(size)) => FileDisk::create(runtime, path, size)?,
@@ -33,13 +40,8 @@ async fn open(runtime: &Runtime, path: &Path, size: Option<u64>, args: &Mkfs) ->
         }
     };
     let disk = disk.erase();
-    if args.force {
-        return Ok(disk);
-    }
-    match probe(&disk).await? {
-        None => Ok(disk),
-        Some(found) => bail!("{}: holds {}; --force overwrites it", path.display(), found.noun()),
-    }
+    targets.push(examine(&disk, path, args.force).await?);
+    Ok(disk)
 }
 
 fn options(args: &Mkfs) -> MakeOptions {
@@ -95,14 +97,15 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     if args.meta_device.is_some() && !format.has_pairs() {
         bail!("--meta-device does not go with {}", format.noun());
     }
-    let mut disks = vec![open(runtime, &args.image, args.size, args).await?];
+    let mut targets = Vec::new();
+    let mut disks = vec![open(runtime, &args.image, args.size, &mut targets, args).await?];
     let mut options = options;
     if let Some(path) = &args.meta_device {
         let mut created = false;
         let mut metadata = Vec::new();
         for half in [Some(path), args.meta_mirror.as_ref()].into_iter().flatten() {
             created |= !half.exists();
-            metadata.push(open_metadata(runtime, half, &disks[0], args).await?);
+            metadata.push(open_metadata(runtime, half, &disks[0], &mut targets, args).await?);
         }
         disks.splice(0..0, metadata);
         if created {
@@ -114,10 +117,17 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         let Some(place) = &args.journal else {
             bail!("this system has its log on a second device: name it with --journal");
         };
-        disks.push(open_log(runtime, place, &disks[0], &options).await?);
+        let bytes = options.size.unwrap_or_else(|| disks[0].geometry().bytes);
+        let usual = Journaled::new(LogPlace::Other, false, None);
+        let journaled = Journaled { log_bytes: options.log_bytes, ..usual };
+        let bytes = journaled.sizes(bytes, options.ffs_block()).1;
+        disks.push(open(runtime, place, Some(bytes), &mut targets, args).await?);
     }
-    let made = format.make(runtime, &disks, &options).await;
-    made.with_context(|| args.image.display().to_string())
+    let make = async || {
+        let made = format.make(runtime, &disks, &options).await;
+        made.with_context(|| args.image.display().to_string())
+    };
+    replacing(&targets, make).await
 }
 
 /// Opens the metadata device of a pair, or creates it: as large as --meta says, or a tenth of the data device.
@@ -125,6 +135,7 @@ async fn open_metadata(
     runtime: &Runtime,
     path: &Path,
     data: &Device,
+    targets: &mut Vec<Target>,
     args: &Mkfs,
 ) -> Result<Device> {
     let same = |path: &Path| path.canonicalize().ok();
@@ -140,30 +151,7 @@ async fn open_metadata(
     let block = args.block_size.and_then(|bytes| u32::try_from(bytes).ok());
     let bytes = args.size.unwrap_or_else(|| data.geometry().bytes);
     let size = metadata_size(args.meta, bytes, block);
-    open(runtime, path, Some(size), args).await
-}
-
-/// Opens the device of a log, if it has no file system.
-async fn open_log(
-    runtime: &Runtime,
-    place: &Path,
-    disk: &Device,
-    options: &MakeOptions,
-) -> Result<Device> {
-    let usual = Journaled::new(LogPlace::Other, false, None);
-    let journaled = Journaled { log_bytes: options.log_bytes, ..usual };
-    let bytes = options.size.unwrap_or_else(|| disk.geometry().bytes);
-    let log = match place.exists() {
-        true => FileDisk::open(runtime, place, FileAccess::ReadWrite)?,
-        false => FileDisk::create(runtime, place, journaled.sizes(bytes, options.ffs_block()).1)?,
-    };
-    let log = log.erase();
-    match probe(&log).await? {
-        None => Ok(log),
-        Some(found) => {
-            bail!("{}: holds {}; name another place for the log", place.display(), found.noun())
-        }
-    }
+    open(runtime, path, Some(size), targets, args).await
 }
 
 /// The metadata device, if it is another one.

@@ -1,0 +1,179 @@
+//! Asking before a device's contents are lost: every command that makes something on a device goes through here.
+//!
+//! First all devices of a command are examined, and only then is the first byte changed. Signatures that are recognised are
+//! refused by name. Bytes that nobody knows but that are not zero are asked about on a terminal, and refused elsewhere.
+//! `--force` puts zeros over all signatures, as wipefs(8) does, so that no program finds the old contents beside the new ones.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use ordo_block::{BlockDevice, Device, WriteFlags};
+use ordo_format::signature::{Contents, Found, find, ranges};
+use ordo_report::number;
+
+/// The most bytes of a read.
+const PIECE: usize = 1 << 20;
+/// The unit in which signatures are overwritten, in bytes.
+const SECTOR: u64 = 512;
+/// The most rounds of wiping: below a FAT's signature is a boot sector's, and so on.
+const ROUNDS: usize = 32;
+
+/// A device that may be overwritten.
+pub struct Target {
+    disk: Device,
+    path: PathBuf,
+    signatures: Vec<Found>,
+}
+
+/// Sectors as they were before signatures were wiped.
+pub struct Wiped {
+    disk: Device,
+    sectors: Vec<(u64, Vec<u8>)>,
+}
+
+/// Examines a device that a command is about to overwrite. Changes nothing.
+///
+/// # Errors
+/// The device holds something and `force` is false; or the device failed.
+pub async fn examine(disk: &Device, path: &Path, force: bool) -> Result<Target> {
+    let mut contents = read(disk).await.with_context(|| path.display().to_string())?;
+    let found = find(&contents);
+    if !force {
+        refuse(path, &found, contents.first_byte())?;
+    }
+    let mut signatures = Vec::new();
+    let mut left = found;
+    for _ in 0..ROUNDS {
+        if left.is_empty() {
+            break;
+        }
+        left.iter().for_each(|found| contents.erase(found));
+        signatures.append(&mut left);
+        left = find(&contents);
+    }
+    Ok(Target { disk: disk.clone(), path: path.to_path_buf(), signatures })
+}
+
+/// Refuses to overwrite contents, or asks about them.
+fn refuse(path: &Path, found: &[Found], first_byte: Option<u64>) -> Result<()> {
+    let shown = path.display();
+    if !found.is_empty() {
+        bail!("{shown}: holds {}; --force overwrites it", named(found));
+    }
+    let Some(at) = first_byte else { return Ok(()) };
+    let at = number::count(at);
+    let holds = format!("{shown}: holds data of a kind that is not known (byte {at} is not zero)");
+    if !std::io::stdin().is_terminal() {
+        bail!("{holds}; --force overwrites it");
+    }
+    let mut errors = std::io::stderr().lock();
+    write!(errors, "ordo: {holds}\nOverwrite it? [y/N] ").and_then(|()| errors.flush())?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!("{shown}: not overwritten"),
+    }
+}
+
+/// The nouns of signatures with their places: "a GPT partition table (bytes 512 and 1,048,064) and swap space (byte 4,086)".
+fn named(found: &[Found]) -> String {
+    let mut nouns: Vec<&str> = Vec::new();
+    for Found { noun, .. } in found {
+        if !nouns.contains(noun) {
+            nouns.push(noun);
+        }
+    }
+    let all: Vec<String> = nouns.iter().map(|noun| named_one(noun, found)).collect();
+    listed(&all)
+}
+
+fn named_one(noun: &str, found: &[Found]) -> String {
+    let places: Vec<u64> = found.iter().filter(|f| f.noun == noun).map(|f| f.offset).collect();
+    let mut shown: Vec<String> = places.iter().take(2).map(|at| number::count(*at)).collect();
+    if places.len() > 2 {
+        shown.push(format!("{} more", places.len() - 2));
+    }
+    let bytes = if places.len() == 1 { "byte" } else { "bytes" };
+    format!("{noun} ({bytes} {})", listed(&shown))
+}
+
+/// Words as a list: "a, b and c".
+fn listed(words: &[String]) -> String {
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// Reads the parts of a device in which signatures may be.
+async fn read(disk: &Device) -> Result<Contents> {
+    let size = disk.geometry().bytes;
+    let mut pieces = Vec::new();
+    for (at, len) in ranges(size) {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let next = (len - bytes.len()).min(PIECE);
+            bytes.extend_from_slice(&disk.read(at + bytes.len() as u64, next).await?);
+        }
+        pieces.push((at, bytes));
+    }
+    Ok(Contents::new(size, pieces))
+}
+
+impl Target {
+    /// Puts zeros over every signature.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn wipe(&self) -> Result<Wiped> {
+        let mut wiped = Wiped { disk: self.disk.clone(), sectors: Vec::new() };
+        let done = self.wipe_into(&mut wiped).await;
+        done.with_context(|| format!("{}: wiping old signatures", self.path.display()))?;
+        Ok(wiped)
+    }
+
+    async fn wipe_into(&self, wiped: &mut Wiped) -> Result<()> {
+        for Found { offset, len, .. } in &self.signatures {
+            let start = offset / SECTOR * SECTOR;
+            let end = (offset + *len as u64).next_multiple_of(SECTOR);
+            let mut bytes = self.disk.read(start, (end - start) as usize).await?;
+            wiped.sectors.push((start, bytes.to_vec()));
+            let within = (offset - start) as usize;
+            bytes[within..within + len].fill(0);
+            self.disk.write(start, bytes, WriteFlags::empty()).await?;
+        }
+        Ok(self.disk.flush().await?)
+    }
+}
+
+impl Wiped {
+    /// Puts the signatures back, after nothing was made in their place.
+    pub async fn put_back(self) {
+        // The error that made this necessary is the one to tell.
+        for (at, bytes) in self.sectors.iter().rev() {
+            let bytes = ordo_runtime::IoBuf::from_slice(bytes);
+            let _ = self.disk.write(*at, bytes, WriteFlags::empty()).await;
+        }
+        let _ = self.disk.flush().await;
+    }
+}
+
+/// Makes something on devices that were examined. If it fails, the old signatures come back.
+///
+/// # Errors
+/// The work's own error, or a device failed.
+pub async fn replacing<T>(targets: &[Target], work: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
+    let mut wiped = Vec::new();
+    for target in targets {
+        wiped.push(target.wipe().await?);
+    }
+    let made = work().await;
+    if made.is_err() {
+        for wiped in wiped {
+            wiped.put_back().await;
+        }
+    }
+    made
+}
