@@ -118,7 +118,7 @@ impl Layout for Ffs {
     }
 
     fn directory(&self) -> UfsDirectory {
-        UfsDirectory(self.endian)
+        UfsDirectory { endian: self.endian, chunk: self.dir_chunk }
     }
 
     async fn load_inode(&self, ino: u64) -> FsResult<(InodeRecord, Pointers)> {

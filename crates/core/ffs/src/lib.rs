@@ -96,6 +96,8 @@ pub struct Ffs {
     /// The superblock: geometry and constants. Its counts are those at the time of the mount.
     sb: Superblock,
     endian: Endian,
+    /// The bytes of a directory's chunk.
+    dir_chunk: usize,
     /// The superblock's address, in bytes.
     sb_at: u64,
     /// Whether the reserve (`minfree`) may be used.

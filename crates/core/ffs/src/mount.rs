@@ -3,10 +3,12 @@
 use ordo_block::{BlockDevice, BlockError, Device, Geometry};
 use ordo_cache::{BufRef, CacheConfig};
 use ordo_format::Endian;
+use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::superblock::{
-    CK_SUPERBLOCK, FS_GJOURNAL, FS_SUJ, SBLOCK_SIZE, SEARCH, SuperblockError,
+    CK_SUPERBLOCK, FS_GJOURNAL, FS_SUJ, ForeignFeature, LONG_CHUNK, SBLOCK_SIZE, SEARCH,
+    SuperblockError, has_long_chunks,
 };
-use ordo_format::ufs2::{Csum, ROOT_INO, Superblock};
+use ordo_format::ufs2::{Csum, ROOT_INO, Superblock, dir};
 use ordo_ordering::{Image, OrderedCache, Ordering, RecoverError, Recovery};
 use ordo_runtime::Runtime;
 use ordo_ufs::{Layout, Ufs, UfsConfig, io_error};
@@ -54,6 +56,9 @@ pub enum MountError {
         /// The fault.
         error: SuperblockError,
     },
+    /// The superblock announces a format that is not read.
+    #[error("{0}; it is not read here")]
+    Foreign(ForeignFeature),
     /// The image was not unmounted cleanly.
     #[error("not unmounted cleanly; check it first (ordo fsck), or mount it read-only")]
     Unclean,
@@ -117,7 +122,11 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
                 if is_hash && let Some(found) = torn_superblock::read(device, &bytes, at).await? {
                     return Ok(found);
                 }
-                damaged.get_or_insert(MountError::Superblock { at, error });
+                let feature = ForeignFeature::announced(&bytes);
+                damaged.get_or_insert(match feature {
+                    Some(old @ ForeignFeature::OldInodes) => MountError::Foreign(old),
+                    _ => MountError::Superblock { at, error },
+                });
             }
         }
     }
@@ -126,7 +135,9 @@ pub async fn find_superblock(device: &Device) -> Result<LocatedSuperblock, Mount
 
 /// The feature in the superblock that forbids writing the image; `None` if it may be written.
 fn forbids_writing(sb: &Superblock) -> Option<&'static str> {
-    if sb.flags & FS_SUJ != 0 {
+    if let Some(feature) = sb.foreign_feature() {
+        Some(feature.words())
+    } else if sb.flags & FS_SUJ != 0 {
         Some("journaled soft updates are on (FreeBSD's tunefs -j disable turns them off)")
     } else if sb.flags & FS_GJOURNAL != 0 {
         Some("it uses FreeBSD's gjournal")
@@ -169,8 +180,12 @@ async fn mount_on(
         true => state_flags::has_right_bitmaps(&sb),
         false => !ordering.needs_check(),
     };
+    let dir_chunk = directory_chunk(&device, &sb, endian).await?;
     if !read_only {
         check_writable(&sb, &geometry, clean || can_go_on || options.force)?;
+        if dir_chunk != dir::CHUNK {
+            return Err(MountError::Unsupported(ForeignFeature::LongChunks.words()));
+        }
     }
     let rebuild = !clean && ordering.bitmaps_trusted() && can_go_on && !read_only;
     let rebuilt = match rebuild {
@@ -203,6 +218,7 @@ async fn mount_on(
         use_reserve: options.use_reserve,
         tuning: options.tuning,
         cache,
+        dir_chunk,
         endian,
         sb_at,
         sb,
@@ -214,6 +230,30 @@ async fn mount_on(
     let fs = Ufs::new(ffs, options.ufs.clone());
     check_root(fs.layout()).await?;
     Ok(fs)
+}
+
+/// The bytes of a directory's chunk, by the first block of the root. Only UFS1 has more than one size.
+async fn directory_chunk(
+    device: &Device,
+    sb: &Superblock,
+    endian: Endian,
+) -> Result<usize, MountError> {
+    if !sb.is_ufs1() {
+        return Ok(dir::CHUNK);
+    }
+    let (addr, at) = sb.inode_block(ROOT_INO);
+    let inodes = device.read(sb.byte_of(addr), sb.block_size()).await?;
+    let root = Inode1::decode(&inodes[at..], endian);
+    let len = root.size.min(sb.block_size() as u64) as usize;
+    let frags = sb.frags_for(len as u64);
+    let first = u64::try_from(root.db[0]).unwrap_or(0);
+    if first == 0 || frags == 0 || !sb.has_frags(first, frags) {
+        return Ok(dir::CHUNK);
+    }
+    let bytes = device.read(sb.byte_of(first), sb.frag_size() * frags as usize).await?;
+    let is_long =
+        root.size.is_multiple_of(LONG_CHUNK as u64) && has_long_chunks(&bytes[..len], endian);
+    Ok(if is_long { LONG_CHUNK } else { dir::CHUNK })
 }
 
 /// Checks that an image, which is `usable` without a check or not, can be mounted for writing.

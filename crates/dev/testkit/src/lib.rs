@@ -66,20 +66,23 @@ pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     judge(&python, &all)
 }
 
-/// Real input that other software wrote, unpacked: `shared/NAME.zst` beside the repository, or in the folder that
-/// `ORDO_SHARED` names. `None`, with a message, where it is absent.
+/// Real input that other software wrote, unpacked: `shared/NAME.zst` or `shared/NAME.xz` beside the repository, or in the
+/// folder that `ORDO_SHARED` names. `None`, with a message, where it is absent.
 pub fn real_input(name: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let shared = match std::env::var_os("ORDO_SHARED") {
         Some(folder) => PathBuf::from(folder),
         None => root.join("../shared"),
     };
-    let packed = shared.join(format!("{name}.zst"));
-    if !packed.exists() {
-        skip(&format!("{} is absent (ORDO_SHARED names another folder)", packed.display()));
-        return None;
+    for (program, end) in [("zstd", "zst"), ("xz", "xz")] {
+        let packed = shared.join(format!("{name}.{end}"));
+        if packed.exists() {
+            return judge_bytes(program, &["-dcq", packed.to_str().expect("a path in UTF-8")]);
+        }
     }
-    judge_bytes("zstd", &["-dcq", packed.to_str().expect("a path in UTF-8")])
+    let name = shared.join(name);
+    skip(&format!("{} is absent (ORDO_SHARED names another folder)", name.display()));
+    None
 }
 
 /// Supports tests of operations that an ordinary user may not do. As root, it runs the calling test again as user and

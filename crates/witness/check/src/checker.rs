@@ -49,6 +49,7 @@ impl Checker {
             Some(at) => search.chosen(at).await?,
             None => search.find().await?,
         };
+        search.refuse_foreign(&found).await?;
         let geometry = self.device.geometry();
         let size = found.sb.byte_of(found.sb.size as u64);
         if size > geometry.bytes {
@@ -75,6 +76,7 @@ impl Checker {
         }
         run.relocate().await?;
         run.check_root().await?;
+        run.refuse_long_chunks().await?;
         run.check_names().await?;
         run.check_connectivity().await?;
         run.check_references().await?;

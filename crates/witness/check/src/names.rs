@@ -5,11 +5,11 @@ use std::hash::Hasher;
 use ordo_block::BlockError;
 use ordo_format::ufs2::WHITEOUT_INO;
 use ordo_format::ufs2::dir::{self, CHUNK, DT_DIR, DT_REG, DT_WHT, Entry};
-use ordo_format::ufs2::superblock::FS_SUJ;
+use ordo_format::ufs2::superblock::{FS_SUJ, ForeignFeature, LONG_CHUNK, has_long_chunks};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
-use crate::state::{DirBlock, ROOT, Run};
-use crate::{CheckPhase, ExtraName, Finding};
+use crate::state::{DirBlock, DirInfo, ROOT, Run};
+use crate::{CheckError, CheckPhase, ExtraName, Finding};
 
 /// The file in the root directory that holds the soft updates journal.
 const SUJ_FILE: &[u8] = b".sujournal";
@@ -104,6 +104,27 @@ impl Run<'_> {
         }
         if !names.twice.is_empty() {
             self.remove_duplicates(idx, names).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a UFS1 whose directories have longer chunks than 4.4BSD's: cut at 512 bytes, sound directories would be taken
+    /// apart. One directory must need the longer chunks, and none may end in the middle of one.
+    pub async fn refuse_long_chunks(&mut self) -> Result<(), CheckError> {
+        let is_long = |dir: &DirInfo| dir.size.is_multiple_of(LONG_CHUNK as u64);
+        if !self.sb.is_ufs1() || !self.dirs.iter().all(is_long) {
+            return Ok(());
+        }
+        for idx in 0..self.dirs.len() {
+            for run in self.runs(idx) {
+                let frags: usize = run.iter().map(|block| block.bytes >> self.sb.fshift).sum();
+                let start = run[0].lbn << self.sb.bshift;
+                let bytes = self.io.read(run[0].addr, frags as u64).await?;
+                let end = self.dirs[idx].size.saturating_sub(start).min(bytes.len() as u64);
+                if has_long_chunks(&bytes[..end as usize], self.endian) {
+                    return Err(CheckError::Foreign(ForeignFeature::LongChunks));
+                }
+            }
         }
         Ok(())
     }

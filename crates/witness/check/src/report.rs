@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_format::ufs2::superblock::SuperblockError;
+use ordo_format::ufs2::superblock::{ForeignFeature, SuperblockError};
 use serde::Serialize;
 
 use crate::{Finding, Severity};
@@ -267,6 +267,9 @@ pub enum CheckError {
     /// No superblock and no copy of one was found.
     #[error("no UFS superblock found; at byte 65536: {0}")]
     NoSuperblock(SuperblockError),
+    /// The file system has a feature of another system, which a repair here would break.
+    #[error("{0}: it is not checked and not repaired here; use that system's own fsck")]
+    Foreign(ForeignFeature),
     /// The given superblock is unusable.
     #[error("superblock at byte {at}: {error}")]
     Superblock {

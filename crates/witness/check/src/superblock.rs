@@ -3,7 +3,8 @@
 use ordo_block::{BlockDevice, Device, IoBuf};
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{
-    CK_SUPERBLOCK, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock, SuperblockError,
+    CK_SUPERBLOCK, ForeignFeature, MAGIC, RECOVERY_AT, Recovery, SBLOCK_SIZE, SEARCH, Superblock,
+    SuperblockError,
 };
 use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 
@@ -69,12 +70,26 @@ impl<'d> Search<'d> {
         Ok(Found { sb, endian, from_copy, findings })
     }
 
+    /// Refuses a file system with a feature of another system. A copy of the superblock may not know of it, so the standard
+    /// superblock is asked too, as far as it can be read.
+    pub async fn refuse_foreign(&mut self, found: &Found) -> Result<(), CheckError> {
+        let standard = self.load(found.sb.sblockloc as u64, SBLOCK_SIZE).await?;
+        let announced = standard.and_then(|bytes| announced(&bytes));
+        match found.sb.foreign_feature().or(announced) {
+            Some(feature) => Err(CheckError::Foreign(feature)),
+            None => Ok(()),
+        }
+    }
+
     /// The standard superblock, or else a copy.
     pub async fn find(&mut self) -> Result<Found, CheckError> {
         // The first error that shows that a superblock was once there.
         let mut error = SuperblockError::Magic { found: 0 };
         for at in SEARCH {
             let Some(bytes) = self.load(at, SBLOCK_SIZE).await? else { continue };
+            if let Some(feature) = announced(&bytes) {
+                return Err(CheckError::Foreign(feature));
+            }
             let this = match Superblock::read(&bytes, at) {
                 Ok((sb, endian)) if self.fits(&sb) => {
                     return Ok(Found { sb, endian, from_copy: false, findings: Vec::new() });
@@ -102,6 +117,10 @@ impl<'d> Search<'d> {
                 let error = error.to_string();
                 let finding = Finding::SuperblockDamaged { at, copy, error };
                 Ok(Found { sb, endian, from_copy: true, findings: vec![finding] })
+            }
+            // All copies agree with it.
+            None if matches!(error, SuperblockError::InodeFormat { .. }) => {
+                Err(CheckError::Foreign(ForeignFeature::OldInodes))
             }
             None => Err(CheckError::NoSuperblock(error)),
         }
@@ -221,6 +240,12 @@ impl<'d> Search<'d> {
         }
         Ok(None)
     }
+}
+
+/// The feature that a standard superblock announces. The format of the inodes is a single field, in which a copy may show
+/// damage: so it is believed when no copy has another.
+fn announced(bytes: &[u8]) -> Option<ForeignFeature> {
+    ForeignFeature::announced(bytes).filter(|feature| *feature != ForeignFeature::OldInodes)
 }
 
 fn is_absent(error: SuperblockError) -> bool {

@@ -177,11 +177,17 @@ pub struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
     endian: Endian,
+    chunk: usize,
 }
 
 /// The entries in `bytes`, free space included.
 pub fn entries(bytes: &[u8], endian: Endian) -> Entries<'_> {
-    Entries { bytes, at: 0, endian }
+    entries_of(bytes, endian, CHUNK)
+}
+
+/// The entries in chunks of another size, free space included.
+pub fn entries_of(bytes: &[u8], endian: Endian, chunk: usize) -> Entries<'_> {
+    Entries { bytes, at: 0, endian, chunk }
 }
 
 impl<'a> Iterator for Entries<'a> {
@@ -192,10 +198,10 @@ impl<'a> Iterator for Entries<'a> {
             return None;
         }
         let at = self.at;
-        let chunk_end = (at / CHUNK + 1) * CHUNK;
+        let chunk_end = (at / self.chunk + 1) * self.chunk;
         self.at = chunk_end;
         if chunk_end > self.bytes.len() {
-            let have = self.bytes.len() % CHUNK;
+            let have = self.bytes.len() % self.chunk;
             return Some(Err(EntryError { at, fault: EntryFault::PartialChunk { have } }));
         }
         let entry = match framing(&self.bytes[at..chunk_end], self.endian) {

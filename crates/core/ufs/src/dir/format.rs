@@ -53,11 +53,16 @@ impl FreeSpace {
     }
 }
 
-/// A format of directories. A chunk has [`CHUNK`] bytes. All functions but [`records`](Self::records) get
+/// A format of directories. A chunk has [`CHUNK`] bytes, unless [`chunk`](Self::chunk) says otherwise. All functions but [`records`](Self::records) get
 /// chunks that were checked before: a fault in them ends a search, and never causes a panic.
 pub trait DirFormat: Copy + 'static {
     /// The faults that an entry can have.
     type Fault: std::fmt::Display;
+
+    /// The bytes of a chunk. Another number than [`CHUNK`] is for reading only.
+    fn chunk(&self) -> usize {
+        CHUNK
+    }
 
     /// The bytes that an entry with a name of `len` bytes needs, a multiple of 4.
     fn entry_size(&self, len: usize) -> usize;

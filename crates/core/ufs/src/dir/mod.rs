@@ -95,8 +95,10 @@ impl<L: Layout> Ufs<L> {
         }
         let mut index = DirIndex::default();
         let size = dir.size();
-        if !size.is_multiple_of(CHUNK_BYTES) {
-            return Err(Self::corrupt_entry(dir, size, "its size is not a multiple of 512"));
+        let unit = self.layout().directory().chunk();
+        if !size.is_multiple_of(unit as u64) {
+            let what = format_args!("its size is not a multiple of {unit}");
+            return Err(Self::corrupt_entry(dir, size, what));
         }
         let mut at = 0;
         while at < size {
@@ -106,9 +108,9 @@ impl<L: Layout> Ufs<L> {
             };
             let end = buf.len().min(within + usize::try_from(size - at).unwrap_or(usize::MAX));
             let bytes = buf.read();
-            for chunk in (within..end).step_by(CHUNK) {
+            for chunk in (within..end).step_by(unit) {
                 let base = at + (chunk - within) as u64;
-                self.index_chunk(dir, &mut index, base, &bytes[chunk..end.min(chunk + CHUNK)])?;
+                self.index_chunk(dir, &mut index, base, &bytes[chunk..end.min(chunk + unit)])?;
             }
             at += (end - within) as u64;
         }
@@ -384,12 +386,13 @@ impl<L: Layout> Ufs<L> {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
         // The entry at the cookie may be part of a longer one by now, so the scan begins at its chunk.
-        let mut chunk = cookie.0 / CHUNK_BYTES * CHUNK_BYTES;
+        let unit = self.layout().directory().chunk();
+        let mut chunk = cookie.0 / unit as u64 * unit as u64;
         let size = dir.size();
         while chunk < size {
             let Some((buf, within)) = self.dir_block_or_end(dir, chunk).await? else { break };
             let bytes = buf.read();
-            let end = (within + CHUNK).min(bytes.len());
+            let end = (within + unit).min(bytes.len());
             for entry in self.layout().directory().records(&bytes[within..end]) {
                 let entry =
                     entry.map_err(|e| Self::corrupt_entry(dir, chunk + e.at as u64, e.fault))?;
@@ -407,7 +410,7 @@ impl<L: Layout> Ufs<L> {
                     return Ok(());
                 }
             }
-            chunk += CHUNK_BYTES;
+            chunk += unit as u64;
         }
         Ok(())
     }

@@ -127,6 +127,8 @@ pub const SBLOCK_SIZE: usize = 8192;
 pub const MAGIC: i32 = 0x1954_0119;
 /// UFS1's magic number.
 pub const MAGIC_UFS1: i32 = 0x0001_1954;
+/// The magic number of NetBSD's UFS2 with extended attributes (`FS_UFS2EA_MAGIC`).
+pub const MAGIC_EA: i32 = 0x1901_2038;
 /// The magic number while a file system is being created (`FS_BAD_MAGIC`).
 pub const MAGIC_INCOMPLETE: i32 = 0x1996_0408;
 /// The byte of the check-hash.

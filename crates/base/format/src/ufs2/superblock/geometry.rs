@@ -3,13 +3,13 @@
 //! Fragment addresses count from the start of the file system. None of these functions checks that an address or
 //! inode number is inside it; [`Superblock::has_frags`] and [`Superblock::has_inode`] do.
 
-use super::{FS_METACKHASH, Superblock};
+use super::{FS_METACKHASH, MAGIC_EA, Superblock};
 use crate::ufs2::{NDADDR, NIADDR};
 
 impl Superblock {
     /// Whether check-hashes of kind `ck` (a `CK_` bit) are kept.
     pub fn keeps_hash(&self, ck: u32) -> bool {
-        self.flags & FS_METACKHASH != 0 && self.metackhash & ck != 0
+        self.magic != MAGIC_EA && self.flags & FS_METACKHASH != 0 && self.metackhash & ck != 0
     }
 
     /// The block size in bytes.

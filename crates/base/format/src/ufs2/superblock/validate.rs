@@ -1,8 +1,8 @@
 //! The validation of superblocks, after which their values can be used in arithmetic.
 
 use super::{
-    CK_SUPERBLOCK, CKHASH_OFFSET, MAGIC, MAGIC_INCOMPLETE, MAGIC_OFFSET, MAGIC_UFS1, SBLOCK_SIZE,
-    SEARCH, Superblock, SuperblockError as E,
+    CK_SUPERBLOCK, CKHASH_OFFSET, MAGIC, MAGIC_EA, MAGIC_INCOMPLETE, MAGIC_OFFSET, MAGIC_UFS1,
+    SBLOCK_SIZE, SEARCH, Superblock, SuperblockError as E,
 };
 use crate::ufs2::{MAX_BLOCK, MAX_CLUSTER_SUM, MAX_FRAG, MIN_BLOCK, SECTOR, group::GroupLayout};
 use crate::{Endian, hash_without, ufs1};
@@ -179,7 +179,8 @@ impl Superblock {
         let end = GroupLayout::standard(sb).end as u64;
         let holds = sb.cgsize >= 0 && sb.cgsize as u64 >= end && sb.cgsize <= sb.bsize;
         require!(sb.cgsize, GroupHeaderSize, holds);
-        require!(sb.metaspace, MetadataSpace, (0..=i64::from(sb.fpg)).contains(&sb.metaspace));
+        let is_space = sb.has_journal_fields() || (0..=i64::from(sb.fpg)).contains(&sb.metaspace);
+        require!(sb.metaspace, MetadataSpace, is_space);
         Ok(())
     }
 
@@ -210,7 +211,7 @@ impl Superblock {
 fn byte_order(bytes: &[u8]) -> Result<Endian, E> {
     for endian in [Endian::Little, Endian::Big] {
         match endian.get_i32(bytes, MAGIC_OFFSET) {
-            MAGIC | MAGIC_UFS1 => return Ok(endian),
+            MAGIC | MAGIC_UFS1 | MAGIC_EA => return Ok(endian),
             MAGIC_INCOMPLETE => return Err(E::Incomplete { endian }),
             _ => {}
         }
