@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use ordo_block::{BlockDevice, Device, WriteFlags};
 use ordo_format::signature::{Contents, Found, find, ranges};
 use ordo_report::number;
+use ordo_systems::{FORMATS, probe};
 
 /// The most bytes of a read.
 const PIECE: usize = 1 << 20;
@@ -18,6 +19,21 @@ const PIECE: usize = 1 << 20;
 const SECTOR: u64 = 512;
 /// The most rounds of wiping: below a FAT's signature is a boot sector's, and so on.
 const ROUNDS: usize = 32;
+
+/// The bytes before the superblock of UFS1 and LFS.
+const BOOT_AREA: u64 = 8192;
+/// The signatures that may stand before a file system of a BSD.
+const BESIDE_BSD: [&str; 9] = [
+    "a BSD label",
+    "a Sun label",
+    "an Apple partition map",
+    "an SGI label",
+    "a Solaris label",
+    "an Ultrix label",
+    "an MBR partition table",
+    "a boot sector",
+    "a log",
+];
 
 /// A device that may be overwritten.
 pub struct Target {
@@ -105,6 +121,32 @@ fn listed(words: &[String]) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => words.concat(),
     }
+}
+
+/// Refuses to write to a file system of Ordo's if another one was made over it: the boot area, which no format of Ordo's
+/// writes, then has the signature of the other. Labels and boot code of a BSD may stand there.
+///
+/// # Errors
+/// The device has signatures of both, or it failed.
+pub async fn refuse_doubt(disk: &Device, path: &Path) -> Result<()> {
+    let Some(format) = probe(disk).await? else { return Ok(()) };
+    let len = disk.geometry().bytes.min(BOOT_AREA) as usize;
+    let head = disk.read(0, len).await?.to_vec();
+    let mut found = find(&Contents::new(disk.geometry().bytes, vec![(0, head)]));
+    let is_ours = |noun: &str| FORMATS.iter().any(|format| format.noun() == noun);
+    // Two bytes alone may be boot code.
+    found.retain(|f| f.len > 2 && f.offset < BOOT_AREA && !is_ours(f.noun));
+    found.retain(|f| !BESIDE_BSD.contains(&f.noun));
+    if found.is_empty() {
+        return Ok(());
+    }
+    let ours = format.noun();
+    let (shown, theirs) = (path.display(), named(&found));
+    bail!(
+        "{shown}: holds {ours}, but also {theirs}: one was made over the other, and a write might destroy the one in use. It can be \
+         read (export, mount -o ro); wipefs -o {} removes the other signature",
+        found[0].offset
+    )
 }
 
 /// Reads the parts of a device in which signatures may be.

@@ -16,6 +16,7 @@ use ordo_runtime::{Duration, Runtime};
 use ordo_systems::{FORMATS, Format, Half, format_of, probe};
 
 use crate::args::MetadataPaths;
+use crate::overwrite::refuse_doubt;
 
 /// The image or device that a user named, and the metadata device with it.
 #[derive(Clone, Copy)]
@@ -245,6 +246,9 @@ impl<'a> NamedImage<'a> {
         access: FileAccess,
     ) -> Result<Vec<Rc<FileDisk>>> {
         let disk = image.clone().erase();
+        if access == FileAccess::ReadWrite {
+            refuse_doubt(&disk, self.image).await?;
+        }
         let found = self.companions(runtime, &disk).await;
         let Companions { before, after, notice } = found.with_context(|| self.words())?;
         if let Some(notice) = notice {

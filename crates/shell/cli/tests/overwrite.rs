@@ -185,3 +185,39 @@ fn a_forced_mkfs_that_fails_leaves_the_old_contents() {
     assert!(code != 0 && edges(&image) == before);
     assert_eq!(blkid(&image).as_deref(), Some("ext4"));
 }
+
+/// Another file system was made over one of Ordo's, whose superblock is still there: nothing is written to it, not by a
+/// copy, a repair or a mount. Would catch a command that takes the old superblock for the disk's contents.
+#[test]
+fn an_old_file_system_under_another_is_never_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let (image, folder) = (temp.path().join("disk.img"), temp.path().join("folder"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file"), "new").unwrap();
+    for (maker, options, words) in MAKERS {
+        if !["mkfs.ntfs", "sgdisk"].contains(maker) {
+            continue;
+        }
+        blank(&image);
+        done(&["mkfs", text(&image), "--force"]);
+        let made = Command::new(maker).args(*options).arg(&image).output();
+        if !made.is_ok_and(|out| out.status.success()) {
+            skip(&format!("{maker} is not installed"));
+            continue;
+        }
+        let before = edges(&image);
+        let mount = temp.path().join("mount");
+        let _ = fs::create_dir(&mount);
+        for args in [
+            &["import", text(&folder), text(&image)][..],
+            &["fsck", "-y", text(&image)],
+            &["mount", text(&image), text(&mount)],
+        ] {
+            let (code, _, errors) = ordo(args);
+            let words = words.split(" (").next().unwrap();
+            assert!(code != 0 && errors.contains(words), "{maker}, {args:?}: {errors}");
+            assert!(edges(&image) == before, "{maker}, {args:?}: changed");
+        }
+        done(&["ls", text(&image)]);
+    }
+}

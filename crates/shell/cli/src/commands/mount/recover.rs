@@ -22,6 +22,7 @@ use super::pressure;
 use super::serve::serve;
 use super::tell::MessageSink;
 use crate::args::MetadataPaths;
+use crate::overwrite::refuse_doubt;
 use crate::pair::{Companions, NamedImage, when_free};
 use crate::partition;
 
@@ -68,6 +69,9 @@ pub async fn mount_and_serve(
     let facts = format.facts(&device).await.with_context(name)?;
     let Companions { before, after, notice } = named.companions(runtime, &device).await?;
     let writes = !wanted.read_only && !device_read_only;
+    if writes {
+        refuse_doubt(&device, &args.image).await?;
+    }
     let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
     let mut disks = Vec::new();
     for path in &before {
