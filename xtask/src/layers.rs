@@ -27,8 +27,9 @@ const EXEMPT: [(&str, &[&str], &str); 1] =
     [("bgfsck", &["core"], "its steps are operations of the live file system")];
 
 /// Crates that a crate's manifest must not name, although its folder would allow them.
-const STRANGERS: [(&str, &[&str]); 21] = [
+const STRANGERS: [(&str, &[&str]); 22] = [
     ("format", &["runtime", "block", "trace"]),
+    ("shown", &["format", "runtime", "block", "trace"]),
     ("runtime", &["format", "block", "trace"]),
     ("block", &["format", "trace"]),
     ("wafs", &["cache", "ordering", "ufs", "ffs", "vfs"]),

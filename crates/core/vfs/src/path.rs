@@ -37,9 +37,9 @@ pub fn normalise(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `path` in readable form.
+/// `path` as it is shown to a person ([`ordo_shown`]).
 pub fn display(path: &[u8]) -> impl Display + use<> {
-    String::from_utf8_lossy(path).into_owned()
+    ordo_shown::name(path)
 }
 
 /// The inode of `path`. Symbolic links are followed, the last one too.

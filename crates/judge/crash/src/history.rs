@@ -332,5 +332,5 @@ impl Object {
 
 /// A name, for a person.
 pub(crate) fn words(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
+    ordo_vfs::path::display(name).to_string()
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -480,6 +481,10 @@ pub struct Fsck {
 /// `ordo ls`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
+Names are printed as by ls -b, but a space stays a space: a backslash, a control character and a byte
+that is not UTF-8 become an escape, as in \\n and \\377. In JSON a name that is not UTF-8 has its
+bytes in hexadecimal beside it: path_hex, target_hex.
+
 Examples:
   ordo ls disk.img
   ordo ls -l disk.img /etc
@@ -489,7 +494,7 @@ pub struct Ls {
     pub image: PathBuf,
     /// The file or directory to list.
     #[arg(default_value = "/")]
-    pub path: String,
+    pub path: OsString,
     #[command(flatten)]
     pub metadata: MetadataPaths,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
@@ -518,7 +523,7 @@ pub struct Cat {
     pub image: PathBuf,
     /// The paths of the files.
     #[arg(required = true)]
-    pub paths: Vec<String>,
+    pub paths: Vec<OsString>,
     #[command(flatten)]
     pub metadata: MetadataPaths,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps

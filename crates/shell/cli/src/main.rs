@@ -16,6 +16,12 @@ macro_rules! println {
     ($($word:tt)*) => { $crate::text::say(format_args!("{}\n", format_args!($($word)*))) };
 }
 
+/// Prints a line to standard error, as the standard macro does, but control characters are escaped.
+macro_rules! eprintln {
+    () => { $crate::text::complain(format_args!("\n")) };
+    ($($word:tt)*) => { $crate::text::complain(format_args!("{}\n", format_args!($($word)*))) };
+}
+
 mod args;
 mod command_line;
 mod commands;
@@ -57,7 +63,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "ordo: {}", told(&error));
+            eprintln!("ordo: {}", told(&error));
             ExitCode::from(if fsck { FSCK_FAILED } else { 1 })
         }
     }

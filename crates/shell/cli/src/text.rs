@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use ordo_format::calendar::Date;
 use ordo_vfs::{Attr, FileType, Timestamp};
 
-/// Prints to a file, or to the standard output.
+/// Prints to a file, or to the standard output. Control characters, which a name may have brought, are escaped on the latter.
 ///
 /// # Errors
 /// The file or output cannot be written.
@@ -18,7 +18,7 @@ pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
         }
         None => {
             let mut out = std::io::stdout().lock();
-            Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
+            Ok(out.write_all(ordo_shown::text(text).as_bytes()).and_then(|()| out.flush())?)
         }
     }
 }
@@ -26,13 +26,19 @@ pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
 /// Writes to standard output. What nobody reads any more is left out; after another error the program ends.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
-    match out.write_fmt(text).and_then(|()| out.flush()) {
+    let text = text.to_string();
+    match out.write_all(ordo_shown::text(&text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             eprintln!("ordo: writing to standard output: {error}");
             std::process::exit(1);
         }
         _ => {}
     }
+}
+
+/// Writes to standard error. What nobody reads any more is left out.
+pub fn complain(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_all(ordo_shown::text(&text.to_string()).as_bytes());
 }
 
 /// The mode as `ls -l` shows it: `drwxr-xr-x`.

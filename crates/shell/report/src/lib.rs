@@ -21,9 +21,23 @@ pub mod page;
 pub mod progress;
 pub mod table;
 
-/// A value as indented JSON with a newline at its end.
+/// A value as indented JSON with a newline at its end. Control characters of every kind are escaped, so that a name in it does
+/// nothing to a terminal.
 ///
 /// The value has no form in JSON, as `serde_json` reports it.
 pub fn json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {
-    serde_json::to_string_pretty(value).map(|text| text + "\n")
+    let text = serde_json::to_string_pretty(value)?;
+    let mut out = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        // Outside of strings there are line ends only, and serde_json escapes those inside.
+        match c {
+            '\n' => out.push(c),
+            c if c.is_control() || ordo_shown::is_direction(c) => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('\n');
+    Ok(out)
 }

@@ -436,10 +436,7 @@ pub(crate) fn hash(name: &[u8]) -> u64 {
 
 /// A name in the form that findings show.
 pub(crate) fn printable(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        _ => name.escape_ascii().to_string(),
-    }
+    ordo_shown::name(name)
 }
 
 /// Whether the second entry is a valid `..`, even if `.` is not valid.

@@ -332,13 +332,13 @@ impl fmt::Display for EntryChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EntryChange::Added { name, ino } => {
-                write!(f, "+{} (inode {ino})", name.escape_ascii())
+                write!(f, "+{} (inode {ino})", ordo_shown::name(name))
             }
             EntryChange::Removed { name, ino } => {
-                write!(f, "-{} (inode {ino})", name.escape_ascii())
+                write!(f, "-{} (inode {ino})", ordo_shown::name(name))
             }
             EntryChange::Redirected { name, from, to } => {
-                write!(f, "{} (inode {from} to {to})", name.escape_ascii())
+                write!(f, "{} (inode {from} to {to})", ordo_shown::name(name))
             }
         }
     }

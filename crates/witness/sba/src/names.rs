@@ -337,14 +337,14 @@ impl Names {
     fn join(&self, dir: u64, name: &[u8]) -> Option<Arc<str>> {
         let above = self.path(dir)?;
         let above = if &*above == "/" { "" } else { &*above };
-        Some(format!("{above}/{}", String::from_utf8_lossy(name)).into())
+        Some(format!("{above}/{}", ordo_shown::name(name)).into())
     }
 
     fn build(&self, ino: u64) -> Result<Arc<str>, u64> {
         let (mut at, mut names) = (ino, Vec::new());
         while at != self.root {
             let (dir, name) = self.newest(at).ok_or(at)?;
-            names.push(String::from_utf8_lossy(name));
+            names.push(ordo_shown::name(name));
             if names.len() > DEPTH_MAX {
                 return Err(at);
             }

@@ -1,6 +1,7 @@
 //! `ordo ls` and `ordo cat`.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, bail};
 use ordo_report::json;
@@ -19,6 +20,9 @@ const CHUNK: usize = 256 * 1024;
 #[derive(serde::Serialize)]
 struct Line {
     path: String,
+    /// The bytes of the path in hexadecimal, if they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     ino: u64,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -34,25 +38,30 @@ struct Line {
     rdev: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_hex: Option<String>,
     /// The raw bytes of the name.
     #[serde(skip)]
     raw: Vec<u8>,
+    #[serde(skip)]
+    raw_target: Option<Vec<u8>>,
     #[serde(skip)]
     attr: Attr,
 }
 
 impl Line {
     async fn new(fs: &AnyFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
-        let target = match attr.file_type {
+        let raw_target = match attr.file_type {
             FileType::Symlink => {
                 let target = fs.readlink(attr.ino).await;
                 let target = target.with_context(|| path::display(&raw).to_string())?;
-                Some(String::from_utf8_lossy(&target).into_owned())
+                Some(target)
             }
             _ => None,
         };
         Ok(Line {
-            path: path::display(&raw).to_string(),
+            path: String::from_utf8_lossy(&raw).into_owned(),
+            path_hex: hex(&raw),
             ino: attr.ino.0,
             kind: type_name(attr.file_type),
             mode: format!("{:04o}", attr.permissions),
@@ -65,8 +74,10 @@ impl Line {
             mtime: attr.mtime.seconds,
             mtime_nanos: attr.mtime.nanos,
             rdev: attr.rdev,
-            target,
+            target: raw_target.as_ref().map(|t| String::from_utf8_lossy(t).into_owned()),
+            target_hex: raw_target.as_deref().and_then(hex),
             raw,
+            raw_target,
             attr,
         })
     }
@@ -88,12 +99,18 @@ impl Line {
                 date(self.attr.mtime)
             )?;
         }
-        out.write_all(&self.raw)?;
-        match (&self.target, long) {
-            (Some(target), true) => writeln!(out, " -> {target}"),
+        write!(out, "{}", ordo_shown::name(&self.raw))?;
+        match (&self.raw_target, long) {
+            (Some(target), true) => writeln!(out, " -> {}", ordo_shown::name(target)),
             _ => writeln!(out),
         }
     }
+}
+
+/// The bytes of a name that is not UTF-8, in hexadecimal.
+fn hex(name: &[u8]) -> Option<String> {
+    let is_text = std::str::from_utf8(name).is_ok();
+    (!is_text).then(|| name.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 pub fn ls(args: &Ls) -> Result<()> {
@@ -111,7 +128,7 @@ pub fn ls(args: &Ls) -> Result<()> {
             Ok(())
         };
         if attr.file_type != FileType::Directory {
-            show(Line::new(&fs, args.path.clone().into_bytes(), attr).await?)?;
+            show(Line::new(&fs, args.path.as_bytes().to_vec(), attr).await?)?;
         } else if args.recursive {
             let mut walk = Walk::new(&fs, attr.ino, WalkLimits::default()).await?;
             while let Some(visit) = walk.next().await? {
@@ -155,12 +172,15 @@ pub fn cat(args: &Cat) -> Result<()> {
         for path in &args.paths {
             let attr = path::lookup(&fs, path.as_bytes()).await?;
             if attr.file_type != FileType::Regular {
+                let path = path::display(path.as_bytes());
                 bail!("{path}: is not a file but a {}", type_name(attr.file_type));
             }
             let mut offset = 0;
             loop {
                 let n = fs.read(attr.ino, offset, &mut buf).await;
-                let n = n.with_context(|| format!("{path}, from byte {offset}"))?;
+                let n = n.with_context(|| {
+                    format!("{}, from byte {offset}", path::display(path.as_bytes()))
+                })?;
                 if n == 0 {
                     break;
                 }
