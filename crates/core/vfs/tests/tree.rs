@@ -3,11 +3,14 @@
 //! Fault model: a copy that loses something (a hole, a link, a nanosecond), or a comparison that overlooks it.
 //! The test damages each attribute in turn, and the comparison must name it.
 
+use std::cell::Cell;
+
 use ordo_runtime::Executor;
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::tree::{self, CompareOptions, CopyOptions, WalkLimits};
 use ordo_vfs::{
-    Errno, FileSystem, FileType, Ino, NewNode, SetAttr, SetTime, Timestamp, XattrMode, path,
+    Errno, FileSystem, FileType, FsResult, Ino, NewNode, Seek, SetAttr, SetTime, Timestamp,
+    XattrMode, path,
 };
 
 fn model() -> ModelFs {
@@ -189,4 +192,90 @@ fn paths_lead_through_links_and_stop_at_loops() {
         .unwrap();
     assert_eq!(path::normalise(b"a/./b//../c/../../../d"), b"/d");
     assert_eq!(path::normalise(b"/.."), b"/");
+}
+
+/// The size of a sparse file, and where it has data.
+const SIZE: u64 = 549 << 30;
+const PIECES: [std::ops::Range<u64>; 2] = [0..4096, 300 << 30..(300 << 30) + 102_400];
+
+/// A file system whose reads are counted, and whose files have data in two places only.
+struct CountedReads(ModelFs, Cell<u64>);
+
+impl FileSystem for CountedReads {
+    ordo_vfs::delegate! { this => this.0; root, lookup, open, close, getattr, setattr, create, tmpfile, link, unlink, rmdir,
+    rename, readlink, write, allocate, punch_hole, extents, readdir, statfs, fsync, sync, getxattr, setxattr,
+    listxattr, removexattr }
+
+    async fn seek(&self, _: Ino, offset: u64, what: Seek) -> FsResult<u64> {
+        let next = PIECES.into_iter().find(|piece| piece.end > offset);
+        match (next, what) {
+            (Some(piece), Seek::Data) => Ok(offset.max(piece.start)),
+            (Some(piece), Seek::Hole) if piece.contains(&offset) => Ok(piece.end),
+            (_, Seek::Hole) if offset < SIZE => Ok(offset),
+            _ => Err(Errno::NoAddress.into()),
+        }
+    }
+
+    async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {
+        self.1.set(self.1.get() + 1);
+        assert!(self.1.get() < 100, "holes are read byte by byte");
+        self.0.read(ino, offset, buf).await
+    }
+}
+
+/// A file of 549 GB with two pieces of data is copied by a handful of reads, and its copy has its holes, also the one at
+/// its end. Would catch a copy that reads holes, which does not end for a disk image.
+#[test]
+fn a_sparse_file_is_copied_by_its_data_alone() {
+    let (a, b) = (CountedReads(model(), Cell::new(0)), model());
+    Executor::simulated(1)
+        .block_on(async {
+            let file = a.create(a.root(), b"disk", &NewNode::file(0o600)).await.unwrap().ino;
+            a.write(file, PIECES[1].start, &[7; 100_000]).await.unwrap();
+            a.write(file, 0, b"head").await.unwrap();
+            let size = SetAttr { size: Some(SIZE), ..SetAttr::default() };
+            a.setattr(file, &size).await.unwrap();
+            let options = CopyOptions::default();
+            let copied = tree::copy(&a, a.root(), &b, b.root(), &options, &mut |_| {}).await;
+            let copied = copied.unwrap();
+            assert_eq!(copied.bytes, SIZE);
+            assert!(copied.bytes_written < 300_000, "{copied:?}");
+            let copy = path::lookup(&b, b"/disk").await.unwrap();
+            assert!(copy.size == SIZE && copy.blocks * 512 < 300_000, "{copy:?}");
+            let mut bytes = [0; 4];
+            b.read(copy.ino, (300 << 30) + 99_998, &mut bytes).await.unwrap();
+            assert_eq!(bytes, [7, 7, 0, 0]);
+        })
+        .unwrap();
+}
+
+/// An attribute that the target has no room for does not end a copy: everything else comes over, and the loss is listed
+/// with its path, name and reason. Would catch a copy that ends with "no space left", or that says nothing.
+#[test]
+fn an_attribute_that_does_not_fit_is_listed_and_the_copy_goes_on() {
+    let a = model();
+    let small = ModelConfig { xattr_area_max: 100, ..ModelConfig::default() };
+    let b = ModelFs::new(small, || Timestamp { seconds: 1, nanos: 0 });
+    Executor::simulated(1)
+        .block_on(async {
+            for name in [b"1", b"2"] {
+                let file = a.create(a.root(), name, &NewNode::file(0o600)).await.unwrap().ino;
+                a.write(file, 0, name).await.unwrap();
+                a.setxattr(file, b"user.small", b"x", XattrMode::Set).await.unwrap();
+            }
+            let first = path::lookup(&a, b"/1").await.unwrap().ino;
+            a.setxattr(first, b"user.large", &[1; 500], XattrMode::Set).await.unwrap();
+            let options = CopyOptions::default();
+            let copied = tree::copy(&a, a.root(), &b, b.root(), &options, &mut |_| {}).await;
+            let copied = copied.unwrap();
+            assert_eq!((copied.entries, copied.lost_attribute_count), (2, 1));
+            let (lost, why) = &copied.lost_attributes[0];
+            assert_eq!((&*lost.path, &*lost.name), (&b"1"[..], &b"user.large"[..]));
+            assert_eq!(why.errno, Errno::NoSpace);
+            for name in [&b"/1"[..], b"/2"] {
+                let copy = path::lookup(&b, name).await.unwrap().ino;
+                assert_eq!(b.getxattr(copy, b"user.small").await.unwrap(), b"x");
+            }
+        })
+        .unwrap();
 }

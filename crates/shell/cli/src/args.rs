@@ -563,7 +563,7 @@ pub struct Cp {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
-An image that does not exist is created, as large as the directory needs or as --size says.
+The exit status is 1 if files or extended attributes had to be left out; they are listed. An image that does not exist is created, as large as the directory needs or as --size says.
 
 Examples:
   ordo import /usr/share/doc doc.img
@@ -592,7 +592,8 @@ pub struct Import {
 /// `ordo export`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Owners are set if the caller may set them (as root). All else is kept, as by ordo import.
+Owners are set if the caller may set them (as root). All else is kept, as by ordo import. The exit
+status is 1 if files or extended attributes had to be left out; they are listed.
 
 Examples:
   ordo export disk.img out/

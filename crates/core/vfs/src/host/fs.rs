@@ -210,7 +210,16 @@ impl FileSystem for HostDir {
     crate::refuse! { Errno::NotSupported; tmpfile, allocate, punch_hole }
 
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64> {
-        what.in_whole(self.getattr(ino).await?.size, offset)
+        let size = self.getattr(ino).await?.size;
+        if self.file_type(ino)? != FileType::Regular {
+            return what.in_whole(size, offset);
+        }
+        let to = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        // Reads and writes say their place, so the descriptor's own does not matter.
+        seek(self.data(ino, false)?, to).map_err(host_error)
     }
 
     async fn readdir(

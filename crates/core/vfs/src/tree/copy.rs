@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::walk::{Visit, Walk, WalkEntry, WalkLimits, concerns_one_entry};
 use crate::{
-    Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, SetAttr, SetTime,
+    Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, Seek, SetAttr, SetTime,
     XattrMode, path,
 };
 
@@ -12,17 +12,19 @@ use crate::{
 const CHUNK: usize = 64 * 1024;
 /// The unit in which holes are searched for, in bytes.
 const HOLE: usize = 4096;
+/// The most entries, and the most attributes, that are listed.
+const LISTED_MAX: usize = 1000;
 
 /// Options of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The largest tree that is copied.
     pub limits: WalkLimits,
-    /// Whether owners are set. An owner that may not be set is silently left out.
+    /// Whether owners are set. Owners that may not be set are counted.
     pub owners: bool,
-    /// Whether extended attributes are copied. Those that may not be read or set are left out.
+    /// Whether extended attributes are copied. Those that cannot be read or set are listed.
     pub xattrs: bool,
-    /// Whether file flags are copied.
+    /// Whether file flags are copied. Those that cannot be set are counted.
     pub flags: bool,
 }
 
@@ -49,13 +51,38 @@ pub struct Copied {
     pub skipped: Vec<(Vec<u8>, FsError)>,
     /// The number of entries that could not be copied.
     pub skipped_count: u64,
+    /// Extended attributes that the copy lacks, with the reasons; at most 1,000.
+    pub lost_attributes: Vec<(LostAttribute, FsError)>,
+    /// The number of extended attributes that the copy lacks.
+    pub lost_attribute_count: u64,
+    /// The number of entries whose owner or group could not be set.
+    pub lost_owners: u64,
+    /// The number of entries whose flags could not be set.
+    pub lost_flags: u64,
+}
+
+/// An extended attribute that a copy lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostAttribute {
+    /// The path of the entry, from the root of the copy; empty for the root itself.
+    pub path: Vec<u8>,
+    /// The attribute's name, with its name space.
+    pub name: Vec<u8>,
 }
 
 impl Copied {
     fn skip(&mut self, path: &[u8], why: FsError) {
         self.skipped_count += 1;
-        if self.skipped.len() < 1000 {
+        if self.skipped.len() < LISTED_MAX {
             self.skipped.push((path.to_vec(), why));
+        }
+    }
+
+    fn lose_attribute(&mut self, path: &[u8], name: &[u8], why: FsError) {
+        self.lost_attribute_count += 1;
+        if self.lost_attributes.len() < LISTED_MAX {
+            let lost = LostAttribute { path: path.to_vec(), name: name.to_vec() };
+            self.lost_attributes.push((lost, why));
         }
     }
 }
@@ -63,7 +90,9 @@ impl Copied {
 /// Copies everything below `from_dir` into `to_dir`, and the attributes of `from_dir`.
 ///
 /// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers, hard links
-/// and holes are kept. An entry that may not be read or created is skipped, and listed in the result.
+/// and holes are kept. An entry that may not be read or created is skipped, and listed in the result. So are
+/// attributes that the copy's file system cannot hold. Holes are skipped by [`FileSystem::seek`], so a sparse file takes the
+/// time of its contents.
 /// `progress` is called after every entry.
 ///
 /// # Errors
@@ -107,7 +136,7 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
             }),
             Visit::Leave(entry) => {
                 directories.pop();
-                copier.attributes(&entry.attr, into).await
+                copier.attributes(&entry.path, &entry.attr, into).await
             }
         };
         match result {
@@ -121,7 +150,7 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
         progress(&copier.done);
     }
     let root = from.getattr(from_dir).await?;
-    copier.attributes(&root, to_dir).await?;
+    copier.attributes(b"", &root, to_dir).await?;
     Ok(copier.done)
 }
 
@@ -208,7 +237,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             self.done.directories += 1;
             return Ok(Some(made.ino));
         }
-        if let Err(e) = self.fill(attr, made.ino).await {
+        if let Err(e) = self.fill(entry, made.ino).await {
             // A file that cannot be read is removed from the copy again.
             self.to.unlink(into, entry.name()).await?;
             return Err(e);
@@ -221,11 +250,11 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
     }
 
     /// Copies contents and attributes of an inode that is not a directory.
-    async fn fill(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
-        if attr.file_type == FileType::Regular {
-            self.contents(attr, to).await?;
+    async fn fill(&mut self, entry: &WalkEntry, to: Ino) -> FsResult<()> {
+        if entry.attr.file_type == FileType::Regular {
+            self.contents(&entry.attr, to).await?;
         }
-        self.attributes(attr, to).await
+        self.attributes(&entry.path, &entry.attr, to).await
     }
 
     /// Creates an inode. If its owner is refused, it belongs to the caller.
@@ -254,40 +283,63 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         sparse: bool,
         buffer: &mut [u8],
     ) -> FsResult<()> {
-        let mut offset = 0;
+        // A file that has all of its blocks has no holes to seek.
+        let (mut at, mut end) = (0, if sparse { 0 } else { u64::MAX });
         loop {
-            let n = self.from.read(attr.ino, offset, buffer).await?;
+            if at >= end {
+                match self.next_data(attr.ino, at).await? {
+                    Some(data) => (at, end) = data,
+                    None => break,
+                }
+            }
+            let len = usize::try_from(end - at).map_or(CHUNK, |left| left.min(CHUNK));
+            let n = self.from.read(attr.ino, at, &mut buffer[..len]).await?;
             if n == 0 {
                 break;
             }
             for run in runs(&buffer[..n], sparse) {
-                let at = offset + run.start as u64;
-                write_all(self.to, to, at, &buffer[run.clone()]).await?;
+                let to_byte = at + run.start as u64;
+                write_all(self.to, to, to_byte, &buffer[run.clone()]).await?;
                 self.done.bytes_written += run.len() as u64;
             }
-            offset += n as u64;
+            at += n as u64;
         }
-        self.done.bytes += offset;
         if sparse {
-            let size = Some(offset);
+            at = self.from.getattr(attr.ino).await?.size;
+            let size = Some(at);
             self.to.setattr(to, &SetAttr { size, ..SetAttr::default() }).await?;
         }
+        self.done.bytes += at;
         Ok(())
+    }
+
+    /// The next range of data from `at` on; `None` if only a hole follows.
+    async fn next_data(&self, ino: Ino, at: u64) -> FsResult<Option<(u64, u64)>> {
+        let start = match self.from.seek(ino, at, Seek::Data).await {
+            Err(e) if e.errno == Errno::NoAddress => return Ok(None),
+            // Without an answer everything is data.
+            Err(e) if matches!(e.errno, Errno::NotSupported | Errno::Invalid) => {
+                return Ok(Some((at, u64::MAX)));
+            }
+            found => found?,
+        };
+        let end = self.from.seek(ino, start, Seek::Hole).await?;
+        Ok((end > start).then_some((start, end)))
     }
 
     /// Copies owner, mode, extended attributes, times and flags, in an order in which no step undoes an earlier
     /// one.
-    async fn attributes(&mut self, attr: &Attr, to: Ino) -> FsResult<()> {
+    async fn attributes(&mut self, path: &[u8], attr: &Attr, to: Ino) -> FsResult<()> {
         if self.options.owners {
             let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
-            optional(self.to.setattr(to, &set).await.map(|_| ()))?;
+            self.done.lost_owners += u64::from(!is_set(self.to.setattr(to, &set).await)?);
         }
         if attr.file_type != FileType::Symlink {
             let permissions = Some(attr.permissions);
             self.to.setattr(to, &SetAttr { permissions, ..SetAttr::default() }).await?;
         }
         if self.options.xattrs {
-            self.xattrs(attr.ino, to).await?;
+            self.xattrs(path, attr.ino, to).await?;
         }
         let times = SetAttr {
             atime: Some(SetTime::To(attr.atime)),
@@ -296,36 +348,51 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         };
         self.to.setattr(to, &times).await?;
         if self.options.flags && attr.flags != 0 {
-            let flags = Some(attr.flags);
-            optional(
-                self.to.setattr(to, &SetAttr { flags, ..SetAttr::default() }).await.map(|_| ()),
-            )?;
+            let flags = SetAttr { flags: Some(attr.flags), ..SetAttr::default() };
+            self.done.lost_flags += u64::from(!is_set(self.to.setattr(to, &flags).await)?);
         }
         Ok(())
     }
 
-    async fn xattrs(&mut self, from: Ino, to: Ino) -> FsResult<()> {
+    async fn xattrs(&mut self, path: &[u8], from: Ino, to: Ino) -> FsResult<()> {
         let names = match self.from.listxattr(from).await {
             Err(e) if matches!(e.errno, Errno::NotSupported | Errno::NotPermitted) => return Ok(()),
             other => other?,
         };
         for name in names {
             let value = match self.from.getxattr(from, &name).await {
-                Err(e) if e.errno == Errno::NoAttribute || concerns_one_entry(e.errno) => continue,
+                // It was removed meanwhile.
+                Err(e) if e.errno == Errno::NoAttribute => continue,
+                Err(e) if concerns_one_entry(e.errno) => {
+                    self.done.lose_attribute(path, &name, e);
+                    continue;
+                }
                 other => other?,
             };
-            optional(self.to.setxattr(to, &name, &value, XattrMode::Set).await)?;
+            match self.to.setxattr(to, &name, &value, XattrMode::Set).await {
+                // The space is that of an inode's attributes. If the file system is full, the next write says so.
+                Err(e) if is_refused_attribute(e.errno) => {
+                    self.done.lose_attribute(path, &name, e);
+                }
+                other => other?,
+            }
         }
         Ok(())
     }
 }
 
-/// Ignores the error for an attribute that may not be set.
-fn optional(result: FsResult<()>) -> FsResult<()> {
+/// Whether an attribute was set; false if it may not be.
+fn is_set(result: FsResult<Attr>) -> FsResult<bool> {
     match result {
-        Err(e) if matches!(e.errno, Errno::NotPermitted | Errno::NotSupported) => Ok(()),
-        other => other,
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.errno, Errno::NotPermitted | Errno::NotSupported) => Ok(false),
+        Err(e) => Err(e),
     }
+}
+
+/// Whether an error is about an extended attribute that a file system cannot hold.
+fn is_refused_attribute(errno: Errno) -> bool {
+    concerns_one_entry(errno) || matches!(errno, Errno::NoSpace | Errno::TooBig | Errno::Range)
 }
 
 /// Writes all of `data`, in as many calls as necessary.

@@ -13,7 +13,7 @@ use ordo_runtime::Runtime;
 use ordo_systems::{FORMATS, MakeOptions};
 use ordo_vfs::host::HostDir;
 use ordo_vfs::tree::{self, Copied, CopyOptions, Totals, WalkLimits};
-use ordo_vfs::{Attr, FileSystem, FileType, Ino, path};
+use ordo_vfs::{Attr, Errno, FileSystem, FileType, Ino, path};
 
 use crate::args::{Cp, Export, Import};
 use crate::image::{self, real_time};
@@ -51,6 +51,18 @@ struct Done {
     bytes_written: u64,
     skipped: Vec<Skipped>,
     skipped_count: u64,
+    lost_attributes: Vec<Lost>,
+    lost_attribute_count: u64,
+    lost_owners: u64,
+    lost_flags: u64,
+}
+
+/// An extended attribute that the copy lacks.
+#[derive(Debug, serde::Serialize)]
+struct Lost {
+    path: String,
+    name: String,
+    why: String,
 }
 
 #[derive(Debug, serde::Serialize)]
@@ -71,9 +83,50 @@ impl Done {
             path: path::display(&path).to_string(),
             why: why.errno.text().1.to_string(),
         }));
+        self.lost_attribute_count += copied.lost_attribute_count;
+        self.lost_owners += copied.lost_owners;
+        self.lost_flags += copied.lost_flags;
+        self.lost_attributes.extend(copied.lost_attributes.into_iter().map(|(lost, why)| Lost {
+            path: path::display(&lost.path).to_string(),
+            name: path::display(&lost.name).to_string(),
+            why: match why.errno {
+                Errno::NoSpace => "too large for the attributes of one file there".to_string(),
+                errno => errno.text().1.to_string(),
+            },
+        }));
     }
 
-    /// Prints a report. The exit status is 1 if something was left out.
+    /// Tells what the copies lack, on the standard error.
+    fn tell_losses(&self) {
+        for s in &self.skipped {
+            eprintln!("ordo: left out: {}: {}", s.path, s.why);
+        }
+        let more = self.skipped_count - self.skipped.len() as u64;
+        if more > 0 {
+            eprintln!("ordo: and {more} more left out");
+        }
+        for lost in &self.lost_attributes {
+            let path = if lost.path.is_empty() { "/" } else { &*lost.path };
+            eprintln!("ordo: left out: extended attribute {} of {path}: {}", lost.name, lost.why);
+        }
+        let more = self.lost_attribute_count - self.lost_attributes.len() as u64;
+        if more > 0 {
+            eprintln!("ordo: and {more} more attributes left out");
+        }
+        for (what, count, why) in [
+            ("owner or group", self.lost_owners, "only root may set those of others"),
+            ("flags", self.lost_flags, "this file system does not take them"),
+        ] {
+            if count > 0 {
+                let entries = if count == 1 { "entry" } else { "entries" };
+                let count = number::count(count);
+                eprintln!("ordo: {what} of {count} {entries} not kept: {why}");
+            }
+        }
+    }
+
+    /// Prints a report. The exit status is 1 if entries or extended attributes were left out; owners that only root may set, and
+    /// flags that the other system does not have, are told only.
     fn report(&self, as_json: bool) -> Result<ExitCode> {
         if as_json {
             put(None, &json(self)?)?;
@@ -89,15 +142,9 @@ impl Done {
                 text.push_str(&format!(" ({holes} of it holes)"));
             }
             put(None, &(text + "\n"))?;
-            for s in &self.skipped {
-                eprintln!("ordo: left out: {}: {}", s.path, s.why);
-            }
-            let more = self.skipped_count - self.skipped.len() as u64;
-            if more > 0 {
-                eprintln!("ordo: and {more} more left out");
-            }
+            self.tell_losses();
         }
-        Ok(ExitCode::from(u8::from(self.skipped_count > 0)))
+        Ok(ExitCode::from(u8::from(self.skipped_count + self.lost_attribute_count > 0)))
     }
 }
 
