@@ -29,6 +29,7 @@ mod image;
 mod pair;
 mod partition;
 mod text;
+mod privileges;
 
 use std::io::Write;
 use std::process::ExitCode;

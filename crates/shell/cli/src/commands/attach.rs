@@ -11,6 +11,7 @@ use ordo_report::number::parse_bytes;
 use super::record::{How, name_of};
 use super::running::Signals;
 use super::volumes::{self, Recorder, report_all, together};
+use crate::privileges::need_root;
 use crate::text::put;
 
 /// Record the requests to a device or an image while a command uses it.
@@ -127,6 +128,7 @@ impl AttachTo {
 /// # Errors
 /// There is no device, or the files cannot be written.
 pub fn attach(args: &AttachTo) -> Result<ExitCode> {
+    need_root("ordo trace attach", "makes a device in front of the one that is recorded")?;
     let (each, setups) = args.each()?;
     let signals = Signals::catch()?;
     let session = Session::of_each(setups)?;

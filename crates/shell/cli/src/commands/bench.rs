@@ -18,12 +18,16 @@ use ordo_vfs::{Errno, FileSystem, FsResult};
 use super::compare::{Bar, setup};
 use crate::args::Bench;
 use crate::image::real_time;
+use crate::privileges::need_root;
 use crate::text::put;
 
 /// The file by which the kernel's caches are emptied.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 pub fn run(args: &Bench) -> Result<()> {
+    if args.drop_caches {
+        need_root("ordo bench --drop-caches", "empties the kernel's caches")?;
+    }
     let text = match &args.dir {
         Some(dir) => in_directory(args, dir)?,
         None => {

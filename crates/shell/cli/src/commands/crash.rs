@@ -21,6 +21,7 @@ use ordo_report::{json, number};
 use ordo_systems::{AnySystem, System};
 
 use crate::args::{Crash, CrashCommand, CrashWorkload};
+use crate::privileges::need_root;
 use crate::text::put;
 
 /// The assumptions of the models, from the project's documentation.
@@ -160,6 +161,10 @@ fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
 
 fn campaign(args: &Crash) -> Result<ExitCode> {
     let systems = go_together(args)?;
+    if systems.iter().any(|system| matches!(system, AnySystem::External(_))) {
+        let why = "makes devices and mounts the kernel's file systems; Ordo's own need no root";
+        need_root("ordo crash", why)?;
+    }
     let plan = plan(args, &systems);
     let mut results = Results::new(plan.clone());
     if let Some(path) = args.output.as_deref().filter(|p| args.resume && p.exists()) {

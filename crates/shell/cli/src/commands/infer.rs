@@ -9,6 +9,8 @@ use ordo_live::kernel::LiveSystem;
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
+use crate::privileges::need_root;
+
 /// `ordo infer`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
@@ -55,6 +57,7 @@ pub struct Infer {
 /// # Errors
 /// The file system cannot be made, mounted or watched.
 pub fn run(args: &Infer) -> Result<()> {
+    need_root("ordo infer", "makes devices and mounts file systems")?;
     let known = |name: &String| EXPERIMENTS.iter().any(|(e, _)| e == name);
     if let Some(name) = args.only.iter().find(|name| !known(name)) {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();

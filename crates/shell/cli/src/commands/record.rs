@@ -23,6 +23,7 @@ use super::running::Signals;
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
 use super::volumes::{self, Recorder, report_all, together};
+use crate::privileges::need_root;
 use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
@@ -373,6 +374,7 @@ pub(super) fn name_of(place: &Transport) -> String {
 }
 
 /// Records a run, and prints what was written.
+    need_root("ordo trace run", "makes a device and mounts it")?;
 ///
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
