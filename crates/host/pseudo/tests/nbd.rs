@@ -276,3 +276,98 @@ fn a_modelled_disk_takes_its_time() {
     let flush = trace.requests().iter().find(|r| r.op == RequestOp::Flush).unwrap();
     assert!(took(flush) > 10_000_000, "{} ns for twelve writes", took(flush));
 }
+
+/// Fails if the work has not ended after 30 seconds: what is tested here would otherwise hang.
+fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(work());
+    });
+    told.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+/// A client asks for more than a socket holds and never reads an answer, another one sends writes without end. Others are served
+/// meanwhile, the server takes no more than its budget from such a client, and it ends at once. Would catch a
+/// server whose one thread waits in a write to a full socket.
+#[test]
+fn a_client_that_does_not_read_stops_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let nbd = Nbd::serve(DeviceSetup::in_memory(16 << 20), &Address::Unix(socket.clone())).unwrap();
+    let head = |command: u16, len: u32| {
+        let mut out = 0x2560_9513u32.to_be_bytes().to_vec();
+        out.extend([0, 0]);
+        out.extend(command.to_be_bytes());
+        out.extend([0; 16]);
+        out.extend(len.to_be_bytes());
+        out
+    };
+    let mut deaf = Client::connect(&socket);
+    for _ in 0..8 {
+        deaf.0.write_all(&head(0, 8 << 20)).unwrap();
+    }
+    // Answers that nobody reads fill the socket, then the budget; then nothing more is taken.
+    let mut writer = Client::connect(&socket);
+    writer.0.set_nonblocking(true).unwrap();
+    let request = [head(1, 1 << 20), vec![7; 1 << 20]].concat();
+    let (mut sent, mut idle) = (0, 0);
+    while idle < 100 && sent < 4 << 30 {
+        match writer.0.write(&request[sent % request.len()..]) {
+            Ok(n) => (sent, idle) = (sent + n, 0),
+            Err(_) => {
+                idle += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    let place = socket.clone();
+    let read = in_time("another client", move || Client::connect(&place).read(0, 512));
+    assert_eq!(read.len(), 512);
+    in_time("the end", move || nbd.finish().unwrap());
+    drop((deaf, writer));
+}
+
+/// A port of TCP is open to every user of the machine: without the secret of the URI nobody is served, nobody is told it,
+/// and the socket of the other transport is for its owner alone.
+#[test]
+fn only_the_uri_lets_a_client_in() {
+    use std::os::unix::fs::PermissionsExt;
+    let nbd = Nbd::serve(DeviceSetup::in_memory(1 << 20), &Address::Tcp("127.0.0.1:0".into()));
+    let nbd = nbd.unwrap();
+    let uri = nbd.uri().to_owned();
+    let (at, secret) = uri.strip_prefix("nbd://").unwrap().split_once('/').unwrap();
+    assert!(secret.len() >= 32, "{uri}");
+    let ask = |option: u32, name: &str| {
+        let mut socket = std::net::TcpStream::connect(at).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.read_exact(&mut [0; 18]).unwrap();
+        let mut data = name.as_bytes().to_vec();
+        if option == 7 {
+            data.splice(0..0, (name.len() as u32).to_be_bytes());
+            data.extend([0; 2]);
+        }
+        socket.write_all(&3u32.to_be_bytes()).unwrap();
+        socket.write_all(b"IHAVEOPT").unwrap();
+        socket.write_all(&option.to_be_bytes()).unwrap();
+        socket.write_all(&(data.len() as u32).to_be_bytes()).unwrap();
+        socket.write_all(&data).unwrap();
+        let mut answer = vec![0; 20];
+        let n = socket.read(&mut answer).unwrap();
+        answer.truncate(n);
+        answer
+    };
+    // The name of an export: the connection ends without a size.
+    assert_eq!(ask(1, "").len(), 0);
+    assert_eq!(ask(1, &"0".repeat(32)).len(), 0);
+    assert_eq!(ask(1, secret)[..8], (1u64 << 20).to_be_bytes());
+    // NBD_OPT_GO: unknown; NBD_OPT_LIST: not told, by policy.
+    assert_eq!(ask(7, "")[12..16], 0x8000_0006u32.to_be_bytes());
+    assert_eq!(ask(7, secret)[12..16], 3u32.to_be_bytes());
+    assert_eq!(ask(3, "")[12..16], 0x8000_0002u32.to_be_bytes());
+    nbd.finish().unwrap();
+    let nbd = Nbd::serve(DeviceSetup::in_memory(1 << 20), &Address::Private).unwrap();
+    let socket = nbd.uri().split_once("socket=").unwrap().1.to_owned();
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+    assert_eq!(Client::connect(Path::new(&socket)).read(0, 512).len(), 512);
+}

@@ -299,13 +299,13 @@ fn made(text: &str) -> Result<MkfsTarget, String> {
 /// `ordo mkfs`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Examples:
 A device or file that holds something is refused, and what it holds is named: file systems, swap space,
 RAID and LVM members, encrypted volumes, partition tables, archives, images. So are bytes that nobody
 knows but that are not zero; on a terminal they are asked about. The first 4 MB, the last 2 MB and 128
 samples between them are read, and all of a device of up to 16 MB. --force overwrites it, and puts zeros
 over the old signatures, as wipefs does. The exit status is 1 if something is refused.
 
+Examples:
   ordo mkfs disk.img --size 1g
   ordo mkfs disk.img --size 1g --block-size 8k --frag-size 1k --label data
   ordo mkfs /dev/sdx1 --soft-updates

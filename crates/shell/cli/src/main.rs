@@ -26,14 +26,13 @@ mod args;
 mod command_line;
 mod commands;
 mod image;
+mod overwrite;
 mod pair;
 mod partition;
-mod text;
 mod privileges;
+mod text;
 
-use std::io::Write;
 use std::process::ExitCode;
-mod overwrite;
 
 use clap::{CommandFactory, Parser};
 

@@ -56,8 +56,11 @@ enum Kind {
     },
     Sync,
     Punch,
-    /// A wait until a read would not block.
-    Poll,
+    /// A wait until a read, or a write, would not block.
+    Poll {
+        /// Whether it waits for a write.
+        write: bool,
+    },
     /// A command for the file's driver: see [`Runtime::command`].
     Command(Command),
 }
@@ -206,7 +209,7 @@ impl Op {
             }
             (Kind::Sync, _) => self.file.sync_data().map(|()| 0),
             (Kind::Punch, _) => pool::punch(&self.file, self.offset, self.len).map(|()| 0),
-            (Kind::Poll, _) => pool::poll_readable(&self.file).map(|()| 0),
+            (Kind::Poll { write }, _) => pool::poll(&self.file, write).map(|()| 0),
             (Kind::Command(_), _) => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
             (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
         }
@@ -432,7 +435,7 @@ impl Drop for Request<'_> {
             entry.abandoned = true;
             entry.waker = None;
             // The file may never become readable, and the wait must not keep the executor from ending.
-            let endless = entry.op.as_ref().is_some_and(|op| op.kind == Kind::Poll);
+            let endless = entry.op.as_ref().is_some_and(|op| matches!(op.kind, Kind::Poll { .. }));
             drop(table);
             if let (true, Carrier::Ring(ring)) = (endless, &self.runtime.0.driver.carrier) {
                 ring.cancel(key);
@@ -561,7 +564,16 @@ impl Runtime {
     /// # Errors
     /// The operating system's error.
     pub async fn readable(&self, file: &Arc<File>) -> io::Result<()> {
-        self.carry_out(file, Kind::Poll, 0, 0, None).await.0
+        self.carry_out(file, Kind::Poll { write: false }, 0, 0, None).await.0
+    }
+
+    /// Waits until a write to a socket or a pipe would not block. The write itself may still find it full, if another
+    /// task was faster, or if the wait ended early.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub async fn writable(&self, file: &Arc<File>) -> io::Result<()> {
+        self.carry_out(file, Kind::Poll { write: true }, 0, 0, None).await.0
     }
 
     /// The backend that carries out I/O: `io_uring`, `threads` or `inline`.

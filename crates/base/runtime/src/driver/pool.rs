@@ -140,11 +140,16 @@ pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits until the file can be read, for a limited time, since a thread in an endless wait could not be ended.
+/// The events of a wait for reading, or for writing.
+pub(super) fn poll_events(write: bool) -> libc::c_short {
+    if write { libc::POLLOUT } else { libc::POLLIN }
+}
+
+/// Waits until the file can be read or written, for a limited time, since a thread in an endless wait could not be ended.
 #[allow(unsafe_code)]
-pub(super) fn poll_readable(file: &File) -> io::Result<()> {
+pub(super) fn poll(file: &File, write: bool) -> io::Result<()> {
     const WHILE_MS: libc::c_int = 250;
-    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: poll_events(write), revents: 0 };
     // SAFETY: the pointer is to one entry, as the count says, and outlives the call.
     let code = unsafe { libc::poll(&raw mut poll, 1, WHILE_MS) };
     if code >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 
+use super::pool::poll_events;
 use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
@@ -230,7 +231,7 @@ fn entry_of(op: &mut Op) -> Entry128 {
         (Kind::Punch, _) => {
             opcode::Fallocate::new(fd, op.len).offset(op.offset).mode(PUNCH).build()
         }
-        (Kind::Poll, _) => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
+        (Kind::Poll { write }, _) => opcode::PollAdd::new(fd, poll_events(write) as u32).build(),
         (Kind::Read | Kind::Write { .. }, None) => unreachable!("made with a buffer"),
     };
     entry.into()

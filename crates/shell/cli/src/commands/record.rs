@@ -337,16 +337,12 @@ pub struct Serve {
     /// The file system begins at this byte of the device, where no partition table leads to it.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "device")]
     offset: Option<u64>,
-    /// Listen on this Unix socket.
+    /// Listen on this Unix socket, which only its owner may use [default: one in a folder of the server's own].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen on this loopback address.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        conflicts_with = "socket",
-        required_unless_present = "socket"
-    )]
+    /// Listen on this loopback address instead, which every user of this machine can reach. The export's name in $ORDO_URI is a
+    /// secret, without which nobody is served; a client that has it on its command line shows it to others.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     tcp: Option<String>,
     #[command(flatten)]
     how: How,
@@ -374,11 +370,11 @@ pub(super) fn name_of(place: &Transport) -> String {
 }
 
 /// Records a run, and prints what was written.
-    need_root("ordo trace run", "makes a device and mounts it")?;
 ///
 /// # Errors
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
 pub fn run(args: &Run) -> Result<ExitCode> {
+    need_root("ordo trace run", "makes a device and mounts it")?;
     args.how.fit(args.calls)?;
     if let Some(image) = &args.image {
         return run_on(args, image);
@@ -463,8 +459,15 @@ pub fn serve(args: &Serve) -> Result<ExitCode> {
     };
     let address = match (&args.socket, &args.tcp) {
         (Some(path), _) => Address::Unix(path.clone()),
-        (None, tcp) => Address::Tcp(tcp.clone().unwrap_or_default()),
+        (None, Some(tcp)) => Address::Tcp(tcp.clone()),
+        (None, None) => Address::Private,
     };
+    if let Address::Tcp(at) = &address {
+        eprintln!(
+            "ordo: every user of this machine can reach {at}, and read and write the device with the secret in $ORDO_URI; \
+             --socket is for its owner alone"
+        );
+    }
     let signals = Signals::catch()?;
     let (recorders, setup) = Recorder::of(&args.how, place.clone(), &name_of(&place), &volumes)?;
     let nbd = Nbd::serve(setup, &address)?;
