@@ -177,6 +177,8 @@ pub struct Request<'a> {
     pub uid: u32,
     /// The caller's group id.
     pub gid: u32,
+    /// The caller's thread.
+    pub thread: u32,
     /// The structure.
     pub fields: &'a [u8],
     /// The names or data after the structure.
@@ -231,6 +233,7 @@ impl<'a> Request<'a> {
             node: get_u64(header, 16),
             uid: get_u32(header, 24),
             gid: get_u32(header, 28),
+            thread: get_u32(header, 32),
             fields,
             rest,
             data: RefCell::default(),

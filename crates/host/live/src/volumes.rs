@@ -94,5 +94,5 @@ pub fn recording_of(volume: &DiskVolume, recording: &Recording) -> Recording {
     }
     let within = volume.origin as usize..(volume.origin + volume.bytes) as usize;
     let start = recording.start.get(within).map_or_else(Vec::new, <[u8]>::to_vec);
-    Recording { start, trace, clock: recording.clock, marks }
+    Recording { start, trace, clock: recording.clock, marks, unfinished: recording.unfinished }
 }

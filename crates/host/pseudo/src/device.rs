@@ -221,6 +221,8 @@ pub struct Recording {
     pub clock: (Instant, Time),
     /// The requests before which marks were put, numbered as if there were no marks.
     pub marks: Vec<u64>,
+    /// The number of lines of marks whose newline never came, which are no marks.
+    pub unfinished: usize,
 }
 
 impl Recording {
@@ -345,6 +347,8 @@ pub(crate) struct Core {
     start: RefCell<Option<Vec<u8>>>,
     /// The marks: the number of requests issued before, the moment, and the text.
     marks: RefCell<Vec<(u64, Time, String)>>,
+    /// The number of lines of marks that were never finished.
+    unfinished: Cell<usize>,
     runtime: Runtime,
 }
 
@@ -390,6 +394,7 @@ impl Core {
             marked: !matches!(setup.keep, KeepRequests::Last(_)),
             start: RefCell::default(),
             marks: RefCell::default(),
+            unfinished: Cell::default(),
             runtime: runtime.clone(),
         })
     }
@@ -461,6 +466,11 @@ impl Core {
         }
     }
 
+    /// Notes how many lines of marks were never finished.
+    pub(crate) fn note_unfinished(&self, lines: usize) {
+        self.unfinished.set(lines);
+    }
+
     /// The device, which shows requests to the recorder and the observer.
     pub(crate) fn tap(&self) -> &Tap<Ruled> {
         &self.tap
@@ -505,7 +515,8 @@ impl Core {
         let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
         let model = self.tap.inner().disk.model();
         trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
-        Some(Recording { start, trace, clock, marks: numbers })
+        let unfinished = self.unfinished.get();
+        Some(Recording { start, trace, clock, marks: numbers, unfinished })
     }
 }
 
@@ -539,6 +550,11 @@ impl RecordedDisk {
     /// Puts a mark into the trace.
     pub fn mark(&self, text: &str) {
         self.0.mark(text);
+    }
+
+    /// Notes how many lines of marks were never finished.
+    pub fn note_unfinished(&self, lines: usize) {
+        self.0.note_unfinished(lines);
     }
 
     /// Ends the recording. `None` if it never began.

@@ -1,15 +1,18 @@
 //! The FUSE file system of the devices. It has a file for each device; one that takes commands, `start` and
 //! `mark TEXT`; and one that takes marks, a line each, from any user.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ordo_block::{BlockDevice, IoBuf, WriteFlags};
+use ordo_fuse::handler::FileWriter;
 use ordo_vfs::{
     Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsResult, Ino, Seek, SetAttr, StatFs,
     Timestamp,
 };
 
 use crate::device::{self, Core};
+use crate::marks::Lines;
 
 /// The name of the file that is the first device; the others have their number behind it, from 2 on.
 const DEVICE: &str = "device";
@@ -46,6 +49,10 @@ async fn write_to(core: &Core, offset: u64, data: IoBuf) -> FsResult<usize> {
 /// The devices as files.
 pub(crate) struct DeviceFs {
     pub(crate) cores: Vec<Rc<Core>>,
+    /// Lines of marks that have begun.
+    pub(crate) lines: Rc<RefCell<Lines>>,
+    /// The writer of the write that is under way.
+    pub(crate) writer: Rc<Cell<FileWriter>>,
 }
 
 impl DeviceFs {
@@ -158,9 +165,10 @@ impl FileSystem for DeviceFs {
                 Ok(data.len())
             }
             MARKS_INO => {
-                let text = String::from_utf8_lossy(data);
-                text.lines().filter(|line| !line.trim().is_empty()).for_each(|line| {
-                    self.mark(line.trim_end());
+                self.lines.borrow_mut().put(self.writer.get(), data, &mut |line: &str| {
+                    if !line.trim().is_empty() {
+                        self.mark(line.trim_end());
+                    }
                 });
                 Ok(data.len())
             }

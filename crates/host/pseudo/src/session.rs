@@ -1,5 +1,6 @@
 //! Devices that exist as long as their session.
 
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +18,7 @@ use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
 use crate::folders::Folder;
 use crate::later::show_while_idle;
+use crate::marks::Lines;
 use crate::turns::while_idle;
 use crate::watchdog::{self, Watchdog};
 
@@ -276,7 +278,8 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     let io_uring = setups.first().is_none_or(|setup| setup.io_uring);
     let cores = setups.into_iter().map(|setup| Core::new(&runtime, setup).map(Rc::new));
     let cores = cores.collect::<Result<Vec<_>, String>>()?;
-    let fs = DeviceFs { cores: cores.clone() };
+    let (lines, writer) = (Rc::new(RefCell::new(Lines::default())), Rc::new(Cell::default()));
+    let fs = DeviceFs { cores: cores.clone(), lines: lines.clone(), writer: writer.clone() };
     let of_turns = cores.clone();
     let served = executor.block_on(async move {
         for core in of_turns {
@@ -284,7 +287,8 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
             runtime.spawn_daemon("requests for the observer", shown);
             runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), core));
         }
-        let options = HandlerOptions { io_uring, ..HandlerOptions::default() };
+        let options =
+            HandlerOptions { io_uring, writer: Some(writer), ..HandlerOptions::default() };
         let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
         let stop = Rc::new(dev::Stop::default());
         let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
@@ -293,5 +297,7 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     });
     let ended: Result<(), String> = served.map_err(|e| e.to_string())?;
     ended?;
+    let unfinished = lines.borrow().unfinished();
+    cores.iter().for_each(|core| core.note_unfinished(unfinished));
     Ok(cores.iter().map(|core| core.finish()).collect())
 }

@@ -16,7 +16,7 @@
 //!   failure as a file.
 //!
 //! Invariants:
-//! - A line counts as promised for a crash only if its write to `$ORDO_MARK` had returned by then.
+//! - A line counts as promised for a crash only if the write of its newline to `$ORDO_MARK` had returned by then.
 //! - The states of a recording, and their order, follow from the recording and the seed. Another recording is another
 //!   run.
 //! - A check's changes to a state are discarded with the state.

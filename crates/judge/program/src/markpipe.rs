@@ -22,6 +22,12 @@ impl MarkPipe {
         self.pipe.take(|line| self.into.mark(line.trim_end()));
     }
 
+    /// Takes the last lines. Returns the number of those whose newline never came.
+    pub(crate) fn finish(&self) -> usize {
+        self.take();
+        self.pipe.unfinished()
+    }
+
     /// Takes lines as they come.
     pub(crate) async fn follow(self: Rc<MarkPipe>, rt: Runtime) {
         self.pipe.follow(&rt, |line| self.into.mark(line.trim_end())).await;

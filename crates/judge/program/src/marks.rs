@@ -1,6 +1,6 @@
 //! The promises of a program, and those that held at the power cut.
 //!
-//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write
+//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write of its newline
 //! returns. A line that begins with `begin ` announces the rest of the line. An announced line that is not promised
 //! yet is *pending*: a check must accept its change, and its absence. If a program announces nothing, the next line
 //! is pending.

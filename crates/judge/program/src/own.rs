@@ -353,9 +353,10 @@ fn run(
         let marked = |disk: &RecordedDisk| MarkedDisk { disk: disk.clone(), marks: marks.clone() };
         let devices: Vec<Device> = disks.iter().map(|disk| marked(disk).erase()).collect();
         rt.spawn_daemon("marks", marks.clone().follow(rt.clone()));
-        own.make(&rt, &devices).await.map(|()| (disks, devices))
+        own.make(&rt, &devices).await.map(|()| (disks, devices, marks))
     };
-    let (disks, devices) = match executor.block_on(make).map_err(words).and_then(|made| made) {
+    let (disks, devices, marks) = match executor.block_on(make).map_err(words).and_then(|made| made)
+    {
         Ok(done) => done,
         Err(why) => return drop(made.send(Err(why))),
     };
@@ -370,6 +371,8 @@ fn run(
             }
             Order::Start => disks.iter().for_each(RecordedDisk::start),
             Order::Finish(tell) => {
+                let unfinished = marks.finish();
+                disks.iter().for_each(|disk| disk.note_unfinished(unfinished));
                 let _ = tell.send(disks.iter().map(RecordedDisk::finish).collect());
                 return;
             }

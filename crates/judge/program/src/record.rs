@@ -97,6 +97,8 @@ pub struct Recorded {
     pub status: Option<i32>,
     /// The number of writes that were made to fail.
     pub failed: usize,
+    /// The number of lines of marks whose newline never came, which are no promises.
+    pub unfinished: usize,
 }
 
 /// Runs a command on a file system, and records it. `stop` ends it early.
@@ -325,6 +327,7 @@ impl Ran {
         let events: Vec<Event> = requests.events.into_iter().map(|(_, event)| event).collect();
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
+        let unfinished = first.unfinished;
         let bases = recordings.into_iter().map(|recording| Arc::new(recording.start));
         let run = run_of(plan.model, bases.zip(requests.writes), events);
         Recorded {
@@ -339,6 +342,7 @@ impl Ran {
             ended,
             status: self.status,
             failed,
+            unfinished,
         }
     }
 }

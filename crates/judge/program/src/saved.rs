@@ -34,6 +34,8 @@ pub struct SavedRecording {
     ended: usize,
     status: Option<i32>,
     failed: usize,
+    #[serde(default)]
+    unfinished: usize,
     /// The run in the form of [`kept::pack`].
     run: String,
 }
@@ -74,6 +76,7 @@ impl SavedRecording {
             ended: recorded.ended,
             status: recorded.status,
             failed: recorded.failed,
+            unfinished: recorded.unfinished,
             run: kept::pack(std::slice::from_ref(&recorded.run)).map_err(damaged)?,
         })
     }
@@ -104,6 +107,7 @@ impl SavedRecording {
             ended: self.ended,
             status: self.status,
             failed: self.failed,
+            unfinished: self.unfinished,
         })
     }
 }

@@ -209,7 +209,7 @@ fn an_ignored_error_is_reported() {
     }
     let dir = tempfile::tempdir().unwrap();
     let run = "import os\nfd = os.open('log', os.O_RDWR | os.O_CREAT)\nos.fsync(fd)\nos.write(fd, b'x' * 8192)\n\
-               try:\n    os.fsync(fd)\nexcept OSError:\n    os.fsync(fd)\nopen(os.environ['ORDO_MARK'], 'w').write('done')\n";
+               try:\n    os.fsync(fd)\nexcept OSError:\n    os.fsync(fd)\nopen(os.environ['ORDO_MARK'], 'w').write('done\\n')\n";
     let check = "test ! -s \"$ORDO_ACKED\" || test \"$(tr -d '\\0' <log | wc -c)\" = 8192 || { echo lost; exit 1; }";
     let mut args = vec!["--states", "60", "--syscalls", "--json", "--quiet", "--neighbour", "0"];
     args.extend(["--fail", "fsync of file_data 1", "--check", check, "--", "python3", "-c", run]);

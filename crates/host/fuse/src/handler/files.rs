@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ordo_vfs::{Attr, Errno, Extent, FileSystem, Ino, Seek, SetAttr};
 
-use super::{Failure, Handled, Handler};
+use super::{Failure, FileWriter, Handled, Handler};
 use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
 
 impl<F: FileSystem> Handler<F> {
@@ -19,6 +19,9 @@ impl<F: FileSystem> Handler<F> {
         let (ino, offset, size) = (self.ino(r.node), r.u64(8), r.u32(16) as usize);
         if r.u32(20) & WRITE_KILL_SUIDGID != 0 {
             self.drop_set_id(ino).await?;
+        }
+        if let Some(writer) = &self.options.writer {
+            writer.set(FileWriter { opening: r.u64(0), thread: r.thread });
         }
         let data = r.data.take();
         let written = match data {

@@ -53,6 +53,18 @@ pub struct HandlerOptions {
     /// The seconds without an answer to a request after which the kernel gives up the mount, if it can: every waiting
     /// program gets an error. 0: never.
     pub timeout: u16,
+    /// A place for the writer of each write, which is noted just before the file system is called. With it, every opening
+    /// of a file has a number.
+    pub writer: Option<Rc<Cell<FileWriter>>>,
+}
+
+/// The writer of some bytes: a thread, through one opening of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileWriter {
+    /// The number of the opening. A descriptor that was inherited or duplicated is the same opening.
+    pub opening: u64,
+    /// The thread, by its number in the mount's namespace of processes.
+    pub thread: u32,
 }
 
 /// The result of a request.
@@ -92,6 +104,8 @@ pub struct Handler<F> {
     stale: RefCell<Vec<u64>>,
     /// The places of the file that was last asked for, until another request may change them.
     places: RefCell<Option<(Ino, Rc<Vec<Extent>>)>>,
+    /// The number of openings so far, if they are numbered.
+    openings: Cell<u64>,
 }
 
 /// The most errors that are reported, since a broken disk causes endless ones.
@@ -109,6 +123,7 @@ impl<F: FileSystem> Handler<F> {
             told: Cell::new(0),
             stale: RefCell::default(),
             places: RefCell::default(),
+            openings: Cell::default(),
         }
     }
 
@@ -291,6 +306,12 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Readdirplus => self.readdirplus(r, out).await,
             Opcode::Init => self.init(r, out),
             Opcode::Destroy => Ok(()),
+            Opcode::Open if self.options.writer.is_some() => {
+                self.openings.update(|openings| openings + 1);
+                out.u64(self.openings.get());
+                out.u64(0);
+                Ok(())
+            }
             // An inode that the kernel knows needs no opening; after this answer the kernel does not ask again.
             Opcode::Open | Opcode::Opendir | Opcode::Flush | Opcode::Create => {
                 Err(Failure(libc::ENOSYS))
@@ -326,6 +347,7 @@ impl<F: FileSystem> Handler<F> {
         if self.options.names_only {
             wanted -= I::DO_READDIRPLUS | I::READDIRPLUS_AUTO;
         }
+        wanted.set(I::NO_OPEN_SUPPORT, self.options.writer.is_none());
         wanted.set(I::WRITEBACK_CACHE, self.options.write_back);
         wanted.set(I::POSIX_ACL | I::DONT_MASK, self.options.acl);
         wanted.set(I::OVER_IO_URING, self.options.io_uring);

@@ -84,6 +84,7 @@ async fn requests(
         big_endian: plan.big_endian(),
         io_uring,
         timeout: plan.wanted.timeout,
+        writer: None,
     };
     let tell = plan.tell.clone();
     let handler =

@@ -56,6 +56,9 @@ struct Row {
     writes: usize,
     writes_failed: usize,
     promises: usize,
+    /// The number of lines of `$ORDO_MARK` whose newline never came.
+    #[serde(default)]
+    unfinished_lines: usize,
     #[serde(flatten)]
     counts: JobCounts,
     #[serde(rename = "check_said")]
@@ -311,6 +314,7 @@ fn one(
         writes: search.recorded.meanings.iter().map(Vec::len).sum(),
         writes_failed: search.recorded.failed,
         promises: search.recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
+        unfinished_lines: search.recorded.unfinished,
         counts: outcome.counts,
         check_output: outcome.check_output,
         causes,
@@ -424,6 +428,13 @@ fn notes(out: &mut String, row: &Row) {
     }
     if row.promises == 0 {
         let _ = writeln!(out, "{system}: the program promised nothing ($ORDO_MARK)");
+    }
+    if row.unfinished_lines > 0 {
+        let _ = writeln!(
+            out,
+            "{system}: {} lines of $ORDO_MARK had no newline at the end, and are no promises",
+            row.unfinished_lines
+        );
     }
     if counts.unsound > 0 {
         let torn = counts.torn_superblock;
