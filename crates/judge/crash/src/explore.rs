@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::Scratch;
+use crate::disk::{SECTOR, Scratch};
 use crate::expect::Expect;
 use crate::follow::Following;
 use crate::judge::{Depth, Judge};
@@ -525,7 +525,10 @@ impl<'s, S: Scheme> Worker<'s, S> {
 
     fn write(&self, place: usize) {
         let (disk, sector) = self.sectors.places[place];
-        self.judge.disks[disk].put(sector, self.sectors.content(self.on_disk[place]));
+        let content = self.sectors.content(self.on_disk[place]);
+        for (sector, data) in (sector..).zip(content.chunks(SECTOR)) {
+            self.judge.disks[disk].put(sector, data);
+        }
     }
 
     fn rewrite(&mut self) {

@@ -50,13 +50,15 @@ impl CrashModel {
     }
 }
 
-/// A run's writes, cut into sectors. Each content has a number.
+/// A run's writes, cut into units. Each content has a number.
 pub(crate) struct Sectors {
     pub run: Arc<Run>,
-    /// Sectors that were ever written: disk and sector, ascending.
+    /// The size of a unit in bytes: the largest in which the run's model may be told, and of which every write is a multiple.
+    unit: usize,
+    /// Units that were ever written: disk and first sector, ascending.
     pub places: Vec<(usize, u64)>,
-    /// Contents by number.
-    contents: Vec<Box<[u8]>>,
+    /// Contents by number. They stay where the run has them.
+    contents: Vec<Content>,
     sums: Vec<u128>,
     /// The content of each place at the start.
     base: Vec<u32>,
@@ -68,46 +70,92 @@ pub(crate) struct Sectors {
     pub judged: Vec<usize>,
 }
 
+/// A place of bytes in a run: in a write, or in a disk's contents at the start.
+#[derive(Clone, Copy)]
+struct Content {
+    disk: u32,
+    /// The write; `u32::MAX` for the contents at the start.
+    write: u32,
+    at: usize,
+}
+
+impl Content {
+    fn of(self, run: &Run, len: usize) -> &[u8] {
+        let disk = &run.disks[self.disk as usize];
+        match disk.writes.get(self.write as usize) {
+            Some(write) => &write.data[self.at..self.at + len],
+            None => &disk.base[self.at..self.at + len],
+        }
+    }
+}
+
+/// The largest size that a disk never tears, in bytes.
+const UNIT_MAX: usize = 64 << 10;
+
+/// The largest unit up to `wanted` of which all writes of a run are multiples, in bytes.
+fn unit(run: &Run, wanted: usize) -> usize {
+    let writes = run.disks.iter().flat_map(|disk| &disk.writes);
+    let all = writes.fold(0, |all, write| all | write.offset | write.data.len() as u64);
+    let sizes = run.disks.iter().fold(all, |all, disk| all | disk.base.len() as u64);
+    let wanted = wanted.clamp(SECTOR, UNIT_MAX) as u64;
+    let largest = 1u64.checked_shl((sizes | wanted).trailing_zeros()).unwrap_or(wanted);
+    largest.max(SECTOR as u64) as usize
+}
+
 impl Sectors {
     pub fn new(run: Arc<Run>) -> Sectors {
+        let wanted = run.unit;
+        Sectors::with_unit(run, wanted)
+    }
+
+    /// The same for disks that never tear `wanted` bytes.
+    pub fn with_unit(run: Arc<Run>, wanted: usize) -> Sectors {
+        let unit = unit(&run, wanted);
+        let step = (unit / SECTOR) as u64;
         let mut places = Vec::new();
         for (disk, d) in run.disks.iter().enumerate() {
             for w in &d.writes {
                 let first = w.offset / SECTOR as u64;
-                places.extend((0..(w.data.len() / SECTOR) as u64).map(|i| (disk, first + i)));
+                let count = (w.data.len() / unit) as u64;
+                places.extend((0..count).map(|i| (disk, first + i * step)));
             }
+            // Files that are written over and over must not make the list longer than the disk.
+            places.sort_unstable();
+            places.dedup();
         }
-        places.sort_unstable();
-        places.dedup();
         let index: FxHashMap<(usize, u64), u32> =
             places.iter().enumerate().map(|(i, p)| (*p, i as u32)).collect();
-        let mut contents: Vec<Box<[u8]>> = Vec::new();
-        let mut numbers: FxHashMap<Box<[u8]>, u32> = FxHashMap::default();
-        let mut number = |bytes: &[u8]| {
-            if let Some(n) = numbers.get(bytes) {
-                return *n;
-            }
-            contents.push(bytes.into());
-            numbers.insert(bytes.into(), contents.len() as u32 - 1);
-            contents.len() as u32 - 1
+        let (mut contents, mut sums): (Vec<Content>, Vec<u128>) = Default::default();
+        let mut numbers: FxHashMap<u128, u32> = FxHashMap::default();
+        let mut number = |content: Content| {
+            let sum = sum::of_sector(content.of(&run, unit));
+            *numbers.entry(sum).or_insert_with(|| {
+                contents.push(content);
+                sums.push(sum);
+                contents.len() as u32 - 1
+            })
         };
-        let at = |disk: usize, sector: u64| {
-            let from = sector as usize * SECTOR;
-            &run.disks[disk].base[from..from + SECTOR]
+        let at_start = |(disk, sector): &(usize, u64)| Content {
+            disk: *disk as u32,
+            write: u32::MAX,
+            at: *sector as usize * SECTOR,
         };
-        let base = places.iter().map(|(d, s)| number(at(*d, *s))).collect();
+        let base = places.iter().map(|place| number(at_start(place))).collect();
         let mut pieces = Vec::new();
         for (disk, d) in run.disks.iter().enumerate() {
-            let cut = |w: &crate::run::Write| {
+            let cut = |(write, w): (usize, &crate::run::Write)| {
                 let first = w.offset / SECTOR as u64;
-                let sectors = w.data.chunks_exact(SECTOR).zip(first..);
-                sectors.map(|(data, s)| (index[&(disk, s)], number(data))).collect()
+                let piece = |i: usize| {
+                    let content = Content { disk: disk as u32, write: write as u32, at: i * unit };
+                    (index[&(disk, first + i as u64 * step)], number(content))
+                };
+                (0..w.data.len() / unit).map(piece).collect()
             };
-            pieces.push(d.writes.iter().map(cut).collect());
+            pieces.push(d.writes.iter().enumerate().map(cut).collect());
         }
-        let sums = contents.iter().map(|c| sum::of_sector(c)).collect();
         let mut out = Sectors {
             run,
+            unit,
             places,
             contents,
             sums,
@@ -121,7 +169,7 @@ impl Sectors {
     }
 
     pub fn content(&self, number: u32) -> &[u8] {
-        &self.contents[number as usize]
+        self.contents[number as usize].of(&self.run, self.unit)
     }
 
     /// The share of a place with this content in the sum of its disk.

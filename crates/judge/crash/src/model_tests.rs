@@ -65,7 +65,7 @@ fn run(model: CrashModel) -> impl Strategy<Value = Run> {
                 events.push(open.remove(at));
             }
         }
-        Run { model, disks, events, history: Arc::new(History::default()) }
+        Run { model, unit: SECTOR, disks, events, history: Arc::new(History::default()) }
     })
 }
 
@@ -178,4 +178,31 @@ proptest! {
         prop_assert_eq!(&images, &expected);
         prop_assert_eq!(count as f64, possible);
     }
+}
+
+/// Writes are told in the largest unit that the disk never tears, and of which all of them are multiples. A write of a single
+/// sector makes that a sector. The contents are those of the run in any unit.
+///
+/// Would catch a superblock that is torn at 512 bytes on a disk whose sectors have 4,096, and memory for eight times as many
+/// pieces.
+#[test]
+fn units_are_as_large_as_disk_and_writes_allow() {
+    let of = |writes: Vec<Write>, wanted| {
+        let base = Arc::new(vec![0; 64 * SECTOR]);
+        let events = (0..writes.len()).map(|write| Event::Issued { disk: 0, write }).collect();
+        let disks = vec![DiskRun { base, writes }];
+        let (model, history) = (CrashModel::Volatile, Arc::new(History::default()));
+        Sectors::with_unit(Arc::new(Run { model, unit: SECTOR, disks, events, history }), wanted)
+    };
+    let aligned = || vec![write(8, 16, 1, false), write(16, 8, 2, false), write(40, 8, 1, false)];
+    let whole = of(aligned(), 4096);
+    assert_eq!(whole.places, [(0, 8), (0, 16), (0, 40)]);
+    let (_, second) = whole.pieces(0, 1)[0];
+    assert_eq!(whole.content(second), [2; 4096]);
+    assert_eq!(whole.pieces(0, 0)[0].1, whole.pieces(0, 2)[0].1, "equal contents have one number");
+    assert_eq!(of(aligned(), SECTOR).places.len(), 24);
+    let single = || [aligned(), vec![write(3, 1, 9, false)]].concat();
+    let cut = of(single(), 4096);
+    assert_eq!((cut.places.len(), cut.places[0]), (25, (0, 3)));
+    assert_eq!(cut.content(cut.pieces(0, 3)[0].1), [9; SECTOR]);
 }

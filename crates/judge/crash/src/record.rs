@@ -17,7 +17,7 @@ use ordo_sba::{Class, Watch};
 use ordo_vfs::FileSystem;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Scratch, Slow};
+use crate::disk::{SECTOR, Scratch, Slow};
 use crate::history::{History, RecorderState};
 use crate::recording::{RecordingFs, noted_unmount};
 use crate::rules::RuleKind;
@@ -41,6 +41,9 @@ pub struct Config {
     pub faults: Vec<(RuleKind, u64)>,
     /// The longest time of a write or a flush, in microseconds; each takes a random time.
     pub micros_max: u64,
+    /// The size in bytes that the disk never tears, for a file system of the kernel's: 512 or a multiple. Disks of this process
+    /// have sectors of 512 bytes.
+    pub unit: usize,
 }
 
 impl Config {
@@ -54,7 +57,15 @@ impl Config {
             data_age: age,
             ..CacheConfig::with_capacity(4 << 20)
         };
-        Config { seed, model, cache, disks: None, faults: Vec::new(), micros_max: 2000 }
+        Config {
+            seed,
+            model,
+            cache,
+            disks: None,
+            faults: Vec::new(),
+            micros_max: 2000,
+            unit: SECTOR,
+        }
     }
 
     /// The same with another cache, for a file system with blocks of `block` bytes.
@@ -220,7 +231,7 @@ impl Line {
     fn into_run(self, model: CrashModel, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
         let disks = bases.into_iter().zip(self.disks);
         let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
-        Run { model, disks, events: self.events, history }
+        Run { model, unit: SECTOR, disks, events: self.events, history }
     }
 }
 

@@ -80,6 +80,8 @@ pub struct DiskRun {
 pub struct Run {
     /// The model under which it was recorded.
     pub model: CrashModel,
+    /// The size in bytes that its disks never tear: 512 or a multiple.
+    pub unit: usize,
     /// The disks.
     pub disks: Vec<DiskRun>,
     /// The events of the disks, in order.

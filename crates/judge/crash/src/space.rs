@@ -105,7 +105,7 @@ pub struct CrashState<'a> {
 }
 
 impl CrashState<'_> {
-    /// The sectors of a disk that were ever written, with their present contents; ascending.
+    /// The units of a disk that were ever written, by their first sector, with their present contents; ascending.
     pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &[u8])> {
         let places = self.sectors.places.iter().zip(&self.contents);
         let of_disk = places.filter(move |((d, _), _)| *d == disk);
@@ -139,8 +139,8 @@ const SHRINK_MAX: usize = 80;
 impl Space {
     /// The states of a run on disks that write units of `unit` bytes as a whole: 512 or a multiple.
     pub fn new(run: Arc<Run>, unit: usize) -> Space {
-        let unit = (unit / SECTOR).max(1) as u64;
-        Space { sectors: Sectors::new(run), unit }
+        let sectors = Sectors::with_unit(run, unit);
+        Space { sectors, unit: (unit / SECTOR).max(1) as u64 }
     }
 
     /// The run.

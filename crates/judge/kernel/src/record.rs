@@ -59,7 +59,8 @@ pub fn record<W: RunWorkload>(
     let mut history = recorder.history();
     let (writes, events) = requests(&recording, &seen.rows);
     count_events(&mut history, &recording, from, &events);
-    Ok(run(config.model, recording, writes, events, Arc::new(history)))
+    let of = (config.model, config.unit);
+    Ok(run(of, recording, writes, events, Arc::new(history)))
 }
 
 /// Mounts, in real time, the disk that a crash of the run `of` has left, and repairs it first if necessary. Records
@@ -77,7 +78,7 @@ pub(crate) fn record_recovery(
     let mounted = KernelMount::of_image(&live(system), with_rows(), setup, image, system.repair)?;
     let (recording, seen) = mounted.finish()?;
     let (writes, events) = requests(&recording, &seen.rows);
-    Ok(run(of.model, recording, writes, events, of.history.clone()))
+    Ok(run((of.model, of.unit), recording, writes, events, of.history.clone()))
 }
 
 fn live(system: &KernelSystem) -> ordo_live::kernel::LiveSystem {
@@ -94,7 +95,7 @@ fn with_rows() -> Wanted {
 }
 
 fn run(
-    model: CrashModel,
+    (model, unit): (CrashModel, usize),
     recording: Recording,
     writes: Vec<Write>,
     events: Vec<(Time, Event)>,
@@ -102,7 +103,7 @@ fn run(
 ) -> Run {
     let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
     let events = events.into_iter().map(|(_, event)| event).collect();
-    Run { model, disks, events, history }
+    Run { model, unit, disks, events, history }
 }
 
 /// All writes of a recording, with names from `rows`, and all events with their times, in order.

@@ -35,7 +35,8 @@ pub(crate) fn run_of(
 ) -> Run {
     let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
     let history = Arc::new(HistoryRecorder::new(Ino(1), || 0).history());
-    Run { model, disks, events, history }
+    let unit = ordo_crash::disk::SECTOR;
+    Run { model, unit, disks, events, history }
 }
 
 /// The requests of all devices.
