@@ -23,7 +23,7 @@ use crate::tree::FileTree;
 pub(crate) struct Known {
     /// The tree to which each disk recovers, as a sum of names and contents.
     pub trees: FxHashMap<u128, Result<u128, String>>,
-    answers: FxHashMap<(u128, u64), (CheckAnswer, Option<Wrong>)>,
+    answers: FxHashMap<(u128, u64), StateResult>,
 }
 
 impl Known {
@@ -34,11 +34,11 @@ impl Known {
                 (StateResult::Unsound(why), _) => {
                     self.trees.insert(state.image, Err(why.clone()));
                 }
-                (StateResult::Checked(answer, wrong), Some(tree)) => {
+                (result, Some(tree)) => {
                     self.trees.insert(state.image, Ok(tree));
-                    self.answers.insert((tree, state.promises), (answer.clone(), *wrong));
+                    self.answers.insert((tree, state.promises), result.clone());
                 }
-                (StateResult::Checked(..), None) => {}
+                (_, None) => {}
             }
         }
     }
@@ -88,8 +88,14 @@ pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<Vec<u64>> {
     meanings.iter().enumerate().map(of_disk).collect()
 }
 
+/// The check's answer in a state: an earlier one for the same tree, or a new one.
+enum Answered {
+    Before(StateResult),
+    Now(CheckAnswer),
+}
+
 /// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be mounted.
-type Seen = Result<(Option<u128>, CheckAnswer), String>;
+type Seen = Result<(Option<u128>, Answered), String>;
 
 impl<'a> Bench<'a> {
     pub fn new(recorded: &'a Recorded, check: &'a Check, unit: usize) -> Bench<'a> {
@@ -130,22 +136,60 @@ impl<'a> Bench<'a> {
         promises: &Promises,
     ) -> Result<Seen, ProgramError> {
         stand.put(disk)?;
-        let seen = stand.look(|dir| -> Result<(Option<u128>, CheckAnswer), ProgramError> {
+        let seen = stand.look(|dir| -> Result<(Option<u128>, Answered), ProgramError> {
             let work = dir.join(WORK);
-            let sum = FileTree::of(&work).ok().map(|tree| tree.sum());
+            let sum = FileTree::of(&work, self.check.sees_times).ok().map(|tree| tree.sum());
             let known = sum.and_then(|sum| {
                 self.known(|known| known.answers.get(&(sum, hash_of(promises))).cloned())
             });
-            if let Some((answer, _)) = known {
-                return Ok((sum, answer));
+            if let Some(result) = known {
+                return Ok((sum, Answered::Before(result)));
             }
-            stand.checks.set(stand.checks.get() + 1);
-            Ok((sum, self.check.run(&work, promises)?))
+            Ok((sum, Answered::Now(self.asked_in(stand, &work, promises)?)))
         })?;
         match seen {
             Ok(done) => done.map(Ok),
             Err(why) => Ok(Err(why)),
         }
+    }
+
+    fn asked_in(
+        &self,
+        stand: &Stand,
+        work: &Path,
+        promises: &Promises,
+    ) -> Result<CheckAnswer, ProgramError> {
+        stand.checks.set(stand.checks.get() + 1);
+        self.check.run(work, promises, stand.number)
+    }
+
+    /// Mounts a state and runs the check in it, whatever is known. The inner error says why the state cannot be mounted.
+    fn asked(
+        &self,
+        stand: &Stand,
+        disk: StateDisk<'_>,
+        promises: &Promises,
+    ) -> Result<Result<CheckAnswer, String>, ProgramError> {
+        stand.put(disk)?;
+        stand
+            .look(|dir| self.asked_in(stand, &dir.join(WORK), promises))?
+            .map_or_else(|why| Ok(Err(why)), |answer| answer.map(Ok))
+    }
+
+    /// Runs the check in the state after the command's end, in which nothing is lost, with all promises. Returns the reason
+    /// why it does not pass; `None` if it does.
+    pub fn control(&self) -> Result<Option<String>, ProgramError> {
+        let Some(last) = self.space.frontiers().checked_sub(1) else { return Ok(None) };
+        let Some(pick) = self.space.everything(last) else { return Ok(None) };
+        let (stand, promises) = (self.stand(0)?, self.promises(usize::MAX));
+        let asked = self.with(&pick, &[], |disk| self.asked(&stand, disk, &promises));
+        Ok(match asked.transpose()? {
+            None | Some(Ok(CheckAnswer::Kept)) => None,
+            Some(Ok(CheckAnswer::Broken(said))) => Some(format!("exit status 1: {said}")),
+            Some(Ok(CheckAnswer::Failed(said))) => Some(said),
+            Some(Ok(CheckAnswer::TimedOut)) => Some("it does not end in time".to_owned()),
+            Some(Err(why)) => Some(format!("the state cannot be mounted: {why}")),
+        })
     }
 
     /// Judges a state, from earlier results if its disk or its tree has been seen before.
@@ -160,36 +204,48 @@ impl<'a> Bench<'a> {
             |result, tree| JudgedState { cuts: Vec::new(), result, image, tree, promises: key };
         let known = self.known(|known| match known.trees.get(&image)? {
             Err(why) => Some((StateResult::Unsound(why.clone()), None)),
-            Ok(tree) => {
-                let (answer, wrong) = known.answers.get(&(*tree, key))?;
-                Some((StateResult::Checked(answer.clone(), *wrong), Some(*tree)))
-            }
+            Ok(tree) => Some((known.answers.get(&(*tree, key))?.clone(), Some(*tree))),
         });
         if let Some((result, tree)) = known {
             return Ok(judged(result, tree));
         }
-        let (tree, answer) = match self.seen(stand, disk, promises)? {
+        let (tree, answered) = match self.seen(stand, disk, promises)? {
             Ok(seen) => seen,
             Err(why) => {
                 self.known(|known| known.trees.insert(image, Err(why.clone())));
                 return Ok(judged(StateResult::Unsound(why), None));
             }
         };
-        // Another state with the same tree may have been judged already.
-        let before =
-            tree.and_then(|sum| self.known(|known| known.answers.get(&(sum, key)).cloned()));
-        let wrong = match (&answer, before) {
-            (_, Some((_, wrong))) => wrong,
-            (CheckAnswer::Broken(_), None) => Some(self.wrong(stand, disk, promises)?),
-            _ => None,
+        let result = match answered {
+            Answered::Before(result) => result,
+            Answered::Now(CheckAnswer::Broken(said)) => {
+                self.confirmed(stand, disk, promises, said)?
+            }
+            Answered::Now(answer) => StateResult::Checked(answer),
         };
-        if let Some(sum) = tree {
-            self.known(|known| {
-                known.trees.insert(image, Ok(sum));
-                known.answers.insert((sum, key), (answer.clone(), wrong));
-            });
-        }
-        Ok(judged(StateResult::Checked(answer, wrong), tree))
+        let Some(sum) = tree else { return Ok(judged(result, None)) };
+        // Another stand may have judged the same tree meanwhile. Then its result holds, and it holds whole.
+        let result = self.known(|known| {
+            known.trees.insert(image, Ok(sum));
+            known.answers.entry((sum, key)).or_insert(result).clone()
+        });
+        Ok(judged(result, tree))
+    }
+
+    /// The result of a state of which the check reports a broken promise: it must report it again, in the same state made
+    /// anew.
+    fn confirmed(
+        &self,
+        stand: &Stand,
+        disk: StateDisk<'_>,
+        promises: &Promises,
+        said: String,
+    ) -> Result<StateResult, ProgramError> {
+        let again = self.asked(stand, disk, promises)?;
+        Ok(match again.is_ok_and(|answer| answer.is_broken()) {
+            true => StateResult::Broken(self.wrong(stand, disk, promises)?, said),
+            false => StateResult::Flaky(said),
+        })
     }
 
     /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
@@ -199,9 +255,9 @@ impl<'a> Bench<'a> {
         disk: StateDisk<'_>,
         promises: &Promises,
     ) -> Result<Wrong, ProgramError> {
-        let without = self.seen(stand, disk, &promises.none())?;
+        let without = self.asked(stand, disk, &promises.none())?;
         Ok(match without {
-            Ok((_, answer)) if !answer.is_broken() => Wrong::LostDurable,
+            Ok(answer) if !answer.is_broken() => Wrong::LostDurable,
             _ => Wrong::NotAtomic,
         })
     }
@@ -228,6 +284,18 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// Judges one state; `None` if there is no such state.
+    pub fn result_of(
+        &self,
+        stand: &Stand,
+        pick: &Pick,
+        cuts: &[RecoveryCut],
+    ) -> Result<Option<StateResult>, ProgramError> {
+        let promises = self.promises(pick.events);
+        let judged = self.with(pick, cuts, |disk| self.judge(stand, disk, &promises));
+        Ok(judged.transpose()?.map(|judged| judged.result))
+    }
+
     /// Judges one state. Returns its kind of failure and the check's output.
     pub fn judge_pick(
         &self,
@@ -235,12 +303,8 @@ impl<'a> Bench<'a> {
         pick: &Pick,
         cuts: &[RecoveryCut],
     ) -> Result<Option<(Wrong, String)>, ProgramError> {
-        let promises = self.promises(pick.events);
-        let judged = self.with(pick, cuts, |disk| self.judge(stand, disk, &promises));
-        let judged = judged.transpose()?;
-        Ok(judged.and_then(|judged| {
-            judged.result.failure().map(|(wrong, said)| (wrong, said.to_owned()))
-        }))
+        let result = self.result_of(stand, pick, cuts)?;
+        Ok(result.and_then(|result| result.failure().map(|(wrong, said)| (wrong, said.to_owned()))))
     }
 
     /// Mounts a state, and calls `look` with the program's directory in it.

@@ -216,14 +216,16 @@ fn differences(
     pick: &Pick,
     cuts: &[RecoveryCut],
 ) -> Result<Vec<(String, String)>, ProgramError> {
-    let tree = bench.look(stand, pick, cuts, FileTree::of)?;
+    let tree = bench.look(stand, pick, cuts, |work| FileTree::of(work, false))?;
     let Some(Ok(tree)) = tree else { return Ok(Vec::new()) };
     let promises = bench.promises(pick.events);
     let last = bench.space.frontiers().saturating_sub(1);
     let (mut at, mut step, mut right) = (pick.frontier, 1, None);
     for _ in 0..RIGHT_MAX {
         let Some(whole) = bench.space.everything(at) else { break };
-        let look = |work: &std::path::Path| (FileTree::of(work), bench.check.run(work, &promises));
+        let look = |work: &std::path::Path| {
+            (FileTree::of(work, false), bench.check.run(work, &promises, stand.number))
+        };
         let seen = bench.look(stand, &whole, &[], look)?;
         if let Some((Ok(tree), said)) = seen {
             right = Some(tree);

@@ -122,6 +122,9 @@ pub struct JobCounts {
     pub not_atomic: u64,
     /// The number of states in which the check reports a broken promise.
     pub promise_broken: u64,
+    /// The number of states in which the check reported a broken promise once, and not when it ran again.
+    #[serde(default)]
+    pub flaky: u64,
     /// The number of states in which the check itself failed.
     pub check_failed: u64,
     /// The number of states in which the check did not end in time.
@@ -139,6 +142,11 @@ pub struct JobOutcome {
     pub findings: Vec<JobFinding>,
     /// The output of the check when it failed itself, once.
     pub check_output: Option<String>,
+    /// The output of the check when it reported a broken promise that it did not report again, once.
+    pub flaky_output: Option<String>,
+    /// The reason why the check does not pass in the state after the command's end, in which nothing is lost. Then no other
+    /// state was judged.
+    pub control: Option<String>,
 }
 
 /// An event of an exploration under way.
@@ -198,6 +206,12 @@ pub fn explore(
 ) -> Result<JobOutcome, ProgramError> {
     let began = Instant::now();
     let bench = Bench::new(recorded, check, job.unit);
+    // After a write that failed the state at the end may be wrong too, which is the finding.
+    if recorded.failed == 0
+        && let Some(why) = bench.control()?
+    {
+        return Ok(JobOutcome { control: Some(why), ..JobOutcome::default() });
+    }
     let all = picks(&bench, job);
     let mut sums = Sums { bench: &bench, outcome: JobOutcome::default(), sorts: BTreeMap::new() };
     let done = sums.resume(before, &all);
@@ -373,17 +387,21 @@ impl Sums<'_> {
         }
         match &state.result {
             StateResult::Unsound(_) => counts.unsound += 1,
-            StateResult::Checked(CheckAnswer::Broken(_), wrong) => {
+            StateResult::Broken(wrong, _) => {
                 counts.promise_broken += 1;
-                counts.lost_durable += u64::from(*wrong == Some(Wrong::LostDurable));
-                counts.not_atomic += u64::from(*wrong != Some(Wrong::LostDurable));
+                counts.lost_durable += u64::from(*wrong == Wrong::LostDurable);
+                counts.not_atomic += u64::from(*wrong != Wrong::LostDurable);
             }
-            StateResult::Checked(CheckAnswer::Failed(said), _) => {
+            StateResult::Flaky(said) => {
+                counts.flaky += 1;
+                self.outcome.flaky_output.get_or_insert_with(|| said.clone());
+            }
+            StateResult::Checked(CheckAnswer::Failed(said)) => {
                 counts.check_failed += 1;
                 self.outcome.check_output.get_or_insert_with(|| said.clone());
             }
-            StateResult::Checked(CheckAnswer::TimedOut, _) => counts.timed_out += 1,
-            StateResult::Checked(CheckAnswer::Kept, _) => {}
+            StateResult::Checked(CheckAnswer::TimedOut) => counts.timed_out += 1,
+            StateResult::Checked(_) => {}
         }
         let Some((wrong, said)) = state.result.failure() else { return };
         let recoveries = judged.cuts(state);

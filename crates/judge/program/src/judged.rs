@@ -37,24 +37,26 @@ pub struct RecoveryCut {
 pub enum StateResult {
     /// The state cannot be mounted, for this reason.
     Unsound(String),
-    /// The check's answer, and the kind of failure if it reports one.
-    Checked(CheckAnswer, Option<Wrong>),
+    /// Everything promised is there, or the check gave no answer. It is never [`CheckAnswer::Broken`].
+    Checked(CheckAnswer),
+    /// The check reported a broken promise twice: the kind of failure, and the output.
+    Broken(Wrong, String),
+    /// The check reported a broken promise once, with this output, and not when it ran again in the same state.
+    Flaky(String),
 }
 
 impl StateResult {
     /// Whether everything promised is there.
     pub fn is_kept(&self) -> bool {
-        matches!(self, StateResult::Checked(CheckAnswer::Kept, _))
+        matches!(self, StateResult::Checked(CheckAnswer::Kept))
     }
 
     /// The kind of failure and its description, if the state fails.
     pub fn failure(&self) -> Option<(Wrong, &str)> {
         match self {
             StateResult::Unsound(why) => Some((Wrong::Unsound, why)),
-            StateResult::Checked(CheckAnswer::Broken(said), wrong) => {
-                Some((wrong.unwrap_or(Wrong::NotAtomic), said))
-            }
-            StateResult::Checked(..) => None,
+            StateResult::Broken(wrong, said) => Some((*wrong, said)),
+            StateResult::Checked(_) | StateResult::Flaky(_) => None,
         }
     }
 }

@@ -65,6 +65,7 @@ pub use check::{Check, CheckAnswer};
 pub use explain::{Explained, Explanation, explain};
 pub use explore::{ExploreEvent, Job, JobCounts, JobFinding, JobOutcome, explore};
 pub use record::{Recorded, RecordingPlan, record};
+pub use saved::RepeatedFailure;
 pub use sys::own_mounts;
 pub use system::ProgramSystem;
 
@@ -108,6 +109,21 @@ pub enum ProgramError {
         /// The operating system's error.
         error: std::io::Error,
     },
+    /// The command to crash cannot be run.
+    #[error(
+        "the command {program} cannot be run: {error}; it runs in a directory of its own: give an absolute path"
+    )]
+    Command {
+        /// The program.
+        program: String,
+        /// The operating system's error.
+        error: std::io::Error,
+    },
+    /// The command did not end in time.
+    #[error(
+        "the command did not end before --timeout; --until-timeout takes what it did until then as the run"
+    )]
+    TimedOut,
     /// The work was stopped.
     #[error("stopped")]
     Stopped,

@@ -1,6 +1,6 @@
 //! Runs a command in a file system on a pseudo-device, and records its writes, promises and system calls.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -30,6 +30,12 @@ pub const WORK: &str = "work";
 const NEIGHBOUR: &str = ".neighbour";
 /// The interval at which the end of the command is checked.
 const PAUSE: Duration = Duration::from_millis(2);
+/// The number of these intervals after which the free space is looked at.
+const FULL_EVERY: u64 = 8;
+/// The free space below which a file system is full, in bytes.
+const FULL: u64 = 256 << 10;
+/// The number of times that processes of a stopped command are looked for.
+const STOP_TRIES: u32 = 100;
 /// The time that the kernel gets for its own writes after a commit.
 const SETTLE: Duration = Duration::from_millis(30);
 
@@ -51,6 +57,8 @@ pub struct RecordingPlan {
     pub fail: Vec<ordo_live::WriteRule>,
     /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
+    /// Whether a command that is stopped at that time is a whole run, as a server that never ends is.
+    pub until_timeout: bool,
     /// The fault model of the disk.
     pub model: CrashModel,
     /// The user's directory: `$ORDO_ORIGIN`.
@@ -95,6 +103,10 @@ pub struct Recorded {
     pub ended: usize,
     /// The exit status; `None` if a signal ended it.
     pub status: Option<i32>,
+    /// Whether it was stopped when its time was over, as the plan wants.
+    pub was_stopped: bool,
+    /// Whether the file system had no space left.
+    pub was_full: bool,
     /// The number of writes that were made to fail.
     pub failed: usize,
     /// The number of lines of marks whose newline never came, which are no promises.
@@ -104,7 +116,7 @@ pub struct Recorded {
 /// Runs a command on a file system, and records it. `stop` ends it early.
 ///
 /// # Errors
-/// The caller is not root and the file system is the kernel's, a program is missing, the file system cannot be made, or
+/// There is no such command ([`ProgramError::Command`]), the caller is not root and the file system is the kernel's, a program is missing, the file system cannot be made, or
 /// the setup failed.
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let lax = Arc::new(AtomicBool::new(true));
@@ -162,8 +174,9 @@ fn work(
     let folder = Folder::new("ordo-calls-").map_err(ProgramError::io("a directory"))?;
     let log = folder.path().join("calls");
     let began = Instant::now();
-    let mut child = start(plan, &devices.marks(), &work, &log)?;
-    let status = std::thread::scope(|scope| {
+    let marks = devices.marks();
+    let mut child = start(plan, &marks, &work, &log)?;
+    let end = std::thread::scope(|scope| {
         let (done, ended) = channel::<()>();
         if let Some(pause) = plan.neighbour {
             let neighbour = &mut neighbour;
@@ -173,9 +186,9 @@ fn work(
                 }
             });
         }
-        let status = wait(&mut child, plan.timeout, stop);
+        let end = wait(&mut child, (plan, &work, &marks), stop);
         drop(done);
-        status
+        end
     })?;
     let ended = Instant::now();
     // Renamed files whose contents are not written: the names are committed first, and the contents are written
@@ -186,12 +199,20 @@ fn work(
     let settled = Instant::now();
     let text = std::fs::read(&log).unwrap_or_default();
     let calls = strace::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
-    Ok(Ran { status, calls, clocks, began, ended, settled })
+    Ok(Ran { end, calls, clocks, began, ended, settled })
+}
+
+/// The end of a command.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    status: Option<i32>,
+    was_stopped: bool,
+    was_full: bool,
 }
 
 /// A command that has ended.
 struct Ran {
-    status: Option<i32>,
+    end: End,
     calls: Vec<Syscall>,
     /// A moment on two clocks.
     clocks: (Instant, SystemTime),
@@ -208,6 +229,12 @@ fn start(
 ) -> Result<Child, ProgramError> {
     let none = || ProgramError::Program("there is no command".into());
     let (program, args) = plan.command.split_first().ok_or_else(none)?;
+    let missing = |error| {
+        let program = program.to_string_lossy().into_owned();
+        ProgramError::Command { program, error }
+    };
+    // Strace's own error would be an exit status of the command.
+    found(program, work).map_err(missing)?;
     let mut command = match plan.syscalls {
         false => Command::new(program),
         true => {
@@ -221,31 +248,88 @@ fn start(
     command.args(args).current_dir(work);
     command.env("ORDO_MARK", marks).env("ORDO_DIR", work);
     command.env("ORDO_ORIGIN", &plan.origin);
-    let what = if plan.syscalls { "strace".into() } else { program.to_string_lossy() };
-    let what = format!("running {what}");
-    command.spawn().map_err(|error| ProgramError::Io { what, error })
+    command.spawn().map_err(|error| match plan.syscalls {
+        true => ProgramError::Io { what: "running strace".to_owned(), error },
+        false => missing(error),
+    })
+}
+
+/// Whether there is a program that can be run: a path, or a name in `$PATH`.
+fn found(program: &OsStr, work: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs = |path: PathBuf| -> std::io::Result<()> {
+        let meta = std::fs::metadata(path)?;
+        let may = meta.is_file() && meta.permissions().mode() & 0o111 != 0;
+        if may { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return runs(work.join(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+    std::env::split_paths(&path).map(|dir| runs(dir.join(program))).fold(Err(missing), Result::or)
 }
 
 /// Waits for the command, and stops it when it takes too long or is to stop.
 fn wait(
     child: &mut Child,
-    timeout: Option<Duration>,
+    (plan, work, marks): (&RecordingPlan, &Path, &Path),
     stop: &AtomicBool,
-) -> Result<Option<i32>, ProgramError> {
+) -> Result<End, ProgramError> {
     let wrong = ProgramError::io("waiting for the command");
-    let until = timeout.map(|timeout| Instant::now() + timeout);
-    loop {
+    let until = plan.timeout.map(|timeout| Instant::now() + timeout);
+    let mut was_full = false;
+    for turn in 0u64.. {
+        if turn.is_multiple_of(FULL_EVERY) {
+            was_full |= is_full(&plan.system, work);
+        }
         if let Some(status) = child.try_wait().map_err(&wrong)? {
-            return Ok(status.code());
+            was_full |= is_full(&plan.system, work);
+            return Ok(End { status: status.code(), was_stopped: false, was_full });
         }
         let late = until.is_some_and(|until| Instant::now() >= until);
         if late || stop.load(Ordering::Relaxed) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(match late {
-                true => ProgramError::Program("the command did not end in time".into()),
-                false => ProgramError::Stopped,
-            });
+            stop_all(marks);
+            return match late {
+                true if plan.until_timeout => Ok(End { status: None, was_stopped: true, was_full }),
+                true => Err(ProgramError::TimedOut),
+                false => Err(ProgramError::Stopped),
+            };
+        }
+        std::thread::sleep(PAUSE);
+    }
+    unreachable!("the loop has no end");
+}
+
+/// Whether a file system has no space left, or no inodes.
+fn is_full(system: &ProgramSystem, work: &Path) -> bool {
+    let Ok(stat) = rustix::fs::statvfs(work) else { return false };
+    // Root may use ext4's reserve, except for one block in 50, up to 4,096.
+    let reserve = system.kind.starts_with("ext") && rustix::process::geteuid().is_root();
+    let kept = (stat.f_blocks / 50).min(4096);
+    let free = if reserve { stat.f_bfree.saturating_sub(kept) } else { stat.f_bavail };
+    free.saturating_mul(stat.f_frsize) < FULL || (stat.f_files > 0 && stat.f_favail == 0)
+}
+
+/// Stops every process that the command has started, wherever it is: each has the command's `$ORDO_MARK`.
+fn stop_all(marks: &Path) {
+    let has = [b"ORDO_MARK=", marks.as_os_str().as_encoded_bytes()].concat();
+    let is_one = |pid: i32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == has)
+    };
+    // A process may start another one meanwhile.
+    for _ in 0..STOP_TRIES {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let ours: Vec<i32> = numbers.filter(|pid| is_one(*pid)).collect();
+        if ours.is_empty() {
+            return;
+        }
+        for pid in ours.into_iter().filter_map(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         std::thread::sleep(PAUSE);
     }
@@ -302,9 +386,10 @@ impl Ran {
             let ago = instant.saturating_duration_since(at).as_nanos() as u64;
             time.as_nanos().saturating_sub(ago)
         };
-        // The writes of the unmount do not belong to the program.
+        // The writes of the unmount do not belong to the program. A file system of this process is only whole after it.
         let until = on_clock(self.settled);
-        requests.events.retain(|(at, _)| *at <= until);
+        let is_kernels = plan.system.is_kernels();
+        requests.events.retain(|(at, _)| *at <= until || !is_kernels);
         let times: Vec<u64> = requests.events.iter().map(|(at, _)| *at).collect();
         let before = |at: u64| times.partition_point(|t| *t < at);
         let mark = |request: &ordo_trace::TraceRequest| {
@@ -324,6 +409,8 @@ impl Ran {
         for call in &mut calls {
             (call.began, call.ended) = (call.began + shift, call.ended + shift);
         }
+        let no_space = |call: &Syscall| call.error.as_deref() == Some("ENOSPC");
+        let was_full = self.end.was_full || calls.iter().any(no_space);
         let events: Vec<Event> = requests.events.into_iter().map(|(_, event)| event).collect();
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
@@ -340,7 +427,9 @@ impl Ran {
             began_at,
             began,
             ended,
-            status: self.status,
+            status: self.end.status,
+            was_stopped: self.end.was_stopped,
+            was_full,
             failed,
             unfinished,
         }

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
 use crate::bench::Bench;
-use crate::check::Check;
+use crate::check::{Check, CheckAnswer};
 use crate::explain::{Explained, Explanation, explain};
-use crate::explore::JobFinding;
-use crate::judged::RecoveryCut;
+use crate::explore::{JobFinding, Wrong};
+use crate::judged::{RecoveryCut, StateResult};
 use crate::marks::{Mark, Promises};
 use crate::record::{Meaning, Recorded};
 use crate::system::ProgramSystem;
 
 /// The beginning of such a file.
-pub const FORMAT: &str = "ordo crash of a program, 2";
+pub const FORMAT: &str = "ordo crash of a program, 3";
 
 /// A recording as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +36,10 @@ pub struct SavedRecording {
     failed: usize,
     #[serde(default)]
     unfinished: usize,
+    #[serde(default)]
+    was_stopped: bool,
+    #[serde(default)]
+    was_full: bool,
     /// The run in the form of [`kept::pack`].
     run: String,
 }
@@ -53,6 +57,17 @@ pub struct SavedJob {
     /// The power cuts during recoveries.
     recoveries: Vec<RecoveryCut>,
     recording: SavedRecording,
+}
+
+/// The result of a failure that was repeated.
+#[derive(Debug)]
+pub enum RepeatedFailure {
+    /// The state fails again.
+    Broken(Box<Explanation>),
+    /// The check gives no answer, for this reason.
+    NotJudged(String),
+    /// Every promise is kept in the state now.
+    Kept,
 }
 
 fn damaged(why: impl std::fmt::Display) -> ProgramError {
@@ -77,6 +92,8 @@ impl SavedRecording {
             status: recorded.status,
             failed: recorded.failed,
             unfinished: recorded.unfinished,
+            was_stopped: recorded.was_stopped,
+            was_full: recorded.was_full,
             run: kept::pack(std::slice::from_ref(&recorded.run)).map_err(damaged)?,
         })
     }
@@ -108,6 +125,8 @@ impl SavedRecording {
             status: self.status,
             failed: self.failed,
             unfinished: self.unfinished,
+            was_stopped: self.was_stopped,
+            was_full: self.was_full,
         })
     }
 }
@@ -184,28 +203,57 @@ impl SavedJob {
         self.recording.system.name()
     }
 
+    /// All that a replay runs or makes, each with a word for it: for the reader of a file that somebody else made.
+    pub fn runs(&self) -> Vec<(&'static str, String)> {
+        let system = &self.recording.system;
+        let device =
+            format!("{} of {} bytes, mkfs {}", system.name(), system.bytes, system.mkfs.join(" "));
+        vec![
+            ("check", self.check.command.clone()),
+            ("in", self.check.origin.display().to_string()),
+            ("image", device),
+            ("program", self.command.join(" ")),
+        ]
+    }
+
     /// Whether the state is one of the kernel's file systems, which only root may mount.
     pub fn needs_root(&self) -> bool {
         self.recording.system.is_kernels()
     }
 
-    /// Judges the state again, and explains its failure; `None` if it does not fail any more.
+    /// Judges the state again, and explains its failure.
     ///
     /// # Errors
     /// The file is inconsistent, or there is no loop device.
-    pub fn replay(&self) -> Result<Option<Explanation>, ProgramError> {
+    pub fn replay(&self) -> Result<RepeatedFailure, ProgramError> {
         let recorded = self.recorded()?;
         let found = {
             let bench = Bench::new(&recorded, &self.check, self.unit);
             let stand = bench.stand(0)?;
-            bench.judge_pick(&stand, &self.explanation.pick, &self.recoveries)?
+            let found = bench.result_of(&stand, &self.explanation.pick, &self.recoveries)?;
+            found.ok_or_else(|| damaged("there is no such state"))?
         };
-        let Some((wrong, said)) = found else { return Ok(None) };
+        let (wrong, said) = match found {
+            StateResult::Broken(wrong, said) => (wrong, said),
+            StateResult::Unsound(why) => (Wrong::Unsound, why),
+            StateResult::Checked(CheckAnswer::Failed(said)) => {
+                return Ok(RepeatedFailure::NotJudged(said));
+            }
+            StateResult::Checked(CheckAnswer::TimedOut) => {
+                return Ok(RepeatedFailure::NotJudged("it did not end in time".to_owned()));
+            }
+            StateResult::Flaky(said) => {
+                return Ok(RepeatedFailure::NotJudged(format!(
+                    "it failed once, and passed then: {said}"
+                )));
+            }
+            StateResult::Checked(_) => return Ok(RepeatedFailure::Kept),
+        };
         let (pick, alike) = (self.explanation.pick.clone(), self.explanation.alike);
         let recoveries = self.recoveries.clone();
         let finding = JobFinding { pick, recoveries, wrong, said, alike };
         let explained = explain(&recorded, &self.check, self.unit, &finding, false)?;
-        Ok(Some(explained.told))
+        Ok(RepeatedFailure::Broken(Box::new(explained.told)))
     }
 
     /// Mounts the state, and calls `look` with the program's directory in it and the promises.

@@ -18,7 +18,7 @@ use crate::record::{Recorded, RecordingPlan};
 use crate::saved::{SavedRecording, fits};
 
 /// The beginning of such a file.
-pub const FORMAT: &str = "ordo search of a program, 1";
+pub const FORMAT: &str = "ordo search of a program, 2";
 
 /// The longest line that is read, in bytes.
 const LINE_MAX: u64 = 1 << 30;
@@ -56,7 +56,7 @@ fn words(plan: &RecordingPlan, check: &Check, job: &Job) -> String {
     // The number of stands is left out: it changes no result.
     format!(
         "{:?} on {} (mkfs {:?}, {} bytes, model {}), setup {:?}, neighbour {:?}, syscalls {}, fail {:?}; \
-         check {:?}; states {}, seed {}, sector {}, shard {}/{}, rules {rules:?}, only {:?}, recovery-every {}, \
+         check {:?}, times {}; states {}, seed {}, sector {}, shard {}/{}, rules {rules:?}, only {:?}, recovery-every {}, \
          recovery-depth {}",
         plan.command,
         plan.system.name(),
@@ -68,6 +68,7 @@ fn words(plan: &RecordingPlan, check: &Check, job: &Job) -> String {
         plan.syscalls,
         plan.fail,
         check.command,
+        check.sees_times,
         job.states,
         job.seed,
         job.unit,

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ordo_pseudo::Folder;
+use rustix::fs::OFlags;
 use rustix::mount::UnmountFlags;
 
 use crate::bench::StateDisk;
@@ -29,6 +30,8 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Stand {
     devices: Devices,
     folder: Folder,
+    /// Its number among the stands in use at the same time.
+    pub(crate) number: u32,
     /// The number of checks that were run here.
     pub(crate) checks: Cell<u64>,
 }
@@ -47,7 +50,7 @@ impl Stand {
         };
         let folder =
             Folder::new("ordo-state-").map_err(ProgramError::io("a directory to mount on"))?;
-        Ok(Stand { devices, folder, checks: Cell::new(0) })
+        Ok(Stand { devices, folder, number, checks: Cell::new(0) })
     }
 
     /// Makes the devices hold a state.
@@ -157,12 +160,24 @@ impl LoopDevices {
             Ok(()) => {
                 let seen = look(dir);
                 unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
+                self.paths.iter().for_each(|path| released(path));
                 Ok(seen)
             }
             Err(error) => Err(format!("mounting: {error}")),
         };
         self.system.forget(&self.paths);
         Ok(seen)
+    }
+}
+
+/// Waits until no file system uses a device. A process of the check that is just ending may have had a mount of its own.
+fn released(device: &Path) {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    for _ in 0..TRIES {
+        match rustix::fs::open(device, flags, rustix::fs::Mode::empty()) {
+            Err(rustix::io::Errno::BUSY) => std::thread::sleep(PAUSE),
+            _ => return,
+        }
     }
 }
 

@@ -1,11 +1,13 @@
-//! System calls without a safe wrapper: dropping a device's caches, a mount namespace, commits and devices of btrfs.
+//! System calls without a safe wrapper: dropping a device's caches, namespaces, commits and devices of btrfs.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 const BLKFLSBUF: libc::Ioctl = 0x1261;
 /// `_IOR(0x94, 24, __u64)`; the next constant is `_IOW(0x94, 22, __u64)`.
@@ -74,9 +76,56 @@ pub fn own_mounts() -> io::Result<()> {
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let flags =
-        rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", flags)?;
+    use rustix::mount::MountPropagationFlags as Flags;
+    rustix::mount::mount_change("/", Flags::PRIVATE | Flags::REC)?;
+    // A check has mounts of its own, copies of these. They must not keep another check's state mounted.
+    rustix::mount::mount_change("/", Flags::SHARED | Flags::REC)?;
     ordo_pseudo::drop_mounts_of_others();
     Ok(())
+}
+
+/// Makes a command begin in namespaces of its own: a network with `lo`, System V IPC, and mounts. The first process that it
+/// starts, and all that this one starts, are in a namespace of processes too, which ends with that process.
+pub(crate) fn in_namespaces(command: &mut Command) -> &mut Command {
+    // SAFETY: the function makes system calls only, and neither allocates nor takes locks.
+    unsafe { command.pre_exec(leave_namespaces) }
+}
+
+/// Puts the calling process into new namespaces. It is called between fork and exec.
+fn leave_namespaces() -> io::Result<()> {
+    let flags = libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    let root = c"/".as_ptr();
+    // What is unmounted outside is unmounted here too.
+    let slave = libc::MS_REC | libc::MS_SLAVE;
+    // SAFETY: the flags concern no memory of this process, which has one thread here.
+    let mut done = unsafe { libc::unshare(flags) } == 0;
+    // SAFETY: the paths are strings that live for ever; the other arguments may be null.
+    done &=
+        unsafe { libc::mount(std::ptr::null(), root, std::ptr::null(), slave, std::ptr::null()) }
+            == 0;
+    if !done {
+        return Err(io::Error::last_os_error());
+    }
+    lo_up()
+}
+
+/// Makes the network namespace's `lo` usable.
+fn lo_up() -> io::Result<()> {
+    // SAFETY: the call takes no memory.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeros are a value of this structure of numbers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+        *to = from.cast_signed() as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request reads a `struct ifreq` from a pointer that outlives it.
+    let done = unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw const request) };
+    let error = io::Error::last_os_error();
+    // SAFETY: the descriptor is this function's own.
+    unsafe { libc::close(socket) };
+    if done == 0 { Ok(()) } else { Err(error) }
 }

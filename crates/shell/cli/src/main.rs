@@ -46,8 +46,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const FSCK_FAILED: u8 = 8;
 const FSCK_USAGE: u8 = 16;
 
+/// The exit status of a command's errors.
+fn status_of_error(command: Option<&std::ffi::OsStr>) -> u8 {
+    match command.and_then(std::ffi::OsStr::to_str) {
+        Some("fsck") => FSCK_FAILED,
+        Some("crash") => commands::crash::CrashStatus::Failed as u8,
+        _ => 1,
+    }
+}
+
 fn main() -> ExitCode {
-    let fsck = std::env::args_os().nth(1).is_some_and(|a| a == "fsck");
+    let command = std::env::args_os().nth(1);
+    let fsck = command.as_ref().is_some_and(|a| a == "fsck");
     let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
         Err(e) => {
@@ -64,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ordo: {}", told(&error));
-            ExitCode::from(if fsck { FSCK_FAILED } else { 1 })
+            ExitCode::from(status_of_error(command.as_deref()))
         }
     }
 }

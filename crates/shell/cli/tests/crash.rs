@@ -91,7 +91,7 @@ fn a_broken_promise_is_saved_and_repeated() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"seed\": 1", "\"seed\": 2")).unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", name]);
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(err.contains("f.json") && err.contains("changed after it was written"), "{err}");
     std::fs::write(&file, &text[..text.len() / 2]).unwrap();
     let (_, out, err) = crash(dir.path(), &["replay", name]);
@@ -139,7 +139,7 @@ fn parts_make_a_whole_or_an_error() {
     assert_eq!(merged, whole);
     let fails = |args: &[&str], says: &str| {
         let (code, out, err) = crash(dir.path(), args);
-        assert!(code == 1 && out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
+        assert!(code == 2 && out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
     };
     fails(&["merge", "1.json"], "shard 2 of 2 is missing");
     fails(&["merge", "1.json", "1.json", "2.json"], "given twice");
@@ -169,10 +169,10 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
     assert!(rows.iter().all(|r| r["cycles"] == 6 && r["runs"] == 2), "{text}");
     let other = ["--fs", "ffs-sync,lffs-file", "--lives", "2", "--resume", "-o", "cycles.json"];
     let (code, _, err) = crash(dir.path(), &small(&other));
-    assert!(code == 1 && err.contains("the number of crash cycles is 3, not 2"), "{err}");
+    assert!(code == 2 && err.contains("the number of crash cycles is 3, not 2"), "{err}");
     let bench = ["--quiet", "--lives", "2", "--workload", "postmark:files=8,transactions=10"];
     let (code, _, err) = crash(dir.path(), &bench);
-    assert!(code == 1 && err.contains("--cycles goes with --workload random"), "{err}");
+    assert!(code == 2 && err.contains("--cycles goes with --workload random"), "{err}");
 
     // Without an ordering, but held to another system's promise, some seed breaks the promise in a later cycle
     // first.
@@ -195,7 +195,7 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
     std::fs::write(dir.path().join(&name), text.replace("cycle 1 ended:", "life 2 ended:"))
         .unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", &name]);
-    assert!(code == 1 && err.contains("changed after it was written"), "{err}");
+    assert!(code == 2 && err.contains("changed after it was written"), "{err}");
 }
 
 /// Each geometry has a row of its own, also in shards, and a failure is repeated in its geometry, whatever the
@@ -240,7 +240,7 @@ fn geometries_are_rows_and_their_failures_are_repeated() {
         "{err}"
     );
     let (code, _, err) = crash(dir.path(), &["--fs", "ext2", "--geometry", "8k-1k"]);
-    assert!(code == 1 && err.contains("go with Ordo's systems"), "{err}");
+    assert!(code == 2 && err.contains("go with Ordo's systems"), "{err}");
 }
 
 /// The table has a line for each rule that is switched off, and one for all rules. Would catch a search that
@@ -317,5 +317,5 @@ fn a_failure_of_the_kernels_is_saved_and_repeated() {
     let cut = format!("{}{}", &text[..at], &text[at + 4..]);
     std::fs::write(dir.path().join("cut.json"), cut).unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", "cut.json"]);
-    assert!(code == 1 && err.contains("its checksum is wrong"), "{err}");
+    assert!(code == 2 && err.contains("its checksum is wrong"), "{err}");
 }

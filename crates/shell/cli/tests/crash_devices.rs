@@ -135,7 +135,7 @@ fn options_that_cannot_be_are_refused() {
     let refused = |fs: &str, mkfs: &str| {
         let args = ["--fs", fs, "--mkfs", mkfs, "--check", "true", "--", "touch", "ran"];
         let (code, _, err) = crash(dir.path(), &args);
-        assert_eq!(code, 1, "{fs} {mkfs}: {err}");
+        assert_eq!(code, 2, "{fs} {mkfs}: {err}");
         err
     };
     assert!(refused("ext2:external-journal", "").contains("one device"));

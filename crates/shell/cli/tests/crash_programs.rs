@@ -194,7 +194,7 @@ fn failures_are_saved_repeated_and_reported() {
     // A file that was cut short is refused.
     std::fs::write(dir.path().join("cut.json"), &read("f.json")[..2000]).unwrap();
     let (code, _, err) = crash(dir.path(), &["replay", "cut.json"]);
-    assert!(code == 1 && err.contains("damaged"), "{code} {err}");
+    assert!(code == 2 && err.contains("damaged"), "{code} {err}");
     // A check that itself fails accuses no program.
     let args = ["--states", "20", "--quiet", "--check", "exit 7", "--", "true"];
     let (code, out, err) = crash(dir.path(), &args);

@@ -188,7 +188,17 @@ fn folders_of_killed_searches_are_removed() {
     assert_eq!(names(&temporary), [] as [&str; 0]);
     killed();
     assert_eq!(names(&temporary).len(), 1);
-    let out = ordo(&["crash", "--states", "2", "--quiet", "--check", "true", "--", "true"]);
+    let out = ordo(&[
+        "crash",
+        "--states",
+        "2",
+        "--quiet",
+        "--allow-no-promise",
+        "--check",
+        "true",
+        "--",
+        "true",
+    ]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(names(&temporary), [] as [&str; 0]);
 }

@@ -1,5 +1,7 @@
 //! The arguments of `ordo crash`.
 
+mod program;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,10 +10,11 @@ use clap::{Args, Subcommand};
 use ordo_bench::crash::CrashWork;
 use ordo_bench::workload::Workload;
 use ordo_crash::database::Database;
-use ordo_crash::space::Manner;
 use ordo_crash::{CachePlan, CrashModel as DiskModel, FsGeometry, Script, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
+
+pub use program::ProgramArgs;
 
 use super::{system, workload};
 
@@ -260,13 +263,15 @@ Rules, for states of one meaning only:
   text:WORDS, journal, commit (blocks that commit a transaction), or metadata (blocks that a
   checkpoint writes)
 
-Exit status: 0 every promise was kept, 1 a promise was broken, or another error.
+Exit status, of all these commands: 0 every promise was kept; 1 a promise was broken; 2 wrong usage
+or an error; 3 nothing could be judged; 130 interrupted.
 
 A program runs in a file system of its own: the kernel's (root) or Ordo's (FUSE). It states its
 promises by lines to $ORDO_MARK. The check finds the promises made before the power cut in
 $ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
-Exit status then: 0 all promises were kept, 1 one was broken, 3 states could not be judged, others
-for errors, 130 stopped: --resume goes on.
+Exit status 3 then: the command was not found, failed (--allow-failure), ran out of space or promised
+nothing (--allow-no-promise); or the check does not pass after a clean end, fails itself, or is
+flaky; or states could not be mounted. After 130, --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
@@ -399,80 +404,6 @@ pub struct Crash {
     /// Arguments for a program.
     #[command(flatten)]
     pub program: ProgramArgs,
-}
-
-/// Arguments for `ordo crash -- COMMAND` only.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "For a program (ordo crash -- COMMAND)")]
-pub struct ProgramArgs {
-    /// The check: a shell command that runs in each state. Exit status 0: everything promised is there. 1:
-    /// something is missing, and the output says what.
-    #[arg(long, value_name = "CMD", requires = "command")]
-    pub check: Option<String>,
-    /// A shell command that prepares the directory before the recording.
-    #[arg(long, value_name = "CMD", requires = "command")]
-    pub setup: Option<String>,
-    /// More arguments for mkfs, which may not name devices.
-    #[arg(long, value_name = "ARGS", requires = "command", allow_hyphen_values = true)]
-    pub mkfs: Option<String>,
-    /// More mount options for each of the systems.
-    #[arg(long = "mount-opts", value_name = "OPTIONS", requires = "command")]
-    pub mount_opts: Option<String>,
-    /// Bytes that the disk never tears: 512 or 4096.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
-    pub sector: usize,
-    /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed is lost),
-    /// everything (nothing is lost), group, one, prefix (writes up to some point survive), torn, chance, rule.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", value_parser = manner)]
-    pub only: Vec<Manner>,
-    /// Record system calls (needs strace), so that causes are known instead of guessed.
-    #[arg(long, requires = "command")]
-    pub syscalls: bool,
-    /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
-    #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
-    pub fail: Vec<ordo_live::WriteRule>,
-    /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds, which commits
-    /// names meanwhile; 0 means no other program.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
-    pub neighbour: u64,
-    /// Time limit of a check, in seconds.
-    #[arg(long = "check-timeout", value_name = "SECONDS", default_value_t = 30)]
-    pub check_timeout: u64,
-    /// Time limit of the command, in seconds.
-    #[arg(long, value_name = "SECONDS", requires = "command")]
-    pub timeout: Option<u64>,
-    /// Write an HTML page.
-    #[arg(long, value_name = "FILE", requires = "command")]
-    pub html: Option<PathBuf>,
-    /// Write the result as JUnit XML, with a test case for each system.
-    #[arg(long, value_name = "FILE", requires = "command")]
-    pub junit: Option<PathBuf>,
-    /// The command to crash, and its arguments.
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<std::ffi::OsString>,
-}
-
-fn sector(text: &str) -> Result<usize, String> {
-    match text {
-        "512" => Ok(512),
-        "4096" | "4k" => Ok(4096),
-        _ => Err(format!("'{text}': a disk has sectors of 512 or of 4096 bytes")),
-    }
-}
-
-fn manner(text: &str) -> Result<Manner, String> {
-    let found = serde_json::from_value(serde_json::Value::String(text.to_owned()));
-    found.map_err(|_| {
-        format!(
-            "'{text}': there are amnesia, everything, rule, group, one, prefix, torn and chance"
-        )
-    })
-}
-
-fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {
-    // An fsync is written as the write for which it waits.
-    let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
-    format!("fail {words}").parse().map_err(|e: ordo_live::rules::WriteRuleError| e.to_string())
 }
 
 /// The default number of states of a run.

@@ -5,6 +5,7 @@ mod fleet;
 mod mutants;
 mod program;
 mod save;
+mod status;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,11 +25,10 @@ use crate::args::{Crash, CrashCommand, CrashWorkload};
 use crate::privileges::need_root;
 use crate::text::put;
 
+pub use status::CrashStatus;
+
 /// The assumptions of the models, from the project's documentation.
 const MODELS: &str = include_str!("../../../../../docs/crash-model.md");
-
-/// The exit status if a promise was broken.
-const BROKEN: u8 = 1;
 
 pub fn run(args: &Crash) -> Result<ExitCode> {
     match &args.command {
@@ -54,8 +54,8 @@ pub fn run(args: &Crash) -> Result<ExitCode> {
             show(&merge(&parts)?, *json, output.as_deref())
         }
         None if args.explain_model => {
-            put(None, MODELS)?;
-            Ok(ExitCode::SUCCESS)
+            show_text(MODELS)?;
+            Ok(CrashStatus::Kept.into())
         }
         None if !args.program.command.is_empty() => program::run(args),
         None => campaign(args),
@@ -74,9 +74,23 @@ fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitC
         write_whole(path, &json(results)?)?;
     }
     let text = if as_json { json(results)? } else { explanation::text(results) };
-    put(None, &text)?;
+    show_text(&text)?;
     let broken = results.rows.iter().any(|r| r.counts.promise_broken > 0);
-    Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+    let empty = results.rows.iter().any(|r| r.counts.states == 0);
+    Ok(match (broken, empty) {
+        (true, _) => CrashStatus::Broken,
+        (false, true) => CrashStatus::NotJudged,
+        (false, false) => CrashStatus::Kept,
+    }
+    .into())
+}
+
+/// Prints to the standard output. A reader that has seen enough does not change the exit status.
+fn show_text(text: &str) -> Result<()> {
+    match put(None, text) {
+        Err(error) if crate::is_broken_pipe(&error) => Ok(()),
+        done => done,
+    }
 }
 
 /// Writes a file wholly or not at all, so that a campaign that was stopped can continue.

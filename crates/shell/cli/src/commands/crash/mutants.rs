@@ -12,8 +12,8 @@ use ordo_report::{json, number};
 use ordo_systems::{System, needs_churn};
 use serde::Serialize;
 
+use super::{CrashStatus, show_text};
 use crate::args::CrashCommand;
-use crate::text::put;
 
 /// The search for one rule in one geometry.
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
         }
     }
     let text = if *as_json { json(&rows)? } else { text(&rows, &search) };
-    put(None, &text)?;
+    show_text(&text)?;
     let unsound =
         rows.iter().filter(|row| row.rule == NO_RULE).find_map(|row| row.sought.found.as_ref());
     if let Some(MutantFound { seed, model, what }) = unsound {
@@ -52,9 +52,9 @@ pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
             std::io::stderr(),
             "{what}: a promise is broken with all rules on (seed {seed}, {model:?})"
         );
-        return Ok(ExitCode::FAILURE);
+        return Ok(CrashStatus::Broken.into());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(CrashStatus::Kept.into())
 }
 
 fn row(

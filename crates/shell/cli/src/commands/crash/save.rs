@@ -11,9 +11,8 @@ use ordo_crash::{Budget, Config, Failure, FsGeometry, Run, Script, StateRule, ke
 use ordo_report::json;
 use ordo_systems::{AnySystem, System};
 
-use super::{BROKEN, config};
+use super::{CrashStatus, config, show_text};
 use crate::args::{Crash, CrashWorkload};
-use crate::text::put;
 
 /// The most explorations for shrinking a failure.
 const SHRINK_RUNS: usize = 150;
@@ -151,8 +150,8 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool) -> Result<ExitCode>
         (false, true) => tell(&now),
         (false, false) => "every promise is kept in this state now\n".into(),
     };
-    put(None, &text)?;
-    Ok(if broken { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+    show_text(&text)?;
+    Ok(if broken { CrashStatus::Broken } else { CrashStatus::Kept }.into())
 }
 
 fn again(subject: &dyn CrashSubject, saved: &Saved) -> Result<Failure> {

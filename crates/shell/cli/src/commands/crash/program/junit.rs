@@ -6,8 +6,8 @@ use ordo_report::html;
 
 use super::{Results, Row};
 
-/// The results as one suite.
-pub(super) fn suite(results: &Results) -> String {
+/// The results as one suite. `failed` is a system whose search ended with an error.
+pub(super) fn suite(results: &Results, failed: Option<(&str, &anyhow::Error)>) -> String {
     let (mut cases, mut failures, mut errors, mut seconds) = (String::new(), 0, 0, 0.0);
     for row in &results.rows {
         let name = format!("{} ({})", row.system, row.model.name());
@@ -20,19 +20,26 @@ pub(super) fn suite(results: &Results) -> String {
         if row.counts.promise_broken > 0 {
             failures += 1;
             element(&mut cases, "failure", "a promise is broken", &explained(row));
-        } else if row.counts.unsound + row.counts.check_failed + row.counts.timed_out > 0 {
+        } else if !row.not_judged.is_empty() {
             errors += 1;
-            let said = row.check_output.clone().unwrap_or_else(|| explained(row));
-            element(&mut cases, "error", "states could not be judged", &said);
+            let reasons: Vec<String> = row.not_judged.iter().map(|why| why.text(row)).collect();
+            element(&mut cases, "error", "not judged", &reasons.join("\n"));
         }
         let _ = writeln!(cases, "  </testcase>");
         seconds += row.counts.seconds;
+    }
+    if let Some((system, error)) = failed {
+        errors += 1;
+        let name = escape(system);
+        let _ = writeln!(cases, "  <testcase classname=\"ordo crash\" name=\"{name}\">");
+        element(&mut cases, "error", "an error", &format!("{error:#}"));
+        let _ = writeln!(cases, "  </testcase>");
     }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" \
          failures=\"{failures}\" errors=\"{errors}\" time=\"{seconds:.3}\">\n{cases}</testsuite>\n",
         escape(&format!("ordo crash -- {}", results.command.join(" "))),
-        results.rows.len()
+        results.rows.len() + usize::from(failed.is_some())
     )
 }
 

@@ -3,6 +3,7 @@
 mod junit;
 mod own;
 mod page;
+mod reasons;
 mod search;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
 use ordo_program::{
     Check, Explained, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem,
-    RecordingPlan,
+    RecordingPlan, RepeatedFailure,
 };
 use ordo_report::json;
 use ordo_report::number::{count, figure};
@@ -27,13 +28,11 @@ use ordo_report::progress::Progress;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::reasons::NotJudged;
 use self::search::Search;
-use super::{BROKEN, write_whole};
+use super::{CrashStatus, show_text, write_whole};
 use crate::args::Crash;
-use crate::text::put;
 
-/// The exit status if no broken promise was found, but some states could not be judged.
-const NOT_JUDGED: u8 = 3;
 /// The default for the most states of a program.
 const STATES: usize = 1000;
 /// The default number of states that are judged at once. Nearly all of a state's time is waiting for the kernel's mount
@@ -41,9 +40,6 @@ const STATES: usize = 1000;
 const STANDS: usize = 16;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
-
-/// The exit status after a signal, when the work can be continued.
-const STOPPED: u8 = 130;
 
 /// The results of one system.
 #[derive(Serialize, Deserialize)]
@@ -53,6 +49,12 @@ struct Row {
     sector: usize,
     /// The exit status of the command.
     command_status: Option<i32>,
+    /// Whether the command was stopped at its time limit, as it was to be.
+    #[serde(default)]
+    command_stopped: bool,
+    /// Whether the file system had no space left.
+    #[serde(default)]
+    no_space: bool,
     writes: usize,
     writes_failed: usize,
     promises: usize,
@@ -63,6 +65,14 @@ struct Row {
     counts: JobCounts,
     #[serde(rename = "check_said")]
     check_output: Option<String>,
+    #[serde(default)]
+    flaky_output: Option<String>,
+    /// The reason why the check does not pass after the command's end.
+    #[serde(default)]
+    control: Option<String>,
+    /// The reasons why promises could not be judged, or not all.
+    #[serde(default)]
+    not_judged: Vec<NotJudged>,
     causes: Vec<ordo_program::causes::Cause>,
     findings: Vec<Explanation>,
 }
@@ -133,7 +143,8 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     let stop = on_signals()?;
     let origin = std::env::current_dir().context("the current directory")?;
     let timeout = Duration::from_secs(args.program.check_timeout);
-    let check = Check { command: check, timeout, origin: origin.clone() };
+    let sees_times = args.program.times;
+    let check = Check { command: check, timeout, origin: origin.clone(), sees_times };
     let names = match args.program_systems() {
         names if names.is_empty() => vec!["ext4".to_owned()],
         names => names,
@@ -141,6 +152,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
     private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
     ordo_pseudo::remove_leftovers();
+    say_what_checks_share(args);
     let mut results = Results::new(args, &check).resumed(args)?;
     let mut unfinished = None;
     'all: for system in &systems {
@@ -149,7 +161,11 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
             if results.has(&plan, args.program.sector) {
                 continue;
             }
-            match one(args, &plan, &check, &stop).with_context(|| system.name())? {
+            let row = one(args, &plan, &check, &stop).with_context(|| system.name());
+            if let (Err(error), Some(path)) = (&row, &args.program.junit) {
+                write_whole(path, &junit::suite(&results, Some((&system.name(), error))))?;
+            }
+            match row? {
                 Some(row) if row.counts.states < row.counts.planned => unfinished = Some(row),
                 Some(row) => results.rows.push(row),
                 None => {}
@@ -167,14 +183,14 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
         write_whole(path, &page::page(&results))?;
     }
     if let Some(path) = &args.program.junit {
-        write_whole(path, &junit::suite(&results))?;
+        write_whole(path, &junit::suite(&results, None))?;
     }
-    put(None, &if args.json { json(&results)? } else { table(&results) })?;
+    show_text(&if args.json { json(&results)? } else { table(&results) })?;
     if stop.load(Ordering::Relaxed) {
         eprintln!("{}", how_to_continue(args));
-        return Ok(ExitCode::from(STOPPED));
+        return Ok(CrashStatus::Interrupted.into());
     }
-    Ok(status(&results))
+    Ok(status(&results).into())
 }
 
 fn how_to_continue(args: &Crash) -> String {
@@ -187,14 +203,23 @@ fn how_to_continue(args: &Crash) -> String {
     }
 }
 
-fn status(results: &Results) -> ExitCode {
-    let any = |of: fn(&JobCounts) -> u64| results.rows.iter().any(|row| of(&row.counts) > 0);
-    if any(|counts| counts.promise_broken) {
-        return ExitCode::from(BROKEN);
+fn status(results: &Results) -> CrashStatus {
+    let is_broken = results.rows.iter().any(|row| row.counts.promise_broken > 0);
+    let is_doubtful = results.rows.iter().any(|row| !row.not_judged.is_empty());
+    match (is_broken, is_doubtful) {
+        (true, _) => CrashStatus::Broken,
+        (false, true) => CrashStatus::NotJudged,
+        (false, false) => CrashStatus::Kept,
     }
-    match any(|counts| counts.unsound + counts.check_failed + counts.timed_out) {
-        true => ExitCode::from(NOT_JUDGED),
-        false => ExitCode::SUCCESS,
+}
+
+/// Says so if checks at the same time cannot have networks of their own.
+fn say_what_checks_share(args: &Crash) {
+    if let (Err(why), false) = (ordo_program::check::apart(), args.quiet || args.threads == 1) {
+        eprintln!(
+            "checks that run at the same time share this machine's network and processes ({why}): \
+             take ports and names by $ORDO_SLOT, or give --threads 1"
+        );
     }
 }
 
@@ -248,6 +273,7 @@ fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) 
         syscalls: args.program.syscalls,
         fail: args.program.fail.clone(),
         timeout: args.program.timeout.map(Duration::from_secs),
+        until_timeout: args.program.until_timeout,
         model,
         origin: origin.to_owned(),
     }
@@ -278,6 +304,7 @@ fn one(
 ) -> Result<Option<Row>> {
     let job = job(args);
     let mut search = match Search::begin(args, plan, check, &job, stop) {
+        Err(error) if is_missing(&error) => return Ok(Some(without_command(plan, &job, &error))),
         Err(error) if stop.load(Ordering::Relaxed) => {
             return match error.downcast_ref() {
                 Some(ordo_program::ProgramError::Stopped) => Ok(None),
@@ -306,20 +333,55 @@ fn one(
     if outcome.counts.states == outcome.counts.planned {
         search.remove()?;
     }
-    Ok(Some(Row {
+    let mut row = Row {
         system: plan.system.name(),
         model: plan.model,
         sector: job.unit,
         command_status: search.recorded.status,
+        command_stopped: search.recorded.was_stopped,
+        no_space: search.recorded.was_full,
         writes: search.recorded.meanings.iter().map(Vec::len).sum(),
         writes_failed: search.recorded.failed,
         promises: search.recorded.marks.iter().filter(|m| !m.text.starts_with("begin ")).count(),
         unfinished_lines: search.recorded.unfinished,
         counts: outcome.counts,
         check_output: outcome.check_output,
+        flaky_output: outcome.flaky_output,
+        control: outcome.control,
+        not_judged: Vec::new(),
         causes,
         findings,
-    }))
+    };
+    row.not_judged = NotJudged::of(&row, args);
+    Ok(Some(row))
+}
+
+/// Whether the command cannot be run at all.
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ordo_program::ProgramError::Command { .. }))
+}
+
+/// The row of a command that cannot be run.
+fn without_command(plan: &RecordingPlan, job: &Job, error: &anyhow::Error) -> Row {
+    Row {
+        system: plan.system.name(),
+        model: plan.model,
+        sector: job.unit,
+        command_status: None,
+        command_stopped: false,
+        no_space: false,
+        writes: 0,
+        writes_failed: 0,
+        promises: 0,
+        unfinished_lines: 0,
+        counts: JobCounts::default(),
+        check_output: None,
+        flaky_output: None,
+        control: None,
+        not_judged: vec![NotJudged::NoCommand(error.to_string())],
+        causes: Vec::new(),
+        findings: Vec::new(),
+    }
 }
 
 fn explore(
@@ -410,10 +472,6 @@ fn table(results: &Results) -> String {
 fn notes(out: &mut String, row: &Row) {
     use std::fmt::Write;
     let (system, counts) = (&row.system, &row.counts);
-    if counts.states < counts.planned {
-        let of = count(counts.planned);
-        let _ = writeln!(out, "{system}: stopped after {} of {of} states", count(counts.states));
-    }
     if counts.recoveries > 0 {
         let _ = writeln!(
             out,
@@ -422,13 +480,6 @@ fn notes(out: &mut String, row: &Row) {
             count(counts.in_recovery)
         );
     }
-    if row.command_status != Some(0) {
-        let status = row.command_status.map_or("a signal".to_owned(), |n| format!("status {n}"));
-        let _ = writeln!(out, "{system}: the command ended with {status}");
-    }
-    if row.promises == 0 {
-        let _ = writeln!(out, "{system}: the program promised nothing ($ORDO_MARK)");
-    }
     if row.unfinished_lines > 0 {
         let _ = writeln!(
             out,
@@ -436,25 +487,11 @@ fn notes(out: &mut String, row: &Row) {
             row.unfinished_lines
         );
     }
-    if counts.unsound > 0 {
-        let torn = counts.torn_superblock;
-        let _ = writeln!(
-            out,
-            "{system}: {} states could not be mounted, {torn} of them with a torn superblock: disks whose \
-             sectors have 4,096 bytes do not tear it (--sector 4096)",
-            counts.unsound
-        );
-    }
-    if counts.check_failed + counts.timed_out > 0 {
-        let said = row.check_output.as_deref().unwrap_or("it did not end in time");
-        let _ = writeln!(
-            out,
-            "{system}: the check itself failed in {} states and did not end in {}: {said}",
-            counts.check_failed, counts.timed_out
-        );
-    }
     if row.writes_failed > 0 {
         let _ = writeln!(out, "{system}: {} writes were made to fail", row.writes_failed);
+    }
+    for reason in &row.not_judged {
+        let _ = writeln!(out, "{system}: not judged: {}", reason.text(row));
     }
 }
 
@@ -481,13 +518,22 @@ pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Res
         })?;
     }
     let found = saved.replay().with_context(|| file.display().to_string())?;
-    let text = match (&found, as_json) {
-        (_, true) => json(&found)?,
-        (Some(found), false) => format!("{}: {}\n", saved.system(), found.text()),
-        (None, false) => "every promise is kept in this state now\n".to_owned(),
+    let (text, status) = match &found {
+        RepeatedFailure::Broken(found) if as_json => (json(found)?, CrashStatus::Broken),
+        RepeatedFailure::Broken(found) => {
+            (format!("{}: {}\n", saved.system(), found.text()), CrashStatus::Broken)
+        }
+        RepeatedFailure::NotJudged(why) => {
+            eprintln!("not judged: the check itself failed: {why}");
+            (if as_json { "null\n".to_owned() } else { String::new() }, CrashStatus::NotJudged)
+        }
+        RepeatedFailure::Kept if as_json => ("null\n".to_owned(), CrashStatus::Kept),
+        RepeatedFailure::Kept => {
+            ("every promise is kept in this state now\n".to_owned(), CrashStatus::Kept)
+        }
     };
-    put(None, &text)?;
-    Ok(if found.is_some() { ExitCode::from(BROKEN) } else { ExitCode::SUCCESS })
+    show_text(&text)?;
+    Ok(status.into())
 }
 
 /// Writes the state of a failure to images, one for each of its disks.
