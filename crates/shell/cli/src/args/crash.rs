@@ -305,7 +305,7 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
-    #[arg(long = "hold-to", value_name = "SYSTEM", value_parser = system)]
+    #[arg(conflicts_with = "command", long = "hold-to", value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
     /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
@@ -318,27 +318,32 @@ pub struct Crash {
     /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
     /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are replaced in batches.
     /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
-    #[arg(long, short, value_name = "WORKLOAD", default_value = "random",
+    #[arg(conflicts_with = "command", long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
     /// Seed of the first run. Each further run has the next number.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Number of runs.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(conflicts_with = "command", long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
     /// Crash cycles of each run. Each cycle after the first begins on the disks that a crash of the previous
     /// one has left.
-    #[arg(long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with = "command", long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cycles: u32,
     /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
     /// Judge names and contents in one of this many states; 0 means in none.
-    #[arg(long = "tree-every", default_value_t = 1, value_name = "N")]
+    #[arg(conflicts_with = "command", long = "tree-every", default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
     /// Judge use after the crash in one of this many states; 0 means in none.
-    #[arg(long = "usable-every", default_value_t = 50, value_name = "N")]
+    #[arg(
+        conflicts_with = "command",
+        long = "usable-every",
+        default_value_t = 50,
+        value_name = "N"
+    )]
     pub usable_every: usize,
     /// Depth of nested crashes: interrupt this many recoveries in a row.
     #[arg(long = "recovery-depth", default_value_t = 1, value_name = "N")]
@@ -347,14 +352,14 @@ pub struct Crash {
     #[arg(long = "recovery-every", default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
     /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
-    #[arg(long = "real-ages")]
+    #[arg(conflicts_with = "command", long = "real-ages")]
     pub real_ages: bool,
     /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and operations wait for the disk
     /// between two changes that belong together. A cluster has a quarter as many blocks.
-    #[arg(long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(conflicts_with = "command", long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cache_blocks: Option<u32>,
     /// Write only the changed part of a block of a file, in units of this many bytes, as a mount does (4096).
-    #[arg(long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
+    #[arg(conflicts_with = "command", long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
     pub write_unit: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
@@ -362,10 +367,10 @@ pub struct Crash {
     /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
     /// groups. With ufs1- before its name a shape is UFS1; ufs1 is all of these. An LFS has 100 segments of 8 blocks. In its -full shape, other files leave only as much space as
     /// an FFS of that shape has; in its -groups shape, a segment has as many blocks as a group.
-    #[arg(long, value_name = "LIST", value_parser = geometries)]
+    #[arg(conflicts_with = "command", long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.
-    #[arg(long = "block-size", value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "geometry")]
+    #[arg(conflicts_with_all = ["command", "geometry"], long = "block-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: Option<u64>,
     /// Another fragment size [default: an eighth of a block].
     #[arg(long = "frag-size", value_name = "BYTES", value_parser = parse_bytes, requires = "block_size")]

@@ -165,6 +165,12 @@ fn go_together(args: &Crash) -> Result<Vec<AnySystem>> {
     if is_shaped && has_external {
         bail!("--geometry and --block-size go with Ordo's systems: the kernel's have their own");
     }
+    if args.program.asked_sector.is_some() && !has_external {
+        bail!(
+            "--sector goes with a program (-- COMMAND) or with the kernel's file systems: Ordo's own are \
+             judged by sectors of 512 bytes"
+        );
+    }
     if args.cache() != CachePlan::default() && has_external {
         bail!(
             "--real-ages and --cache-blocks go with Ordo's systems: the kernel has its own cache"
@@ -260,7 +266,8 @@ impl<'a> Campaign<'a> {
         let mut cycles = CrashCycles::new(args.cycles, seed, None);
         while let Some((cycle_seed, disks)) = cycles.begin() {
             let doing = args.workload.doing(cycle_seed, &self.results.rows[at].geometry);
-            let config = Config { disks, ..config(cycle_seed, model, &args.rule) }
+            let unit = args.program.sector();
+            let config = Config { disks, unit, ..config(cycle_seed, model, &args.rule) }
                 .with_cache(args.cache(), self.results.rows[at].geometry.block_size);
             let run = subject.record(&doing, &config);
             let on = on(&self.results.rows[at].geometry, model);

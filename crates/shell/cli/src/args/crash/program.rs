@@ -23,9 +23,10 @@ pub struct ProgramArgs {
     /// More mount options for each of the systems.
     #[arg(long = "mount-opts", value_name = "OPTIONS", requires = "command")]
     pub mount_opts: Option<String>,
-    /// Bytes that the disk never tears: 512 or 4096.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = sector)]
-    pub sector: usize,
+    /// Bytes that the disk never tears: 512 or 4096 [default: 4096]. Also for the kernel's file systems without a
+    /// program. Ordo's own are judged by sectors of 512 bytes then.
+    #[arg(long = "sector", value_name = "BYTES", value_parser = sector)]
+    pub asked_sector: Option<usize>,
     /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed is lost),
     /// everything (nothing is lost), group, one, prefix (writes up to some point survive), torn, chance, rule.
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", value_parser = manner)]
@@ -38,10 +39,15 @@ pub struct ProgramArgs {
     pub fail: Vec<ordo_live::WriteRule>,
     /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds, which commits
     /// names meanwhile; 0 means no other program.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
+    #[arg(long, value_name = "MS", default_value_t = 50, requires = "command")]
     pub neighbour: u64,
     /// Time limit of a check, in seconds.
-    #[arg(long = "check-timeout", value_name = "SECONDS", default_value_t = 30)]
+    #[arg(
+        long = "check-timeout",
+        value_name = "SECONDS",
+        default_value_t = 30,
+        requires = "command"
+    )]
     pub check_timeout: u64,
     /// Time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "command")]
@@ -67,6 +73,13 @@ pub struct ProgramArgs {
     /// The command to crash, and its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+impl ProgramArgs {
+    /// The bytes that the disk never tears.
+    pub fn sector(&self) -> usize {
+        self.asked_sector.unwrap_or(4096)
+    }
 }
 
 fn sector(text: &str) -> Result<usize, String> {

@@ -158,7 +158,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     'all: for system in &systems {
         for model in &args.model {
             let plan = plan(args, system, *model, &origin);
-            if results.has(&plan, args.program.sector) {
+            if results.has(&plan, args.program.sector()) {
                 continue;
             }
             let row = one(args, &plan, &check, &stop).with_context(|| system.name());
@@ -283,7 +283,7 @@ fn job(args: &Crash) -> Job {
     Job {
         states: args.states.unwrap_or(STATES),
         seed: args.seed,
-        unit: args.program.sector,
+        unit: args.program.sector(),
         shard: args.shard,
         rules: args.rule.clone(),
         manners: args.program.only.clone(),
@@ -432,7 +432,7 @@ fn save(
     let path = args.save.clone().unwrap_or_else(default);
     let words: Vec<String> =
         plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let saved = SavedJob::new(recorded, check, args.program.sector, &words, finding)?;
+    let saved = SavedJob::new(recorded, check, args.program.sector(), &words, finding)?;
     write_whole(&path, &json(&saved)?)?;
     if !args.quiet {
         eprintln!("repeat it with: ordo crash replay {}\n", path.display());
