@@ -96,7 +96,7 @@ fn writes_of_the_second_device_are_lost_named_and_written() {
     let mounted = mounting.args(["-m", "sh", "-c", script]).current_dir(dir.path()).output();
     let mounted = mounted.unwrap();
     assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
-    let (code, out, err) = crash(dir.path(), &["replay", "f.json"]);
+    let (code, out, err) = crash(dir.path(), &["replay", "f.json", "--yes"]);
     assert!(code == 1 && out.contains("of disk 1"), "{code} {out}{err}");
 }
 

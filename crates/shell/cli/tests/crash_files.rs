@@ -1,15 +1,17 @@
-//! `ordo crash` without a program: its options and its table.
+//! `ordo crash` without a program: its options, its files and its table.
 //!
-//! Fault model: a user who gives an option that another mode takes. Nothing here needs root.
+//! Fault model: a directory in which somebody else has made a link with the name of a result, and a user who gives an option
+//! that another mode takes. Nothing here needs root.
 
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use assert_cmd::Command;
 
-/// Runs `ordo crash` in a directory. Returns its exit status, its output and its errors.
+/// Runs `ordo crash` with a state directory of its own. Returns its exit status, its output and its errors.
 fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::cargo_bin("ordo").unwrap();
-    command.current_dir(dir);
+    command.current_dir(dir).env("XDG_STATE_HOME", dir.join("state"));
     let output = command.arg("crash").args(args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
@@ -28,6 +30,32 @@ const BREAKS: [&str; 10] = [
     "--quiet",
     "--no-shrink",
 ];
+
+/// The file of a failure is a new one, in the user's state directory, and only the user can read it. A link with its name is
+/// not followed, neither there nor where `--save` names it.
+///
+/// Would catch a file of root's that is written over by way of a link in a directory that all may write.
+#[test]
+fn a_failure_is_saved_for_the_user_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let mode =
+        |name: &str| std::fs::symlink_metadata(at(name)).unwrap().permissions().mode() & 0o777;
+    std::fs::write(at("precious"), "precious").unwrap();
+    assert_eq!(crash(dir.path(), &BREAKS).0, 1);
+    let first = "state/ordo/ordo-crash-ffs-none-1.json";
+    assert_eq!((mode(first), mode("state/ordo")), (0o600, 0o700));
+    std::fs::remove_file(at(first)).unwrap();
+    symlink(at("precious"), at(first)).unwrap();
+    assert_eq!(crash(dir.path(), &BREAKS).0, 1);
+    assert_eq!(mode("state/ordo/ordo-crash-ffs-none-1-2.json"), 0o600);
+    symlink(at("precious"), at("named.json")).unwrap();
+    let named = [&BREAKS[..], &["--save", "named.json"]].concat();
+    assert_eq!(crash(dir.path(), &named).0, 1);
+    assert_eq!(mode("named.json"), 0o600);
+    assert!(at("named.json").symlink_metadata().unwrap().is_file(), "the link was replaced");
+    assert_eq!(std::fs::read_to_string(at("precious")).unwrap(), "precious");
+}
 
 /// A system without any ordering that loses what fsync promised is not called durable.
 ///

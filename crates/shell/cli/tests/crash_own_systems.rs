@@ -73,7 +73,11 @@ fn failures_on_own_systems_are_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let (code, row, err) = crashed(dir.path(), "ffs-none", MISTAKE);
     assert_eq!(code, 1, "{row}{err}");
+    // Nobody is asked without a terminal, so the command in the file does not run; it is shown.
     let (code, out, err) = crash(dir.path(), &["replay", "f.json"]);
+    assert!(code == 2 && out.is_empty() && err.contains("--yes"), "{code} {out}{err}");
+    assert!(err.contains("tail -n 1") && err.contains("ffs-none of"), "{err}");
+    let (code, out, err) = crash(dir.path(), &["replay", "f.json", "--yes"]);
     assert!(code == 1 && out.contains("| lost"), "{code} {out}{err}");
     let (code, _, err) = crash(dir.path(), &["image", "f.json", "-o", "state.img"]);
     assert_eq!(code, 0, "{err}");

@@ -184,7 +184,7 @@ fn failures_are_saved_repeated_and_reported() {
     let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
     assert!(read("page.html").contains("<svg") && read("page.html").contains("lost"));
     assert!(read("junit.xml").contains("failures=\"1\""), "{}", read("junit.xml"));
-    let (code, out, err) = crash(dir.path(), &["replay", "f.json"]);
+    let (code, out, err) = crash(dir.path(), &["replay", "f.json", "--yes"]);
     assert!(code == 1 && out.contains("| lost"), "{code} {out}{err}");
     let (code, _, err) = crash(dir.path(), &["image", "f.json", "-o", "state.img"]);
     assert_eq!(code, 0, "{err}");

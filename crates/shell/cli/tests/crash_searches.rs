@@ -274,7 +274,7 @@ fn the_power_fails_again_during_recovery() {
     let cut = &row["findings"][0]["recoveries"][0];
     let fates: Vec<_> = cut["writes"].as_array().unwrap().iter().map(|w| &w["fate"]).collect();
     assert!(fates.iter().any(|fate| *fate == "torn"), "{row}");
-    let (code, out, err) = crash(dir.path(), &["replay", "f.json"]);
+    let (code, out, err) = crash(dir.path(), &["replay", "f.json", "--yes"]);
     assert!(code == 1 && out.contains("power cut again"), "{code} {out}{err}");
     // A whole sector of 4,096 bytes is never torn: every recovery can be cut anywhere.
     let (code, out, err) = crash(dir.path(), &[&args[..], &["--", "sh", "-c", run]].concat());

@@ -388,7 +388,8 @@ pub struct Crash {
     /// search that was stopped, which are beside it (FILE.search).
     #[arg(long, requires = "output")]
     pub resume: bool,
-    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json].
+    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json in $XDG_STATE_HOME/ordo or
+    /// ~/.local/state/ordo, where no file is replaced].
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Do not shrink failures.
@@ -470,7 +471,7 @@ impl Crash {
 /// The commands under `ordo crash`.
 #[derive(Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Repeat a saved failure.
+    /// Repeat a saved failure. That of a program has a shell command, its check, which is shown and asked for.
     Replay {
         /// The file of the failure.
         file: PathBuf,
@@ -480,6 +481,9 @@ pub enum CrashCommand {
         /// For a program: start a shell in the state.
         #[arg(long)]
         shell: bool,
+        /// For a program: run the file's check without asking.
+        #[arg(long)]
+        yes: bool,
     },
     /// Write the state in which a program failed to an image.
     #[command(after_long_help = "\

@@ -1,12 +1,15 @@
 //! `ordo crash`.
 
 mod explanation;
+mod failure_file;
 mod fleet;
 mod mutants;
 mod program;
 mod save;
 mod status;
 
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -32,11 +35,11 @@ const MODELS: &str = include_str!("../../../../../docs/crash-model.md");
 
 pub fn run(args: &Crash) -> Result<ExitCode> {
     match &args.command {
-        Some(CrashCommand::Replay { file, json, shell }) => {
+        Some(CrashCommand::Replay { file, json, shell, yes }) => {
             let text = std::fs::read_to_string(file);
             let text = text.with_context(|| format!("reading {}", file.display()))?;
             match program::is_saved(&text) {
-                true => program::replay(file, &text, *json, *shell),
+                true => program::replay((file, &text), *json, (*shell, *yes)),
                 false if *shell => bail!("--shell only applies to the failure of a program"),
                 false => save::replay(file, &text, *json),
             }
@@ -95,10 +98,22 @@ fn show_text(text: &str) -> Result<()> {
 
 /// Writes a file wholly or not at all, so that a campaign that was stopped can continue.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let beside = path.with_extension("part");
-    std::fs::write(&beside, text)
-        .and_then(|()| std::fs::rename(&beside, path))
-        .with_context(|| format!("writing {}", path.display()))
+    replace(path, text, 0o666)
+}
+
+/// Writes a new file with these permissions, less those of the process's mask, which takes the place of what has its name.
+fn replace(path: &Path, text: &str, permissions: u32) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let permissions = std::fs::Permissions::from_mode(permissions);
+    let mut beside = tempfile::Builder::new();
+    let beside = beside.prefix(".ordo-").permissions(permissions);
+    let write = || -> std::io::Result<()> {
+        let mut file = beside.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("writing {}", path.display()))
 }
 
 fn plan(args: &Crash, systems: &[AnySystem]) -> CampaignPlan {

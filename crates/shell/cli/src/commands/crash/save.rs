@@ -1,6 +1,6 @@
 //! Saving and repeating failures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ordo_crash::{Budget, Config, Failure, FsGeometry, Run, Script, StateRule, ke
 use ordo_report::json;
 use ordo_systems::{AnySystem, System};
 
-use super::{CrashStatus, config, show_text};
+use super::{CrashStatus, config, failure_file, show_text};
 use crate::args::{Crash, CrashWorkload};
 
 /// The most explorations for shrinking a failure.
@@ -41,11 +41,9 @@ impl FoundFailure<'_> {
     pub fn save(self, subject: &dyn CrashSubject) -> Result<()> {
         let FailureSource { args, system, config: Config { seed, .. }, .. } = self.what;
         let saved = self.small(subject)?;
-        let default = || PathBuf::from(format!("ordo-crash-{}-{seed}.json", system.name()));
-        let path = args.save.clone().unwrap_or_else(default);
         let told = tell(&saved);
-        std::fs::write(&path, saved.seal()?)
-            .with_context(|| format!("writing {}", path.display()))?;
+        let name = format!("ordo-crash-{}-{seed}", system.name());
+        let path = failure_file::write(args.save.as_deref(), &name, &saved.seal()?)?;
         if !args.quiet {
             eprintln!("{told}repeat it with: ordo crash replay {}\n", path.display());
         }

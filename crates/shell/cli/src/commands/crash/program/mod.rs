@@ -6,7 +6,7 @@ mod page;
 mod reasons;
 mod search;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::reasons::NotJudged;
 use self::search::Search;
-use super::{CrashStatus, show_text, write_whole};
+use super::{CrashStatus, failure_file, show_text, write_whole};
 use crate::args::Crash;
 
 /// The default for the most states of a program.
@@ -428,12 +428,11 @@ fn save(
 ) -> Result<()> {
     let broken = |finding: &&Explained| finding.told.wrong != Wrong::Unsound;
     let Some(finding) = findings.iter().find(broken).or(findings.first()) else { return Ok(()) };
-    let default = || PathBuf::from(format!("ordo-crash-{}-{}.json", plan.system.kind, args.seed));
-    let path = args.save.clone().unwrap_or_else(default);
     let words: Vec<String> =
         plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let saved = SavedJob::new(recorded, check, args.program.sector(), &words, finding)?;
-    write_whole(&path, &json(&saved)?)?;
+    let name = format!("ordo-crash-{}-{}", plan.system.kind, args.seed);
+    let path = failure_file::write(args.save.as_deref(), &name, &json(&saved)?)?;
     if !args.quiet {
         eprintln!("repeat it with: ordo crash replay {}\n", path.display());
     }
@@ -505,9 +504,42 @@ fn parse(file: &Path, text: &str) -> Result<SavedJob> {
     saved.with_context(|| file.display().to_string())
 }
 
+/// Shows what the file of a failure would run, and asks for it. Without a terminal that is an error.
+fn ask(file: &Path, saved: &SavedJob) -> Result<()> {
+    use std::io::{BufRead, IsTerminal, Write};
+    let mut out = std::io::stderr().lock();
+    writeln!(
+        out,
+        "{} runs a command of its own, in namespaces if that is possible:",
+        file.display()
+    )?;
+    for (what, text) in saved.runs() {
+        // A file of somebody else must not write to the terminal what it likes.
+        writeln!(out, "  {what:<12} {}", text.escape_debug())?;
+    }
+    if !std::io::stdin().is_terminal() {
+        bail!("{}: nobody can be asked without a terminal: --yes runs it", file.display());
+    }
+    write!(out, "run it? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => bail!("{}: not run", file.display()),
+    }
+}
+
 /// Repeats a failure.
-pub(super) fn replay(file: &Path, text: &str, as_json: bool, shell: bool) -> Result<ExitCode> {
+pub(super) fn replay(
+    (file, text): (&Path, &str),
+    as_json: bool,
+    (shell, yes): (bool, bool),
+) -> Result<ExitCode> {
     let saved = parse(file, text)?;
+    if !yes {
+        ask(file, &saved)?;
+    }
     private_mounts(saved.needs_root())?;
     if shell {
         return saved.look(|work, promises| {
