@@ -79,8 +79,11 @@ fn show(results: &Results, as_json: bool, output: Option<&Path>) -> Result<ExitC
     let text = if as_json { json(results)? } else { explanation::text(results) };
     show_text(&text)?;
     let broken = results.rows.iter().any(|r| r.counts.promise_broken > 0);
-    let empty = results.rows.iter().any(|r| r.counts.states == 0);
-    Ok(match (broken, empty) {
+    let empty = results.rows.iter().find(|r| r.counts.states == 0);
+    if let Some(row) = empty {
+        eprintln!("{}: not judged: no state was judged, --rule or --shard leave none", row.system);
+    }
+    Ok(match (broken, empty.is_some()) {
         (true, _) => CrashStatus::Broken,
         (false, true) => CrashStatus::NotJudged,
         (false, false) => CrashStatus::Kept,

@@ -158,9 +158,10 @@ fn sources() -> String {
     format!(
         "Guarantees, as measured / as published (Journaling versus Soft Updates, 2000, section 6, Table 2).\n\
          'held': not seen to fail in so many states, which is no proof; 'no': seen to fail. 'durable', names\n\
-         are on disk when a call returns, and contents after fsync; 'atomic', an operation is there wholly or not at all, in order;\n\
-         'data first', no file shows what it never held; 'no check', usable as it is; 'repairable', no\n\
-         repair has to guess. In {}, {} trials: a check was needed in\n{} % (ffs-sync, ffs-none) and \
+         are on disk when a call returns, and contents when fsync does; 'atomic', an operation is there\n\
+         wholly or not at all, in order; 'data first', no file shows what it never held; 'no check', usable\n\
+         as it is; 'repairable', no repair has to guess.\n\
+         In {}, {} trials: a check was needed in\n{} % (ffs-sync, ffs-none) and \
          0 % (soft updates), and could not resolve all in {} % (ffs-none).\n",
         trials.source,
         trials.value,
