@@ -86,7 +86,7 @@ def test_xargs_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, b
     (into / names[2]).write_bytes((into / names[2]).read_bytes()[:-40])
     (into / names[5]).unlink()
     ran = subprocess.run(merge, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1 and names[2] in ran.stderr, ran.stderr
+    assert ran.returncode == 2 and names[2] in ran.stderr, ran.stderr
     assert "tasks 3, 6 of 12 are missing" in ran.stderr and "sed -n '3p;6p'" in ran.stderr, ran.stderr
     subprocess.run(xargs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     after = {path.name: path.stat().st_mtime_ns for path in into.glob("*.json")}
@@ -98,7 +98,7 @@ def test_xargs_gives_what_one_machine_finds(tmp_path: Path, sweep: tuple[Path, b
     # A result that is given twice is refused, with both names.
     shutil.copy(into / names[0], into / "copy.json")
     ran = subprocess.run(merge, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1 and "copy.json" in ran.stderr and names[0] in ran.stderr, ran.stderr
+    assert ran.returncode == 2 and "copy.json" in ran.stderr and names[0] in ran.stderr, ran.stderr
 
 
 def test_without_spark_the_same(tmp_path: Path, sweep: tuple[Path, bytes]) -> None:
@@ -116,7 +116,7 @@ def test_without_spark_the_same(tmp_path: Path, sweep: tuple[Path, bytes]) -> No
 
     # One that is there twice is refused: there is no result then, and none that was there before is changed.
     shutil.copy(result, tmp_path / "results" / "copy.json")
-    ran = fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "none.json", expect=1)
+    ran = fleet("crash", tasks, "--into", tmp_path / "results", "-o", tmp_path / "none.json", expect=2)
     assert "copy.json" in ran.stderr and result.name in ran.stderr, ran.stderr
     assert not (tmp_path / "none.json").exists()
 
