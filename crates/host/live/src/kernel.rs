@@ -52,6 +52,9 @@ pub enum LiveError {
         /// The operating system's error.
         error: std::io::Error,
     },
+    /// The experiments were asked to end.
+    #[error("stopped before the end")]
+    Stopped,
     /// The file system on the device is not known.
     #[error("no known file system was found on the device")]
     Unknown,

@@ -180,6 +180,8 @@ Workloads:
   filebench:varmail|fileserver|webserver|oltp|FILE.f[,run=SECONDS]
                                      many clients, by a personality of filebench
 
+Ctrl-C shows the runs that have ended, and exits with 130.
+
 Examples:
   ordo compare                       a real tree of this machine, then PostMark
   ordo compare --workload create-delete --disk cheetah --cpu pentium3-500

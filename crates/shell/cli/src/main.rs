@@ -25,7 +25,9 @@ macro_rules! eprintln {
 mod args;
 mod command_line;
 mod commands;
+mod created;
 mod image;
+mod interrupt;
 mod overwrite;
 mod pair;
 mod partition;
@@ -122,7 +124,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Whatif(a) => commands::whatif::whatif(&a),
         Command::Analyze(a) => commands::analyze::analyze(&a),
         Command::Trace(a) => commands::trace::trace(&a),
-        Command::Infer(a) => commands::infer::run(&a).map(done),
+        Command::Infer(a) => commands::infer::run(&a),
         Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
         Command::Info(a) => commands::info::run(&a).map(done),
         Command::Fsck(a) => commands::fsck::run(&a),

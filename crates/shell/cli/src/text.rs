@@ -1,26 +1,48 @@
 //! Texts and lines that several commands print.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use ordo_format::calendar::Date;
 use ordo_vfs::{Attr, FileType, Timestamp};
 
-/// Prints to a file, or to the standard output. Control characters, which a name may have brought, are escaped on the latter.
+/// Prints to a file, or to the standard output. Control characters, which a name may have brought, are escaped on the
+/// latter. A file has all of the text, or is as it was before.
 ///
 /// # Errors
 /// The file or output cannot be written.
 pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     match output {
         Some(path) => {
-            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+            write_whole(path, text).with_context(|| format!("writing {}", path.display()))
         }
         None => {
             let mut out = std::io::stdout().lock();
             Ok(out.write_all(ordo_shown::text(text).as_bytes()).and_then(|()| out.flush())?)
         }
     }
+}
+
+/// Writes a file beside its place, and renames it. What is no regular file is written as it is.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if place.exists() && !place.is_file() {
+        return std::fs::write(path, text);
+    }
+    let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    let mode = match place.metadata() {
+        Ok(old) => old.permissions(),
+        // The process's mask takes its part.
+        Err(_) => Permissions::from_mode(0o666),
+    };
+    let mut new = builder.permissions(mode).tempfile_in(dir.unwrap_or(Path::new(".")))?;
+    new.write_all(text.as_bytes())?;
+    new.persist(&place).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// Writes to standard output. What nobody reads any more is left out; after another error the program ends.

@@ -122,7 +122,22 @@ pub fn write_part(dir: &Path, parts: &Parts<'_>, head: &PartHead) -> Result<Writ
     write_all(dir, parts, Some(head), table::GROUP)
 }
 
+/// Writes a trace. A directory that was not there is removed again if that fails.
 fn write_all(
+    dir: &Path,
+    parts: &Parts<'_>,
+    head: Option<&PartHead>,
+    rows: usize,
+) -> Result<Written, StoreError> {
+    let is_new = !dir.exists();
+    let written = write_files(dir, parts, head, rows);
+    if written.is_err() && is_new {
+        let _ = fs::remove_dir_all(dir);
+    }
+    written
+}
+
+fn write_files(
     dir: &Path,
     parts: &Parts<'_>,
     head: Option<&PartHead>,

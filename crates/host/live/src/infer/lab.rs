@@ -63,6 +63,7 @@ impl Lab {
     }
 
     fn with(system: &LiveSystem, rules: &[&str], lax: bool) -> Result<Lab, LiveError> {
+        super::go_on()?;
         let parsed: Result<Vec<WriteRule>, _> = rules.iter().map(|r| r.parse()).collect();
         let rules = parsed.map_err(|e| LiveError::Program(e.to_string()))?;
         let setup = DeviceSetup {

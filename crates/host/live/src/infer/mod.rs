@@ -10,6 +10,9 @@ mod orders;
 mod probes;
 mod timers;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use crate::kernel::{LiveError, LiveSystem};
 
 /// A finding of an experiment.
@@ -66,7 +69,31 @@ pub struct Effort {
     /// The number of times that each trial is made.
     pub trials: u32,
     /// The time for which a timer is waited for.
-    pub wait: std::time::Duration,
+    pub wait: Duration,
+}
+
+/// Whether [`stop`] was called.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Asks all experiments of this process to end soon: a wait ends, what was made is taken down, and [`infer`] returns
+/// [`LiveError::Stopped`]. It may be called from any thread.
+pub fn stop() {
+    STOPPED.store(true, Ordering::Relaxed);
+}
+
+fn go_on() -> Result<(), LiveError> {
+    if STOPPED.load(Ordering::Relaxed) { Err(LiveError::Stopped) } else { Ok(()) }
+}
+
+/// Waits so long, or until the experiments are to end.
+fn pause(time: Duration) -> Result<(), LiveError> {
+    const STEP: Duration = Duration::from_millis(50);
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        go_on()?;
+        std::thread::sleep(left.min(STEP));
+    }
+    go_on()
 }
 
 type Experiment = fn(&LiveSystem, &Effort) -> Result<Vec<InferredFinding>, LiveError>;
@@ -86,7 +113,7 @@ pub const EXPERIMENTS: [(&str, Experiment); 8] = [
 /// Runs all experiments, or the named ones; `each` is called before one begins.
 ///
 /// # Errors
-/// The file system cannot be made, mounted or watched.
+/// The file system cannot be made, mounted or watched, or the experiments were [stopped](stop).
 pub fn infer(
     system: &LiveSystem,
     effort: &Effort,
@@ -96,6 +123,7 @@ pub fn infer(
     let mut all = Vec::new();
     for (name, experiment) in EXPERIMENTS {
         if only.is_empty() || only.iter().any(|o| o == name) {
+            go_on()?;
             each(name);
             all.extend(experiment(system, effort)?);
         }

@@ -144,8 +144,9 @@ fn moments<'a>(
 /// Another file system, which is changed all the time and has no timer for that. Writes to it and to the file system under
 /// experiment at the same moment were asked for by another process, for all file systems.
 struct Witness {
-    lab: Lab,
+    // Closed before the file system is unmounted, also where the experiment ends early.
     file: File,
+    lab: Lab,
 }
 
 impl Witness {
@@ -193,7 +194,7 @@ fn run(system: &LiveSystem, effort: &Effort) -> Result<[Waits; 2], LiveError> {
                 fill(&file, u64::from(round) * 65_536, 65_536)?;
                 changes.push(Instant::now());
                 let uneven = UNEVEN[round as usize % UNEVEN.len()];
-                std::thread::sleep(Duration::from_secs_f64((each + uneven).max(1.0)));
+                super::pause(Duration::from_secs_f64((each + uneven).max(1.0)))?;
             }
             Ok(())
         };

@@ -18,6 +18,7 @@ use ordo_vfs::host::HostDir;
 
 use crate::args::system;
 use crate::image::{self, real_time};
+use crate::interrupt::OnInterrupt;
 use crate::pair::NamedImage;
 use crate::text::put;
 
@@ -69,7 +70,7 @@ pub struct Age {
 }
 
 /// A file system that was aged.
-#[derive(serde::Serialize)]
+#[derive(Clone, serde::Serialize)]
 struct Row {
     /// The system, or the image or directory.
     system: String,
@@ -105,6 +106,10 @@ pub fn run(args: &Age) -> Result<()> {
         aged,
     };
     let mut rows = Vec::new();
+    let shown = |rows: &[Row]| match args.json {
+        true => json(&Rows { rows: rows.to_vec() }),
+        false => Ok(as_text(args, &options.profile, rows)),
+    };
     match &args.target {
         Some(target) => {
             let name = target.display().to_string();
@@ -114,15 +119,16 @@ pub fn run(args: &Age) -> Result<()> {
         None => {
             let systems: Vec<System> =
                 if args.fs.is_empty() { System::runnable().collect() } else { args.fs.clone() };
+            let (interrupt, count) = (OnInterrupt::new()?, systems.len());
             for system in systems {
                 let aged = in_memory(args, system, &options).with_context(|| system.name())?;
                 rows.push(row(system.name().to_owned(), aged));
+                let what = format!("{} of {count} file systems are shown", rows.len());
+                interrupt.keep(args.output.as_deref(), shown(&rows)?, what);
             }
         }
     }
-    let rows = Rows { rows };
-    let text = if args.json { json(&rows)? } else { as_text(args, &options.profile, &rows.rows) };
-    put(args.output.as_deref(), &text)
+    put(args.output.as_deref(), &shown(&rows)?)
 }
 
 /// Ages a file system, with a progress bar.

@@ -18,6 +18,7 @@ use ordo_vfs::{Errno, FileSystem, FsResult};
 use super::compare::{Bar, setup};
 use crate::args::Bench;
 use crate::image::real_time;
+use crate::interrupt::OnInterrupt;
 use crate::privileges::need_root;
 use crate::text::put;
 
@@ -171,9 +172,27 @@ struct InDirectory<'a> {
     phases: &'a [Phase],
 }
 
+/// Removes a directory in which another thread may still make files.
+fn remove_while_used(dir: &Path) {
+    const TRIES: u32 = 1000;
+    for _ in 0..TRIES {
+        match std::fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {}
+            _ => return,
+        }
+    }
+    eprintln!("ordo: {}: could not be removed", dir.display());
+}
+
 fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     let place = dir.join(format!("ordo-bench-{}", std::process::id()));
     std::fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
+    let interrupt = OnInterrupt::new()?;
+    let made = place.clone();
+    interrupt.set(move || {
+        eprintln!("ordo: interrupted: removing {}", made.display());
+        remove_while_used(&made);
+    });
     let result = real_time(async |runtime| {
         let marks = Rc::new(Marks::default());
         let mut bar = HostBar { progress: Progress::new(args.quiet), marks: marks.clone() };
@@ -185,6 +204,7 @@ fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
         stage.fs.sync().await?;
         Ok((phases, runtime.now().since(start).as_secs_f64()))
     });
+    drop(interrupt);
     let removed = std::fs::remove_dir_all(&place);
     let (phases, total) = result?;
     removed.with_context(|| format!("removing {}", place.display()))?;

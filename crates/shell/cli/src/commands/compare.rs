@@ -16,6 +16,7 @@ use ordo_report::{json, number};
 use ordo_systems::{Cleaning, DualOptions, SoftOptions, System, Tuning};
 
 use crate::args::{Chosen, Compare, Machine};
+use crate::interrupt::OnInterrupt;
 use crate::text::put;
 
 /// Directories that most machines have. The first of a useful size is used.
@@ -110,6 +111,7 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     let setup = ComparisonSetup { ageing, ..setup(&args.machine, !args.no_recovery)? };
     let mut bar = Bar::new(args.quiet);
     let mut rows: Vec<ComparisonRow> = Vec::new();
+    let (interrupt, runs) = (OnInterrupt::new()?, workloads.len() * systems.len());
     for workload in &workloads {
         for Chosen { system, name, cleaning, dual, tuning } in &systems {
             let (cleaning, dual) = (cleaning.unwrap_or_default(), dual.unwrap_or_default());
@@ -117,18 +119,33 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
             let row = compare::run(*system, workload, &setup, &mut bar);
             let row = row.with_context(|| format!("{workload} on {name}"))?;
             rows.push(ComparisonRow { system: name.clone(), ..row });
+            let so_far = as_asked(args, &workloads, &rows, &setup)?;
+            let what = format!("{} of {runs} runs are shown", rows.len());
+            interrupt.keep(args.output.as_deref(), so_far, what);
         }
     }
     bar.finish();
-    let text = match args.json {
-        true => json(&Rows { rows: rows.clone() })?,
-        false => as_text(&workloads, &rows, &setup, args.wide),
-    };
-    put(args.output.as_deref(), &text)?;
+    drop(interrupt);
+    put(args.output.as_deref(), &as_asked(args, &workloads, &rows, &setup)?)?;
     if let Some(file) = &args.html {
         put(Some(file), &page::page(&workloads, &rows, &setup))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The results as text or as JSON.
+fn as_asked(
+    args: &Compare,
+    workloads: &[Workload],
+    rows: &[ComparisonRow],
+    setup: &ComparisonSetup,
+) -> Result<String> {
+    if args.json {
+        return Ok(json(&Rows { rows: rows.to_vec() })?);
+    }
+    let ran = |w: &&Workload| rows.iter().any(|row| row.workload == w.to_string());
+    let ran: Vec<Workload> = workloads.iter().filter(ran).cloned().collect();
+    Ok(as_text(&ran, rows, setup, args.wide))
 }
 
 /// The default workloads: a tree of this machine, if there is one of a useful size, and PostMark.

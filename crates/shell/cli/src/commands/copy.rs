@@ -16,6 +16,7 @@ use ordo_vfs::tree::{self, Copied, CopyOptions, Totals, WalkLimits};
 use ordo_vfs::{Attr, Errno, FileSystem, FileType, Ino, path};
 
 use crate::args::{Cp, Export, Import};
+use crate::created::CreatedFiles;
 use crate::image::{self, real_time};
 use crate::pair::NamedImage;
 use crate::text::put;
@@ -274,6 +275,7 @@ async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
 }
 
 pub fn import(args: &Import) -> Result<ExitCode> {
+    let mut created = CreatedFiles::default();
     let done = real_time(async |rt| {
         let host = HostDir::open(&args.dir)?;
         let bar = Progress::new(args.quiet);
@@ -286,7 +288,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
                     args.image.display()
                 );
             }
-            make_image(&rt, args, &totals).await?;
+            make_image(&rt, args, &totals, &mut created).await?;
         }
         let named = NamedImage::new(&args.image).with(&args.metadata);
         let mounted = image::open(&rt, named).await?;
@@ -300,13 +302,19 @@ pub fn import(args: &Import) -> Result<ExitCode> {
             format!("importing {} into {}", args.dir.display(), args.image.display())
         })
     })?;
+    created.keep();
     done.report(args.json)
 }
 
 /// The space of a small file, with its share of other structures, in bytes.
 const FRAGMENT: u64 = 4096;
 
-async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result<()> {
+async fn make_image(
+    runtime: &Runtime,
+    args: &Import,
+    totals: &Totals,
+    created: &mut CreatedFiles,
+) -> Result<()> {
     let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
     // The size includes the reserve of a twelfth, inodes and group headers, and some free space.
     let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
@@ -318,6 +326,7 @@ async fn make_image(runtime: &Runtime, args: &Import, totals: &Totals) -> Result
         ..MakeOptions::default()
     };
     let disk = FileDisk::create(runtime, &args.image, bytes)?.erase();
+    created.add(&args.image);
     // An image that this command creates has the first format.
     let made = FORMATS[0].make(runtime, &[disk], &options).await;
     made.map(drop).with_context(|| args.image.display().to_string())

@@ -1,14 +1,16 @@
 //! `ordo infer`: a file system's policies, found by experiment.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_live::infer::{EXPERIMENTS, Effort, infer};
-use ordo_live::kernel::LiveSystem;
+use ordo_live::infer::{self, EXPERIMENTS, Effort, infer};
+use ordo_live::kernel::{LiveError, LiveSystem};
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
+use crate::interrupt;
 use crate::privileges::need_root;
 
 /// `ordo infer`.
@@ -56,7 +58,7 @@ pub struct Infer {
 ///
 /// # Errors
 /// The file system cannot be made, mounted or watched.
-pub fn run(args: &Infer) -> Result<()> {
+pub fn run(args: &Infer) -> Result<ExitCode> {
     need_root("ordo infer", "makes devices and mounts file systems")?;
     let known = |name: &String| EXPERIMENTS.iter().any(|(e, _)| e == name);
     if let Some(name) = args.only.iter().find(|name| !known(name)) {
@@ -70,14 +72,22 @@ pub fn run(args: &Infer) -> Result<()> {
         bytes: args.size / 4096 * 4096,
     };
     let effort = Effort { trials: args.trials, wait: Duration::from_secs(args.wait) };
-    let all = infer(&system, &effort, &args.only, |name| eprintln!("ordo: experiment: {name}"))?;
+    interrupt::on_each(|| {
+        eprintln!("ordo: stopping; the file system under experiment is taken down first");
+        infer::stop();
+    })?;
+    let tell = |name: &str| eprintln!("ordo: experiment: {name}");
+    let all = match infer(&system, &effort, &args.only, tell) {
+        Err(LiveError::Stopped) => return Ok(ExitCode::from(interrupt::INTERRUPTED)),
+        all => all?,
+    };
     if args.json {
         print!("{}", json(&all)?);
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     for finding in &all {
         println!("{}: {}", finding.question, finding.answer);
         finding.evidence.iter().for_each(|line| println!("    {line}"));
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_systems::{MadeReport, MakeOptions, metadata_size};
 
 use crate::args::{Mkfs, MkfsTarget};
+use crate::created::CreatedFiles;
 use crate::image::real_time;
 use crate::overwrite::{Target, examine, replacing};
 use crate::text::put;
@@ -29,19 +30,31 @@ async fn open(
     runtime: &Runtime,
     path: &Path,
     size: Option<u64>,
-    targets: &mut Vec<Target>,
+    opened: &mut OpenedDevices,
     args: &Mkfs,
 ) -> Result<Device> {
     let disk = match (path.exists(), size) {
         (true, _) => FileDisk::open(runtime, path, FileAccess::ReadWrite)?,
-        (false, Some(size)) => FileDisk::create(runtime, path, size)?,
+        (false, Some(size)) => {
+            let disk = FileDisk::create(runtime, path, size)?;
+            opened.created.add(path);
+            disk
+        }
         (false, None) => {
             bail!("{}: does not exist; give --size to create it", path.display())
         }
     };
     let disk = disk.erase();
-    targets.push(examine(&disk, path, args.force).await?);
+    opened.targets.push(examine(&disk, path, args.force).await?);
     Ok(disk)
+}
+
+/// The devices that were opened so far.
+#[derive(Default)]
+struct OpenedDevices {
+    targets: Vec<Target>,
+    /// The images among them that were not there before.
+    created: CreatedFiles,
 }
 
 fn options(args: &Mkfs) -> MakeOptions {
@@ -97,15 +110,15 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     if args.meta_device.is_some() && !format.has_pairs() {
         bail!("--meta-device does not go with {}", format.noun());
     }
-    let mut targets = Vec::new();
-    let mut disks = vec![open(runtime, &args.image, args.size, &mut targets, args).await?];
+    let mut opened = OpenedDevices::default();
+    let mut disks = vec![open(runtime, &args.image, args.size, &mut opened, args).await?];
     let mut options = options;
     if let Some(path) = &args.meta_device {
         let mut created = false;
         let mut metadata = Vec::new();
         for half in [Some(path), args.meta_mirror.as_ref()].into_iter().flatten() {
             created |= !half.exists();
-            metadata.push(open_metadata(runtime, half, &disks[0], &mut targets, args).await?);
+            metadata.push(open_metadata(runtime, half, &disks[0], &mut opened, args).await?);
         }
         disks.splice(0..0, metadata);
         if created {
@@ -121,13 +134,15 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         let usual = Journaled::new(LogPlace::Other, false, None);
         let journaled = Journaled { log_bytes: options.log_bytes, ..usual };
         let bytes = journaled.sizes(bytes, options.ffs_block()).1;
-        disks.push(open(runtime, place, Some(bytes), &mut targets, args).await?);
+        disks.push(open(runtime, place, Some(bytes), &mut opened, args).await?);
     }
     let make = async || {
         let made = format.make(runtime, &disks, &options).await;
         made.with_context(|| args.image.display().to_string())
     };
-    replacing(&targets, make).await
+    let made = replacing(&opened.targets, make).await?;
+    opened.created.keep();
+    Ok(made)
 }
 
 /// Opens the metadata device of a pair, or creates it: as large as --meta says, or a tenth of the data device.
@@ -135,7 +150,7 @@ async fn open_metadata(
     runtime: &Runtime,
     path: &Path,
     data: &Device,
-    targets: &mut Vec<Target>,
+    opened: &mut OpenedDevices,
     args: &Mkfs,
 ) -> Result<Device> {
     let same = |path: &Path| path.canonicalize().ok();
@@ -151,7 +166,7 @@ async fn open_metadata(
     let block = args.block_size.and_then(|bytes| u32::try_from(bytes).ok());
     let bytes = args.size.unwrap_or_else(|| data.geometry().bytes);
     let size = metadata_size(args.meta, bytes, block);
-    open(runtime, path, Some(size), targets, args).await
+    open(runtime, path, Some(size), opened, args).await
 }
 
 /// The metadata device, if it is another one.

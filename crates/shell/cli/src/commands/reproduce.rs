@@ -11,6 +11,7 @@ use ordo_report::table::{Align, Table};
 use serde::Serialize;
 
 use super::compare::Bar;
+use crate::interrupt::OnInterrupt;
 use crate::text::put;
 
 mod page;
@@ -72,19 +73,30 @@ pub fn run(args: &Reproduce) -> Result<ExitCode> {
     let mut bar = Bar::new(args.quiet);
     let mut rows = Vec::new();
     let mut text = String::new();
+    let (interrupt, mut done) = (OnInterrupt::new()?, 0);
     for item in &items {
         let of_item =
             item.run(&mut bar).with_context(|| format!("{} {}", item.paper, item.name))?;
         text += &as_text(item, &of_item);
         rows.extend(of_item);
+        done += 1;
+        let so_far = match args.json {
+            true => json(&Rows { rows: rows.clone() })?,
+            false => text.clone(),
+        };
+        let what = format!("{done} of {} items are shown", items.len());
+        interrupt.keep(args.output.as_deref(), so_far, what);
     }
     bar.finish();
+    drop(interrupt);
     let summary = summary(&rows);
-    if let Some(path) = &args.html {
-        put(Some(path), &page::page(&items, &rows, &summary))?;
-    }
     text += &summary;
+    // The results are shown even where the page cannot be written.
+    let page = args.html.as_ref().map(|path| (path, page::page(&items, &rows, &summary)));
     put(args.output.as_deref(), &if args.json { json(&Rows { rows })? } else { text })?;
+    if let Some((path, page)) = page {
+        put(Some(path), &page)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

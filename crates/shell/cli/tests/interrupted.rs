@@ -1,0 +1,124 @@
+//! A command that is interrupted shows what it has finished, and leaves nothing behind.
+//!
+//! Fault model: Ctrl-C, or a service manager's SIGTERM, while a command works. Would catch an hour of finished rows that is
+//! lost with the one under way, and folders, mounts and devices that stay.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(cargo_bin("ordo"));
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn interrupt(child: &mut Child, signal: &str) -> (ExitStatus, String, String) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    let (mut out, mut errors) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    (child.wait().unwrap(), out, errors)
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A comparison of which two runs take a moment and the others much longer.
+#[test]
+fn finished_runs_of_a_comparison_are_shown() {
+    let work = ["create-delete:files=100", "micro", "postmark", "sdet-like", "tpcb"];
+    let mut all = vec!["compare", "--quiet", "-f", "ffs-none,ffs-sync"];
+    all.extend(work.iter().flat_map(|work| ["-w", work]));
+    for seconds in [1, 3, 10] {
+        let mut child = start(&all);
+        std::thread::sleep(Duration::from_secs(seconds));
+        let (status, out, errors) = interrupt(&mut child, "-INT");
+        assert_eq!(status.code(), Some(130), "{out}{errors}");
+        if errors.contains("of 10 runs are shown") {
+            assert!(out.contains("ffs-none"), "{out}");
+            return;
+        }
+    }
+    panic!("no run of the small work ended in ten seconds");
+}
+
+/// A run in a directory of the host.
+#[test]
+fn a_run_in_a_directory_takes_its_folder_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = || std::fs::read_dir(folder.path()).unwrap().count();
+    let work = ["bench", "postmark:files=5000,transactions=100000000", "--quiet"];
+    let mut child = start(&[&work[..], &["--dir", folder.path().to_str().unwrap()]].concat());
+    until("the folder is made", || place() == 1);
+    let (status, out, errors) = interrupt(&mut child, "-TERM");
+    assert_eq!(status.code(), Some(130), "{out}{errors}");
+    assert_eq!(place(), 0, "{errors}");
+}
+
+/// Directories on which something of Ordo's recordings is mounted.
+fn mounted() -> BTreeSet<String> {
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let dirs = table.lines().filter_map(|line| line.split(' ').nth(1));
+    let ours = |dir: &&str| dir.contains("/ordo-live-") || dir.contains("/ordo-pseudo-");
+    dirs.filter(ours).map(str::to_owned).collect()
+}
+
+/// Experiments on a kernel's file system: its mount, its device and their folders are gone. Tests beside this one may have
+/// mounts of their own.
+#[test]
+fn stopped_experiments_leave_no_mount() {
+    let before = mounted();
+    let mut child = start(&["infer", "--fs", "ext4", "--only", "timers", "--size", "64m"]);
+    let begun = Instant::now();
+    while !mounted().difference(&before).any(|dir| dir.contains("/ordo-live-")) {
+        if child.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            return ordo_testkit::skip("no pseudo-device");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let ours: BTreeSet<String> = mounted().difference(&before).cloned().collect();
+    let (status, out, errors) = interrupt(&mut child, "-INT");
+    assert_eq!(status.code(), Some(130), "{out}{errors}");
+    assert!(errors.contains("taken down"), "{errors}");
+    // Another test's mounts end too, in their time.
+    until("all mounts are gone", || ours.intersection(&mounted()).next().is_none());
+    assert!(ours.iter().all(|dir| !std::path::Path::new(dir).exists()), "{ours:?}");
+}
+
+/// What fails takes back what it made: an image, a trace, a page. A page of an earlier run stays as it was.
+#[test]
+fn a_command_that_fails_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run = |args: &[&str]| Command::new(cargo_bin("ordo")).args(args).output().unwrap();
+    let fails = |args: &[&str], made: &str| {
+        let out = run(args);
+        assert!(!out.status.success(), "{args:?}");
+        assert!(!std::path::Path::new(&at(made)).exists(), "{args:?} leaves {made}");
+    };
+    // No file system is so small.
+    fails(&["mkfs", "-s", "8k", &at("image")], "image");
+    fails(&["mkfs", "-s", "8k", "--fs", "lfs", &at("image")], "image");
+    // The tree does not fit.
+    std::fs::create_dir(at("tree")).unwrap();
+    std::fs::write(at("tree/large"), vec![1; 4 << 20]).unwrap();
+    fails(&["import", &at("tree"), &at("image"), "--size", "2m"], "image");
+    // The page's disk is full.
+    let page = ["compare", "--quiet", "-f", "ffs-none", "-w", "create-delete:files=10"];
+    let out = run(&[&page[..], &["--html", "/dev/full"]].concat());
+    assert!(!out.status.success());
+    let shown = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(shown.contains("ffs-none"), "the results are shown all the same: {shown}");
+}
