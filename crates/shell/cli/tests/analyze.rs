@@ -116,6 +116,20 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     assert!(fs::read_to_string(&page).unwrap().contains("Writes outstanding"));
     let (code, out, _) = ordo(&["analyze", log, "--expect"]);
     assert_eq!((code, out.as_str()), (0, ""), "ext3 keeps to write-ahead logging");
+    let without = folder.path().join("without");
+    let without = without.to_str().unwrap();
+    let blind = ["trace", "run", "--fs", "ext3", "--size", "32m", "--without-contents", "-o"];
+    let (_, counted, _) =
+        ordo(&[&blind[..], &[without, "--", "sh", "-c", "echo > a; sync"]].concat());
+    let html = ["analyze", without, "--html", "-o", page.to_str().unwrap()];
+    assert_eq!(ordo(&html).0, 0);
+    let shown = fs::read_to_string(&page).unwrap();
+    assert!(counted.contains("journal commit") && shown.contains("journal commit"), "{counted}");
+    for line in counted.lines().filter(|line| line.contains("journal")) {
+        assert!(shown.contains(line), "the page has the names that blocks got: {line}");
+    }
+    let (code, _, errors) = ordo(&["analyze", without, "--expect"]);
+    assert!(code == 1 && errors.contains("cannot be seen"), "nothing passes unseen: {errors}");
     // A log of dm-log-writes has everything but times and reads.
     let to = ["trace", "export", log, "--to", "dm-log-writes", "-o", exported];
     assert_eq!(ordo(&to).0, 0);

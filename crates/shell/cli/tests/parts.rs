@@ -44,7 +44,8 @@ fn cannot_record(out: &Output) -> bool {
 }
 
 /// A trace that is imported in parts gives, byte for byte, what the whole trace gives. With a damaged part the rest is
-/// given, the part is named, and the exit status is 1.
+/// given, the part is named, and the exit status is 1. Would catch a command that reads the first of several traces, and says
+/// nothing of the others.
 #[test]
 fn imported_parts_give_the_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,6 +70,18 @@ fn imported_parts_give_the_whole() {
             let many = ordo(&[&["analyze", &cut], how].concat());
             assert_eq!((many.status.code(), text(&many.stderr)), (Some(0), String::new()));
             assert_eq!(text(&many.stdout), text(&one.stdout), "{log}");
+        }
+        // The parts one by one, as a shell's pattern gives them, are the whole too; some of them are not.
+        let each: Vec<&str> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
+        let out = ordo(&[&["analyze"], &each[..]].concat());
+        assert_eq!(text(&out.stdout), text(&ordo(&["analyze", &whole]).stdout), "{log}");
+        let out = ordo(&[&["analyze"], &each[1..]].concat());
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+        assert!(text(&out.stderr).contains("parts of a recording"), "{}", text(&out.stderr));
+        for command in [&["analyze"][..], &["whatif"], &["trace", "show"]] {
+            let out = ordo(&[command, &[&whole, each[0]]].concat());
+            assert_eq!((out.status.code(), text(&out.stdout)), (Some(1), String::new()));
+            assert!(text(&out.stderr).contains("different traces"), "{}", text(&out.stderr));
         }
         let file = dirs[1].join("blocks.parquet");
         let good = fs::read(&file).unwrap();

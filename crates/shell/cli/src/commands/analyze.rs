@@ -14,12 +14,13 @@ use ordo_annotate::input::{Opened, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
 use ordo_annotate::parts::whole::WholeTables;
-use ordo_annotate::store::is_trace;
+use ordo_annotate::store::{self, is_trace};
 use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_sba::analysis::{Analysis, Spread};
 use ordo_sba::{TrafficCounts, Watch};
+use ordo_trace::RequestOp;
 
 use super::calls::waits;
 use super::parts;
@@ -31,7 +32,7 @@ use crate::text::put;
 #[derive(Args, Clone, Debug)]
 pub(super) struct Input {
     /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace, or an I/O log of fio. For ordo
-    /// analyze and ordo whatif also a folder with the parts of one recording.
+    /// analyze and ordo whatif also a folder with the parts of one recording, or all of these parts.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
     /// The image or device as it was before the trace. The file system is recognised from it. A directory of
@@ -73,6 +74,22 @@ impl Input {
         let Some(analysis) = count(dir)? else { return Ok(None) };
         let waited = calls::waited(&calls::read(dir)?);
         Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
+    }
+
+    /// The page of a trace whose contents were not kept, by the names that its blocks got when they passed; `None` for any
+    /// other trace. Without contents they cannot be named again.
+    fn page_of_names(&self) -> Result<Option<String>> {
+        let Some(counted) = self.counted()? else { return Ok(None) };
+        let dir = &self.trace[0];
+        let Some(mut tables) = StoredTables::open(dir)? else { return Ok(None) };
+        let mut blocks = Vec::new();
+        tables.each(|_, _, _, own| blocks.extend_from_slice(own))?;
+        if tables.blind() == 0 {
+            return Ok(None);
+        }
+        let (stored, calls) = (store::read(dir)?, calls::read(dir)?);
+        let numbers = counted.text(false)?;
+        Ok(Some(page(&stored.trace, &blocks, &calls, &counted.analysis, &numbers)))
     }
 
     /// A trace in this file or directory.
@@ -125,8 +142,12 @@ impl Input {
         all
     }
 
-    /// The one stored volume that is asked for, if the argument is a directory of volumes.
+    /// The one trace that is asked for: a stored volume, if the argument is a directory of volumes, or the folder of a
+    /// recording, if the arguments are all of its parts.
     fn resolved(&self) -> Result<Input> {
+        if self.trace.len() > 1 && self.trace.iter().any(|path| path.is_dir()) {
+            return Ok(Input { trace: vec![parts::folder_of(&self.trace)?], ..self.clone() });
+        }
         let all = self.stored_volumes();
         let wanted = match (&self.partition, &all[..]) {
             (_, []) => return Ok(self.clone()),
@@ -155,6 +176,12 @@ impl Input {
     /// Opens the trace of one volume, and prints notes about it.
     pub(super) fn open(&self) -> Result<Opened> {
         let this = self.resolved()?;
+        if let [dir] = &this.trace[..]
+            && !is_trace(dir)
+            && parts::is_folder(dir)
+        {
+            bail!("{}: a folder of parts: give one of them", dir.display());
+        }
         let opened = open(&this.trace, this.start.as_deref(), this.place())?;
         opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
         Ok(opened)
@@ -254,12 +281,25 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     }
     if args.expect {
         let (opened, watch) = input.known()?;
+        let writes = opened.trace.requests().iter().filter(|r| r.op == RequestOp::Write);
+        let blind = writes.filter(|r| r.len > 0 && r.data.is_none()).count();
+        if blind > 0 {
+            bail!(
+                "{}: {} writes without contents: whether a rule is broken cannot be seen; record again with contents",
+                input.trace[0].display(),
+                number::count(blind as u64)
+            );
+        }
         let all = expected(&opened.trace, &watch);
         let lines = all.iter().map(|b| format!("{b}\n")).collect();
         put(args.output.as_deref(), &if args.json { json(&all)? } else { lines })?;
         return Ok(if all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if args.html {
+        if let Some(page) = input.page_of_names()? {
+            put(args.output.as_deref(), &page)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let (opened, watch) = input.known()?;
         put(args.output.as_deref(), &named(&opened, &watch, Some(true))?)?;
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,7 @@
 //! Recordings in parts: options of the recorder, and the analysis of a directory of parts.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use ordo_annotate::parts::join::Found;
 use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::parts::writer::WrittenParts;
-use ordo_annotate::parts::{JoinedParts, Part, Place, find};
+use ordo_annotate::parts::{JoinedParts, Part, PartedRecording, Place, find};
 use ordo_annotate::{parts, store};
 use ordo_live::parts::{PartsDone, PartsInto, PartsWanted, in_parts};
 use ordo_pseudo::MakeObserver;
@@ -138,6 +139,49 @@ pub(super) fn one_recording(dir: &Path) -> Result<WholeTables> {
             )
         }
     }
+}
+
+/// The folder of a recording whose parts these are, if they are all of its parts.
+///
+/// # Errors
+/// They are several traces, or some of the parts of one.
+pub(super) fn folder_of(traces: &[PathBuf]) -> Result<PathBuf> {
+    let real = |path: &PathBuf| path.canonicalize().with_context(|| path.display().to_string());
+    let given: BTreeSet<PathBuf> = traces.iter().map(real).collect::<Result<_>>()?;
+    let mut names = BTreeSet::new();
+    for path in &given {
+        let found = find(path)?;
+        names.insert(found.recordings.first().map(|recording| recording.name.clone()));
+    }
+    if names.len() != 1 || names.contains(&None) {
+        bail!(several(traces));
+    }
+    let mut folder = given.first().cloned().unwrap_or_default();
+    while !given.iter().all(|path| path.starts_with(&folder) && *path != folder) {
+        folder.pop();
+    }
+    let found = find(&folder)?;
+    let is_ours = |recording: &&PartedRecording| names.contains(&Some(recording.name.clone()));
+    let recording = found.recordings.iter().find(is_ours);
+    let all: BTreeSet<PathBuf> =
+        recording.into_iter().flat_map(|recording| recording.parts.values().cloned()).collect();
+    if given != all || found.recordings.len() > 1 || !found.whole.is_empty() {
+        bail!(
+            "{} of the {} parts of a recording: give one part, or the folder of all, {}",
+            given.len(),
+            all.len(),
+            folder.display()
+        );
+    }
+    Ok(folder)
+}
+
+fn several(traces: &[PathBuf]) -> String {
+    format!(
+        "{} and {} are different traces; give one at a time",
+        traces[0].display(),
+        traces[1].display()
+    )
 }
 
 /// Whether a directory is to be analysed as parts.
