@@ -18,6 +18,7 @@ help:
 	@echo 'make test-freebsd FSCK=/path/to/fsck_ffs  images and crash states before FreeBSD'"'"'s own fsck'
 	@echo 'make test-netbsd FSCK_LFS=/path/to/fsck_lfs [DUMPLFS=/path/to/dumplfs]  LFS before NetBSD'"'"'s own fsck, written to docs/results/netbsd.md'
 	@echo 'make test-kills [KILLS=200] [FSCK=/path/to/fsck_ffs]  mounts killed at random, written to docs/results/kills.md'
+	@echo 'make test-stress [CALLS=100000 SEED=1 SEEDS=1 ONLY=soft-updates]  eight threads on mounts of every kind'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
@@ -93,6 +94,14 @@ test-kills:
 	ORDO_FREEBSD_FSCK=$(if $(FSCK),$(abspath $(FSCK))) ORDO_KILLS=$(KILLS) ORDO_KILLS_SEED=$(KILLS_SEED) \
 	  ORDO_KILLS_PAGE=$(CURDIR)/docs/results/kills.md \
 	  $(CARGO) test --workspace --test kills -- --ignored --nocapture many_kills
+
+# As root. Eight threads on a mount, of every ordering and layout in several shapes, CALLS calls each, for SEEDS seeds from SEED on;
+# only shapes whose names contain ONLY ("soft-updates --size 96m -b 4k").
+CALLS ?= 100000
+.PHONY: test-stress
+test-stress:
+	ORDO_STRESS_CALLS=$(CALLS) ORDO_STRESS_SEED=$(SEED) ORDO_STRESS_SEEDS=$(SEEDS) ORDO_STRESS_ONLY="$(ONLY)" \
+	  $(CARGO) test --release --package ordo-cli --test stress -- --ignored --nocapture
 
 lint:
 	$(CARGO) fmt --all --check
