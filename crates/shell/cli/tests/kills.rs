@@ -3,7 +3,8 @@
 //!
 //! Fault model: the server is killed (SIGKILL) at any moment. Everything that it had sent to the image stays;
 //! everything in its memory is lost. Meanwhile programs create, change, rename and remove files, sync most of
-//! them, and record outside of the image the states in which each may be afterwards ([`programs`]).
+//! them, and record outside of the image the states in which each may be afterwards ([`programs`]). Others note owners, times,
+//! attributes, device numbers, targets, holes and the entries of their directory too ([`strict`]).
 //!
 //! Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns: synced files are there and whole; Ordo's
 //! checker has no findings; and where `ORDO_FREEBSD_FSCK` names FreeBSD's, that has none either, and preens the
@@ -16,6 +17,8 @@ mod mounting;
 mod page;
 #[path = "kills/programs.rs"]
 mod programs;
+#[path = "kills/strict.rs"]
+mod strict;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -25,15 +28,18 @@ use mounting::{Disk, can_mount, text};
 use ordo_testkit::FreebsdFsck;
 use page::{Lot, Shape, write_page};
 use programs::{Dice, Program, Record};
+use strict::{Keeper, Ledger};
 
 /// The orderings, each with the place of its log.
-const SYSTEMS: [(&str, &str); 6] = [
+const SYSTEMS: [(&str, &str); 8] = [
     ("soft-updates", "file"),
     ("journal", "file"),
     ("journal", "behind"),
     ("journal", "apart"),
     ("sync", "file"),
     ("none", "file"),
+    ("lfs", "file"),
+    ("dualfs", "file"),
 ];
 
 /// The format, and block and fragment sizes.
@@ -55,6 +61,7 @@ const KILLS_OF_ONE: usize = 4;
 struct Victim<'a> {
     disk: Disk,
     record: Arc<Record>,
+    ledger: Arc<Ledger>,
     dice: Dice,
     freebsd: Option<&'a FreebsdFsck>,
 }
@@ -62,12 +69,26 @@ struct Victim<'a> {
 impl Victim<'_> {
     fn new<'a>(lot: &Lot, seed: u64, freebsd: Option<&'a FreebsdFsck>) -> Victim<'a> {
         let (format, block, fragment) = lot.shape;
-        let shape = ["--fs", format, "--size", "64m", "-b", block, "-f", fragment];
-        let disk = Disk::shaped(lot.system.0, lot.system.1, &shape);
-        Victim { disk, record: Arc::default(), dice: Dice(seed), freebsd }
+        let disk = match mounting::LOGS.contains(&lot.system.0) {
+            true => Disk::new(lot.system.0, 96),
+            false => {
+                let shape = ["--fs", format, "--size", "64m", "-b", block, "-f", fragment];
+                Disk::shaped(lot.system.0, lot.system.1, &shape)
+            }
+        };
+        let (record, ledger) = (Arc::default(), Arc::default());
+        Victim { disk, record, ledger, dice: Dice(seed), freebsd }
     }
 
-    /// Lets two or three programs work, and kills their server. Returns the number of their syncs.
+    /// The names that are not as they were noted.
+    fn wrong(&self, for_now: bool) -> (usize, Vec<String>) {
+        let (files, mut wrong) = self.record.compare(&self.disk.dir(), for_now);
+        let (names, more) = self.ledger.compare(&self.disk.dir());
+        wrong.extend(more);
+        (files + names, wrong)
+    }
+
+    /// Lets some programs work, and kills their server. Returns the number of their syncs.
     fn kill(&mut self) -> Result<usize, String> {
         // With little memory, blocks are written all the time, also in part.
         let little = [
@@ -78,7 +99,8 @@ impl Victim<'_> {
             "group-commit",
         ];
         let mut options = little[self.dice.below(little.len())];
-        if options == "group-commit" && self.disk.ordering != "journal" {
+        let group = options == "group-commit" && self.disk.ordering != "journal";
+        if group || self.disk.is_log() && options.contains("dependencies") {
             options = "";
         }
         let out = self.disk.mount_with(options);
@@ -86,7 +108,7 @@ impl Victim<'_> {
             return Err(format!("mounting it to work on: {}", text(&out)));
         }
         // A check since then may have cut files that were not synced.
-        let (_, wrong) = self.record.compare(&self.disk.dir(), false);
+        let (_, wrong) = self.wrong(false);
         if self.disk.ordering != "none" && !wrong.is_empty() {
             return Err(format!("before anything is done: {}", wrong.join("\n")));
         }
@@ -96,7 +118,12 @@ impl Victim<'_> {
             let program = Program::new(&self.disk.dir(), number, &self.record, seed);
             std::thread::spawn(move || program.run())
         });
-        let programs: Vec<_> = programs.collect::<Vec<_>>();
+        let mut programs: Vec<_> = programs.collect();
+        let keepers = (0..1 + self.dice.below(3)).map(|number| {
+            let keeper = Keeper::new(&self.disk.dir(), number, &self.ledger, self.dice.next());
+            std::thread::spawn(move || keeper.run())
+        });
+        programs.extend(keepers);
         let most = [60, 300, 1500][self.dice.below(3)];
         std::thread::sleep(Duration::from_millis(10 + self.dice.below(most) as u64));
         self.disk.end_server("-KILL");
@@ -143,13 +170,15 @@ impl Victim<'_> {
         if !out.status.success() {
             return Err(format!("mounting it to recover: {}", text(&out)));
         }
-        let (firm, wrong) = self.record.compare(&self.disk.dir(), true);
+        let (firm, wrong) = self.wrong(true);
         self.disk.umount();
         // The background check may not have freed everything yet.
         self.fsck(&["-p"], &[0, 1])?;
         self.fsck(&["-f", "-n"], &[0])?;
-        if let Some(said) =
-            self.freebsd.map(|fsck| fsck.run_on(Path::new(self.disk.image()), &["-n", "-f"]))
+        if let Some(said) = self
+            .freebsd
+            .filter(|_| !self.disk.is_log())
+            .map(|fsck| fsck.run_on(Path::new(self.disk.image()), &["-n", "-f"]))
             && !said.is_content()
         {
             return Err(format!("FreeBSD's, after recovery:\n{}", said.text));
@@ -199,7 +228,12 @@ fn campaign(kills: usize, seed: u64, freebsd: Option<&FreebsdFsck>) -> Vec<Lot> 
     // Each system begins with another shape, so that a few kills cover all of both.
     for round in 0..SHAPES.len() {
         for (i, system) in SYSTEMS.into_iter().enumerate() {
-            lots.push(Lot::new(system, SHAPES[(i + round) % SHAPES.len()]));
+            match mounting::LOGS.contains(&system.0) {
+                // These have one shape.
+                true if round > 0 => {}
+                true => lots.push(Lot::new(system, (system.0, "8k", "1k"))),
+                false => lots.push(Lot::new(system, SHAPES[(i + round) % SHAPES.len()])),
+            }
         }
     }
     let count = lots.len();
@@ -239,7 +273,7 @@ fn assert_whole(lots: &[Lot]) {
 #[test]
 fn a_handful_of_kills() {
     if can_mount() {
-        assert_whole(&campaign(6, 1, None));
+        assert_whole(&campaign(SYSTEMS.len(), 1, None));
     }
 }
 
