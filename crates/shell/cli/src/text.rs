@@ -16,9 +16,7 @@ use ordo_vfs::{Attr, FileType, Timestamp};
 /// The file or output cannot be written.
 pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     match output {
-        Some(path) => {
-            write_whole(path, text).with_context(|| format!("writing {}", path.display()))
-        }
+        Some(path) => write_whole(path, text),
         None => {
             let mut out = std::io::stdout().lock();
             Ok(out.write_all(ordo_shown::text(text).as_bytes()).and_then(|()| out.flush())?)
@@ -26,23 +24,32 @@ pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     }
 }
 
-/// Writes a file beside its place, and renames it. What is no regular file is written as it is.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a file whole or not at all. What is no regular file, as a pipe or a device, is written as it is.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if place.exists() && !place.is_file() {
-        return std::fs::write(path, text);
+    match place.metadata() {
+        Ok(old) if !old.is_file() => Ok(std::fs::write(path, text)?),
+        Ok(old) => replace(&place, text, old.permissions().mode()),
+        Err(_) => replace(&place, text, 0o666),
     }
-    let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    let mode = match place.metadata() {
-        Ok(old) => old.permissions(),
-        // The process's mask takes its part.
-        Err(_) => Permissions::from_mode(0o666),
+}
+
+/// Writes a new file with these permissions, less those of the process's mask, which takes the place of what has its name.
+///
+/// # Errors
+/// The file cannot be written; what has its name is as it was.
+pub fn replace(path: &Path, text: &str, permissions: u32) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let permissions = Permissions::from_mode(permissions);
+    let mut beside = tempfile::Builder::new();
+    let beside = beside.prefix(".ordo-").permissions(permissions);
+    let write = || -> std::io::Result<()> {
+        let mut file = beside.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
     };
-    let mut new = builder.permissions(mode).tempfile_in(dir.unwrap_or(Path::new(".")))?;
-    new.write_all(text.as_bytes())?;
-    new.persist(&place).map_err(|error| error.error)?;
-    Ok(())
+    write().with_context(|| format!("writing {}", path.display()))
 }
 
 /// Writes to standard output. What nobody reads any more is left out; after another error the program ends.

@@ -52,6 +52,23 @@ fn finished_runs_of_a_comparison_are_shown() {
     panic!("no run of the small work ended in ten seconds");
 }
 
+/// A search for crash states: the runs that have ended are shown.
+#[test]
+fn finished_runs_of_a_search_are_shown() {
+    let all = ["crash", "--quiet", "--fs", "ffs-none,lfs", "--runs", "500", "--states", "50"];
+    for seconds in [2, 10, 30] {
+        let mut child = start(&all);
+        std::thread::sleep(Duration::from_secs(seconds));
+        let (status, out, errors) = interrupt(&mut child, "-INT");
+        assert_eq!(status.code(), Some(130), "{out}{errors}");
+        if errors.contains("runs are shown") {
+            assert!(out.contains("ffs-none"), "{out}");
+            return;
+        }
+    }
+    panic!("no run ended in half a minute");
+}
+
 /// A run in a directory of the host.
 #[test]
 fn a_run_in_a_directory_takes_its_folder_away() {

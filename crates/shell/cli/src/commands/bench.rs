@@ -186,13 +186,13 @@ fn remove_while_used(dir: &Path) {
 
 fn in_directory(args: &Bench, dir: &Path) -> Result<String> {
     let place = dir.join(format!("ordo-bench-{}", std::process::id()));
-    std::fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
     let interrupt = OnInterrupt::new()?;
     let made = place.clone();
     interrupt.set(move || {
         eprintln!("ordo: interrupted: removing {}", made.display());
         remove_while_used(&made);
     });
+    std::fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
     let result = real_time(async |runtime| {
         let marks = Rc::new(Marks::default());
         let mut bar = HostBar { progress: Progress::new(args.quiet), marks: marks.clone() };

@@ -8,8 +8,6 @@ mod program;
 mod save;
 mod status;
 
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,8 +23,9 @@ use ordo_report::{json, number};
 use ordo_systems::{AnySystem, System};
 
 use crate::args::{Crash, CrashCommand, CrashWorkload};
+use crate::interrupt::OnInterrupt;
 use crate::privileges::need_root;
-use crate::text::put;
+use crate::text::{put, replace};
 
 pub use status::CrashStatus;
 
@@ -102,21 +101,6 @@ fn show_text(text: &str) -> Result<()> {
 /// Writes a file wholly or not at all, so that a campaign that was stopped can continue.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     replace(path, text, 0o666)
-}
-
-/// Writes a new file with these permissions, less those of the process's mask, which takes the place of what has its name.
-fn replace(path: &Path, text: &str, permissions: u32) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let permissions = std::fs::Permissions::from_mode(permissions);
-    let mut beside = tempfile::Builder::new();
-    let beside = beside.prefix(".ordo-").permissions(permissions);
-    let write = || -> std::io::Result<()> {
-        let mut file = beside.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("writing {}", path.display()))
 }
 
 fn plan(args: &Crash, systems: &[AnySystem]) -> CampaignPlan {
@@ -211,9 +195,11 @@ fn campaign(args: &Crash) -> Result<ExitCode> {
     }
     let (progress, started) = (Progress::new(args.quiet), Instant::now());
     let mut campaign = Campaign::new(args, progress, results);
+    campaign.interrupt = Some(OnInterrupt::new()?);
     for at in 0..campaign.results.rows.len() {
         campaign.row(at, &plan)?;
     }
+    campaign.interrupt = None;
     campaign.progress.finish();
     if !args.quiet {
         let seconds = started.elapsed().as_secs_f64();
@@ -243,13 +229,24 @@ struct Campaign<'a> {
     saved: bool,
     /// The results of each crash cycle, if they are kept separately.
     cycle_results: Option<Vec<CycleResult>>,
+    /// Shows the results so far when a signal comes.
+    interrupt: Option<OnInterrupt>,
 }
 
 impl<'a> Campaign<'a> {
     fn new(args: &'a Crash, progress: Progress, results: Results) -> Campaign<'a> {
         let mut budget = budget(args);
         budget.states = args.states().div_ceil(args.cycles as usize);
-        Campaign { args, progress, budget, results, judged: 0, saved: false, cycle_results: None }
+        Campaign {
+            args,
+            progress,
+            budget,
+            results,
+            judged: 0,
+            saved: false,
+            cycle_results: None,
+            interrupt: None,
+        }
     }
 
     /// Explores the remaining runs of one system on one disk.
@@ -267,7 +264,20 @@ impl<'a> Campaign<'a> {
             if let Some(path) = &args.output {
                 write_whole(path, &json(&self.results)?)?;
             }
+            self.keep(total)?;
         }
+        Ok(())
+    }
+
+    /// Sees to it that an interruption shows the runs so far; each row has `total`.
+    fn keep(&self, total: u64) -> Result<()> {
+        let Some(interrupt) = &self.interrupt else { return Ok(()) };
+        let mut so_far = self.results.clone();
+        so_far.rows.retain(|row| row.runs > 0);
+        let done: u64 = so_far.rows.iter().map(|row| row.runs).sum();
+        let all = total * self.results.rows.len() as u64;
+        let text = if self.args.json { json(&so_far)? } else { explanation::text(&so_far) };
+        interrupt.keep(None, text, format!("{done} of {all} runs are shown"));
         Ok(())
     }
 

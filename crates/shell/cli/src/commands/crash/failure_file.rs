@@ -16,7 +16,7 @@ pub(super) fn write(path: Option<&Path>, name: &str, text: &str) -> Result<PathB
     match path {
         Some(path) => {
             // A new file takes the place of whatever has the name, a link too.
-            super::replace(path, text, 0o600)?;
+            crate::text::replace(path, text, 0o600)?;
             Ok(path.to_owned())
         }
         None => {
