@@ -114,7 +114,7 @@ fn stopped_experiments_leave_no_mount() {
     assert!(ours.iter().all(|dir| !std::path::Path::new(dir).exists()), "{ours:?}");
 }
 
-/// What fails takes back what it made: an image, a trace, a page. A page of an earlier run stays as it was.
+/// A command that fails takes back what it made. Its results are shown even where their page cannot be written.
 #[test]
 fn a_command_that_fails_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();

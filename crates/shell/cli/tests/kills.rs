@@ -28,7 +28,7 @@ use mounting::{Disk, can_mount, text};
 use ordo_testkit::FreebsdFsck;
 use page::{Lot, Shape, write_page};
 use programs::{Dice, Program, Record};
-use strict::{Keeper, Ledger};
+use strict::{Ledger, StrictProgram};
 
 /// The orderings, each with the place of its log.
 const SYSTEMS: [(&str, &str); 8] = [
@@ -119,11 +119,12 @@ impl Victim<'_> {
             std::thread::spawn(move || program.run())
         });
         let mut programs: Vec<_> = programs.collect();
-        let keepers = (0..1 + self.dice.below(3)).map(|number| {
-            let keeper = Keeper::new(&self.disk.dir(), number, &self.ledger, self.dice.next());
-            std::thread::spawn(move || keeper.run())
+        let strict = (0..1 + self.dice.below(3)).map(|number| {
+            let program =
+                StrictProgram::new(&self.disk.dir(), number, &self.ledger, self.dice.next());
+            std::thread::spawn(move || program.run())
         });
-        programs.extend(keepers);
+        programs.extend(strict);
         let most = [60, 300, 1500][self.dice.below(3)];
         std::thread::sleep(Duration::from_millis(10 + self.dice.below(most) as u64));
         self.disk.end_server("-KILL");

@@ -21,10 +21,11 @@ const THREADS: u64 = 8;
 
 /// Works on a mount with so many calls for each thread, and checks all that is left.
 fn stress(disk: &Disk, options: &str, calls: u64, seed: u64) {
-    let story = format!("{} {options}, {calls} calls for each thread, seed {seed}", disk.ordering);
-    println!("{story}");
+    let scenario =
+        format!("{} {options}, {calls} calls for each thread, seed {seed}", disk.ordering);
+    println!("{scenario}");
     let out = disk.mount_with(options);
-    assert!(out.status.success(), "{story}: {}", mounting::text(&out));
+    assert!(out.status.success(), "{scenario}: {}", mounting::text(&out));
     let root = disk.dir();
     worker::make_directories(&root);
     let threads = (0..THREADS).map(|n| {
@@ -32,41 +33,41 @@ fn stress(disk: &Disk, options: &str, calls: u64, seed: u64) {
         std::thread::spawn(move || worker.work(calls))
     });
     for thread in threads.collect::<Vec<_>>() {
-        thread.join().expect("a thread ends").unwrap_or_else(|e| panic!("{story}: {e}"));
+        thread.join().expect("a thread ends").unwrap_or_else(|e| panic!("{scenario}: {e}"));
     }
-    walk(&root, &story);
+    walk(&root, &scenario);
     disk.umount();
     disk.assert_clean();
 }
 
 /// Reads everything below a directory, and compares each link count with the names that are there.
-fn walk(root: &Path, story: &str) {
+fn walk(root: &Path, scenario: &str) {
     let mut names: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
     while let Some(dir) = directories.pop() {
         let mut inside = 0;
-        for entry in fs::read_dir(&dir).expect(story) {
-            let path = entry.expect(story).path();
-            let found = fs::symlink_metadata(&path).expect(story);
+        for entry in fs::read_dir(&dir).expect(scenario) {
+            let path = entry.expect(scenario).path();
+            let found = fs::symlink_metadata(&path).expect(scenario);
             if found.is_dir() {
                 inside += 1;
                 directories.push(path);
                 continue;
             }
             if found.is_file() {
-                let read = fs::read(&path).unwrap_or_else(|e| panic!("{story}: {path:?}: {e}"));
-                assert_eq!(read.len() as u64, found.len(), "{story}: {path:?}");
+                let read = fs::read(&path).unwrap_or_else(|e| panic!("{scenario}: {path:?}: {e}"));
+                assert_eq!(read.len() as u64, found.len(), "{scenario}: {path:?}");
             } else if found.is_symlink() {
-                let target = fs::read_link(&path).expect(story);
-                assert_eq!(target.as_os_str().len() as u64, found.len(), "{story}: {path:?}");
+                let target = fs::read_link(&path).expect(scenario);
+                assert_eq!(target.as_os_str().len() as u64, found.len(), "{scenario}: {path:?}");
             }
             names.entry(found.ino()).or_insert((found.nlink(), 0)).1 += 1;
         }
-        let links = fs::symlink_metadata(&dir).expect(story).nlink();
-        assert_eq!(links, inside + 2, "{story}: links of {dir:?}");
+        let links = fs::symlink_metadata(&dir).expect(scenario).nlink();
+        assert_eq!(links, inside + 2, "{scenario}: links of {dir:?}");
     }
     for (ino, (links, found)) in names {
-        assert_eq!(links, found, "{story}: links of inode {ino}");
+        assert_eq!(links, found, "{scenario}: links of inode {ino}");
     }
 }
 

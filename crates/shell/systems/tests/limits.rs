@@ -54,8 +54,8 @@ async fn most_links(fs: &AnyFs, directories: u32) -> (u32, u32) {
     (links, inside)
 }
 
-/// Makes files with the longest names and targets, the largest sizes, attributes and numbers, and the first and last times.
-async fn make_extremes(fs: &AnyFs) {
+/// Makes files with the longest names and targets.
+async fn make_long(fs: &AnyFs) {
     let root = fs.root();
     let name = async |len: u64| {
         let name = vec![0xff; len as usize];
@@ -84,7 +84,11 @@ async fn make_extremes(fs: &AnyFs) {
             .await
             .unwrap();
     }
+}
 
+/// Makes files of the largest sizes, and with the most attributes.
+async fn make_large(fs: &AnyFs) {
+    let root = fs.root();
     let file = fs.create(root, b"large", &FILE).await.unwrap().ino;
     let set = async |set: SetAttr| fs.setattr(file, &set).await.is_ok();
     let size =
@@ -96,20 +100,22 @@ async fn make_extremes(fs: &AnyFs) {
     let written = largest(u64::MAX, async |at| fs.write(end, at, b"x").await.is_ok()).await;
     assert_eq!(written, size - 1, "a write reaches as far as a truncation");
 
-    for value in [largest(1 << 17, async |n| {
+    let fits = async |n: u64| {
         fs.setxattr(file, b"user.v", &vec![1; n as usize], XattrMode::Set).await.is_ok()
-    })
-    .await]
-    {
-        // A format without attributes refuses the empty one too.
-        let _ = fs.setxattr(file, b"user.v", &vec![1; value as usize], XattrMode::Set).await;
-    }
+    };
+    let value = largest(1 << 17, fits).await;
+    // A format without attributes refuses the empty one too.
+    let _ = fs.setxattr(file, b"user.v", &vec![1; value as usize], XattrMode::Set).await;
     for n in 0..2000 {
         if fs.setxattr(end, format!("user.{n}").as_bytes(), &[], XattrMode::Set).await.is_err() {
             break;
         }
     }
+}
 
+/// Makes files with the first and last times, and with the largest numbers, as far as they are taken.
+async fn make_extremes(fs: &AnyFs) {
+    let root = fs.root();
     for (n, seconds) in
         [i64::MIN, i32::MIN.into(), -1, i32::MAX.into(), 1 << 33, i64::MAX].into_iter().enumerate()
     {
@@ -130,7 +136,8 @@ async fn make_extremes(fs: &AnyFs) {
         }
     }
     let owner = SetAttr { uid: Some(u32::MAX), gid: Some(u32::MAX), ..SetAttr::default() };
-    let _ = fs.setattr(end, &owner).await;
+    let owned = fs.create(root, b"owned", &FILE).await.unwrap().ino;
+    let _ = fs.setattr(owned, &owner).await;
     for bit in 0..32 {
         let made = fs.create(root, format!("flag-{bit}").as_bytes(), &FILE).await.unwrap().ino;
         let _ = fs.setattr(made, &SetAttr { flags: Some(1 << bit), ..SetAttr::default() }).await;
@@ -173,6 +180,8 @@ async fn at_the_limits(rt: &Runtime, system: System, made: &MakeOptions, directo
     let mounted = system.mount(rt, &disks, &MountOptions::default()).await.unwrap();
     let (links, inside) = most_links(mounted.fs(), directories).await;
     assert!(links >= 32_767 && inside >= directories.min(32_765), "{name}: {links}, {inside}");
+    make_long(mounted.fs()).await;
+    make_large(mounted.fs()).await;
     make_extremes(mounted.fs()).await;
     let before = listing(mounted.fs()).await;
     mounted.unmount().await.unwrap();

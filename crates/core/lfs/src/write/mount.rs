@@ -143,18 +143,24 @@ async fn mount_on(
     for block in trailing {
         reattach(&fs, &disk, &block).await.map_err(failed)?;
     }
-    for ino in orphans {
-        let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
-        // A file with names that is marked is damage: a check removes the mark.
-        if record.links == 0 {
-            fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
-        }
-    }
+    free_orphans(&fs, orphans).await?;
     if !was_clean || lacks_copy {
         fs.layout().make_space().await.map_err(failed)?;
         writer.force_checkpoint().await?;
     }
     Ok(fs)
+}
+
+/// Frees the files that had no name when the checkpoint was made. A file with links that is marked as such is damage, and stays:
+/// a check removes the mark.
+async fn free_orphans(fs: &LogFs, orphans: Vec<u64>) -> Result<(), LfsError> {
+    for ino in orphans {
+        let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
+        if record.links == 0 {
+            fs.reclaim_orphan(ino, &record).await.map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// Marks both superblocks as in use, before the first other write.

@@ -89,12 +89,16 @@ fn a_long_link_has_its_target_after_an_fsync_of_its_directory() {
     for (block_size, frag_size) in [(4096, 512), (8192, 1024), (32_768, 4096)] {
         for version in [UfsVersion::Ufs1, UfsVersion::Ufs2] {
             let made = MkfsOptions { block_size, frag_size, version, ..MkfsOptions::default() };
-            let story = format!("{version:?}, blocks of {block_size}");
-            assert_eq!(kept(&made, NoOrder), LINKS, "{story}, no order");
-            assert_eq!(kept(&made, SyncOrder::default()), LINKS, "{story}, sync");
-            assert_eq!(kept(&made, SoftUpdates::default()), LINKS, "{story}, soft updates");
+            let scenario = format!("{version:?}, blocks of {block_size}");
+            assert_eq!(kept(&made, NoOrder), LINKS, "{scenario}, no order");
+            assert_eq!(kept(&made, SyncOrder::default()), LINKS, "{scenario}, sync");
+            assert_eq!(kept(&made, SoftUpdates::default()), LINKS, "{scenario}, soft updates");
             let rules = SyncRules::all() - SyncRules::TARGET_BEFORE_POINTER;
-            assert_eq!(kept(&made, SyncOrder::with_rules(rules)), 0, "{story}, without the rule");
+            assert_eq!(
+                kept(&made, SyncOrder::with_rules(rules)),
+                0,
+                "{scenario}, without the rule"
+            );
         }
     }
 }

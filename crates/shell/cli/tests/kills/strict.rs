@@ -3,7 +3,7 @@
 //! directory.
 //!
 //! [`Ledger`] has, for each name of a program's directory, the states in which it may be after a crash: before a call, the
-//! state that it brings is added; after an fsync has returned, one state is left. A [`Keeper`] works in a directory of its own,
+//! state that it brings is added; after an fsync has returned, one state is left. A [`StrictProgram`] works in a directory of its own,
 //! one call after another. Its seed determines its calls.
 
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ struct Facts {
     contents: Option<Contents>,
 }
 
-/// The names of attributes that a keeper uses.
+/// The names of attributes that a program uses.
 const ATTRIBUTES: [&str; 3] = ["user.a", "user.second", "user.third-of-them"];
 
 impl Facts {
@@ -174,11 +174,11 @@ impl State {
     }
 }
 
-/// What the names of each program may be, by path below the mount.
+/// The states in which the names of each program may be, by path below the mount.
 #[derive(Default)]
 pub struct Ledger {
     names: Mutex<BTreeMap<PathBuf, Vec<State>>>,
-    /// What was done since the last comparison.
+    /// The calls since the last comparison.
     done: Mutex<Vec<String>>,
 }
 
@@ -239,11 +239,11 @@ impl Ledger {
     }
 }
 
-/// The most names of a keeper.
+/// The most names of a program.
 const NAMES_MAX: usize = 30;
 
 /// A program with its directory.
-pub struct Keeper {
+pub struct StrictProgram {
     root: PathBuf,
     dir: PathBuf,
     ledger: Arc<Ledger>,
@@ -253,12 +253,12 @@ pub struct Keeper {
     made: u64,
 }
 
-impl Keeper {
-    pub fn new(root: &Path, number: usize, ledger: &Arc<Ledger>, seed: u64) -> Keeper {
-        let dir = PathBuf::from(format!("keeper-{number}"));
+impl StrictProgram {
+    pub fn new(root: &Path, number: usize, ledger: &Arc<Ledger>, seed: u64) -> StrictProgram {
+        let dir = PathBuf::from(format!("strict-{number}"));
         let made = (seed % 1_000_000) * 10_000;
         let (root, ledger) = (root.to_owned(), ledger.clone());
-        Keeper { root, dir, ledger, dice: Dice(seed), names: Vec::new(), made }
+        StrictProgram { root, dir, ledger, dice: Dice(seed), names: Vec::new(), made }
     }
 
     /// Works until the mount is gone.
@@ -320,7 +320,7 @@ impl Keeper {
         match self.dice.below(12) {
             0 | 1 => self.make_file(),
             2 => self.make_special(),
-            3 => self.make_unnamed(),
+            3 => self.make_tmpfile(),
             4 => self.rename(),
             5 => self.exchange(),
             6 => self.link(),
@@ -390,7 +390,7 @@ impl Keeper {
     }
 
     /// Makes a file without a name, syncs it, gives it a name, and syncs the directory.
-    fn make_unnamed(&mut self) -> io::Result<()> {
+    fn make_tmpfile(&mut self) -> io::Result<()> {
         let path = self.new_path();
         let flags = OFlags::TMPFILE | OFlags::RDWR;
         let file = rustix::fs::open(self.at(&self.dir), flags, Mode::RUSR | Mode::WUSR)?;
