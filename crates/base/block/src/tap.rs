@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ordo_runtime::{Runtime, Time};
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
@@ -252,6 +253,17 @@ impl KeptData {
         let copy = || KeptData::Copied(Arc::from(data));
         shared.map_or_else(copy, |buf| KeptData::Shared(buf.clone()))
     }
+
+    /// The same bytes, which are not copied.
+    pub fn bytes(&self) -> Bytes {
+        Bytes::from_owner(self.clone())
+    }
+}
+
+impl AsRef<[u8]> for KeptData {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
 }
 
 impl Deref for KeptData {
@@ -310,7 +322,8 @@ pub struct RecordEnd {
 
 /// A sink that keeps every request, in order of issue.
 pub struct Recorder {
-    contents: bool,
+    /// Whether the data of writes are kept, and whether those of reads are.
+    contents: (bool, bool),
     /// The number of records that are kept.
     most: usize,
     records: RefCell<VecDeque<Record>>,
@@ -321,13 +334,22 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder of every request. `contents`: it keeps their data.
     pub fn new(contents: bool) -> Rc<Recorder> {
+        Recorder::keeping((contents, contents))
+    }
+
+    /// A recorder of every request, which keeps the data of writes only.
+    pub fn of_writes() -> Rc<Recorder> {
+        Recorder::keeping((true, false))
+    }
+
+    fn keeping(contents: (bool, bool)) -> Rc<Recorder> {
         let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
         Rc::new(Recorder { contents, most, records, first })
     }
 
     /// A recorder that keeps the last `most` requests, without contents.
     pub fn last(most: usize) -> Rc<Recorder> {
-        let (contents, records, first) = (false, RefCell::default(), Cell::new(0));
+        let (contents, records, first) = ((false, false), RefCell::default(), Cell::new(0));
         Rc::new(Recorder { contents, most, records, first })
     }
 
@@ -341,11 +363,10 @@ impl Recorder {
         look(self.records.borrow_mut().make_contiguous())
     }
 
-    fn keep(&self, data: Option<&[u8]>, shared: Option<&Arc<IoBuf>>) -> Option<KeptData> {
+    fn keep(data: &[u8], shared: Option<&Arc<IoBuf>>) -> KeptData {
         // A buffer that takes much more memory than its bytes is better copied.
         let is_tight = |buf: &&Arc<IoBuf>| buf.memory_bytes() < 2 * buf.len();
-        let data = data.filter(|_| self.contents)?;
-        Some(KeptData::of(data, shared.filter(is_tight)))
+        KeptData::of(data, shared.filter(is_tight))
     }
 }
 
@@ -362,7 +383,7 @@ impl TapSink for Recorder {
             offset: r.offset,
             len: r.len,
             flags: r.flags,
-            data: self.keep(r.data, r.shared),
+            data: r.data.filter(|_| self.contents.0).map(|data| Self::keep(data, r.shared)),
             issued: r.at,
             issue_epoch: r.epoch,
             end: None,
@@ -376,8 +397,8 @@ impl TapSink for Recorder {
             return;
         };
         record.end = Some(RecordEnd { order: r.order, at: r.at, epoch: r.epoch, result: r.result });
-        if r.data.is_some() {
-            record.data = self.keep(r.data, None);
+        if let Some(data) = r.data.filter(|_| self.contents.1) {
+            record.data = Some(Self::keep(data, None));
         }
     }
 }

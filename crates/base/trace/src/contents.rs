@@ -1,14 +1,17 @@
 //! The contents of a trace's requests, in pieces that are never moved: a recording's own buffers stay where they are.
 
-use std::sync::Arc;
+use std::ops::Range;
 
-use ordo_block::IoBuf;
+use bytes::Bytes;
 use ordo_block::tap::KeptData;
 
 use crate::request::RequestSpan;
 
 /// The size of a piece that gathers short contents, in bytes.
 const PIECE: usize = 1 << 20;
+
+/// The length from which contents that a recorder kept stay where they are, in bytes.
+const LONG: usize = 4096;
 
 /// Contents, of which each span is part of one piece.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +24,14 @@ pub(crate) struct Contents {
 #[derive(Clone, Debug)]
 enum Piece {
     Own(Vec<u8>),
-    Shared(Arc<IoBuf>),
+    Shared(Bytes),
 }
 
 impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Own(bytes) => bytes,
-            Piece::Shared(buf) => buf,
+            Piece::Shared(bytes) => bytes,
         }
     }
 }
@@ -46,11 +49,27 @@ impl Contents {
 
     /// The bytes of a span; `None` if it is not within one piece.
     pub(crate) fn get(&self, span: RequestSpan) -> Option<&[u8]> {
+        let (piece, range) = self.find(span)?;
+        piece.bytes().get(range)
+    }
+
+    /// The same, for somebody who keeps them. Only short contents are copied.
+    pub(crate) fn share(&self, span: RequestSpan) -> Option<Bytes> {
+        let (piece, range) = self.find(span)?;
+        let bytes = piece.bytes().get(range)?;
+        Some(match piece {
+            Piece::Own(_) => Bytes::copy_from_slice(bytes),
+            Piece::Shared(all) => all.slice_ref(bytes),
+        })
+    }
+
+    /// The piece in which a span begins, and its range there.
+    fn find(&self, span: RequestSpan) -> Option<(&Piece, Range<usize>)> {
         let end = span.start.checked_add(span.len)?;
         let piece =
             self.pieces.partition_point(|(first, _)| *first <= span.start).checked_sub(1)?;
         let (first, piece) = &self.pieces[piece];
-        piece.bytes().get(span.start - first..end - first)
+        Some((piece, span.start - first..end - first))
     }
 
     /// Adds a copy of bytes.
@@ -69,13 +88,13 @@ impl Contents {
         self.added(bytes.len())
     }
 
-    /// Adds the contents that a recorder kept. Those that it shares are not copied.
+    /// Adds the contents that a recorder kept. Long ones, and those that it shares, are not copied.
     pub(crate) fn keep_recorded(&mut self, data: &KeptData) -> RequestSpan {
         match data {
-            KeptData::Copied(bytes) => self.keep(bytes),
-            KeptData::Shared(buf) => {
-                self.pieces.push((self.bytes, Piece::Shared(buf.clone())));
-                self.added(buf.len())
+            KeptData::Copied(bytes) if bytes.len() < LONG => self.keep(bytes),
+            _ => {
+                self.pieces.push((self.bytes, Piece::Shared(data.bytes())));
+                self.added(data.len())
             }
         }
     }
@@ -89,6 +108,10 @@ impl Contents {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ordo_block::IoBuf;
+
     use super::*;
 
     /// Short and long contents, copied and shared, must be found again by their spans, and a span over two of them must not.
@@ -109,6 +132,7 @@ mod tests {
         assert_eq!(contents.len(), spans.iter().map(|(_, bytes)| bytes.len()).sum::<usize>());
         for (span, bytes) in &spans {
             assert!(contents.get(*span) == Some(bytes), "{span:?}");
+            assert!(contents.share(*span).is_some_and(|shared| shared == bytes), "{span:?}");
         }
         let across = RequestSpan { start: spans[0].0.start, len: PIECE + 6 };
         assert_eq!(contents.get(across), None);

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use ordo_block::tap::Record;
+use ordo_runtime::Time;
 
 use crate::contents::Contents;
 use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
@@ -92,6 +94,30 @@ impl Trace {
     /// The contents of a request of this trace, or a mark's text.
     pub fn data(&self, request: &TraceRequest) -> Option<&[u8]> {
         self.contents.get(request.data?)
+    }
+
+    /// The same, for somebody who keeps them. Only short contents are copied.
+    pub fn share(&self, request: &TraceRequest) -> Option<Bytes> {
+        self.contents.share(request.data?)
+    }
+
+    /// Inserts marks: for each the number of requests before it, the moment, and the text; in order. The contents of
+    /// the requests stay where they are.
+    pub fn insert_marks<'a>(&mut self, marks: impl Iterator<Item = (u64, Time, &'a str)>) {
+        let requests = std::mem::take(&mut self.requests);
+        let (mut marks, mut epoch) = (marks.peekable(), 0);
+        for (number, request) in requests.into_iter().map(Some).chain([None]).enumerate() {
+            while let Some((_, issued, text)) = marks.next_if(|(at, ..)| *at <= number as u64) {
+                let data = Some(self.keep(text.as_bytes()));
+                let (op, flags) = (RequestOp::Mark, Flags::empty());
+                let (offset, len, end) = (0, 0, None);
+                self.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
+            }
+            if let Some(request) = request {
+                epoch = request.epoch + u64::from(request.op == RequestOp::Flush);
+                self.requests.push(request);
+            }
+        }
     }
 
     /// Appends a request. Panics if its span, if any, is not within this trace's contents.

@@ -15,7 +15,7 @@ use ordo_block::tap::{Issued, Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
 use ordo_runtime::sync::Notify;
 use ordo_runtime::{Runtime, Time};
-use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
+use ordo_trace::Trace;
 
 use crate::later::ShownLater;
 use crate::storage::{DeviceContents, Storage};
@@ -39,6 +39,8 @@ pub enum Transport {
 pub enum KeepRequests {
     /// All requests, with contents.
     Contents,
+    /// All requests, with the contents of writes only.
+    Writes,
     /// All requests, without contents.
     Requests,
     /// This many of the last requests, without contents.
@@ -364,6 +366,7 @@ impl Core {
         };
         let recorder = match setup.keep {
             KeepRequests::Contents => Recorder::new(true),
+            KeepRequests::Writes => Recorder::of_writes(),
             KeepRequests::Requests => Recorder::new(false),
             KeepRequests::Last(most) => Recorder::last(most),
         };
@@ -379,7 +382,7 @@ impl Core {
             keeps_all: !matches!(setup.keep, KeepRequests::Last(_)),
         };
         let tap = Tap::new(runtime, ruled);
-        tap.share_buffers(setup.keep == KeepRequests::Contents);
+        tap.share_buffers(matches!(setup.keep, KeepRequests::Contents | KeepRequests::Writes));
         Ok(Core {
             tap,
             turns: Turns::default(),
@@ -405,12 +408,9 @@ impl Core {
         let _ = self.recorder.take();
         self.tap.inner().dropped.take();
         self.marks.take();
-        let mut whole = Vec::new();
-        if self.keep_start {
-            whole.resize(self.tap.geometry().bytes as usize, 0);
-            let _ = Before::of(self, None).read_at(0, &mut whole);
-        }
-        *self.start.borrow_mut() = Some(whole);
+        let held = self.tap.inner().storage().held();
+        let whole = self.keep_start.then(|| held.whole(self.tap.geometry().bytes));
+        *self.start.borrow_mut() = Some(whole.unwrap_or_default());
     }
 
     /// Begins to show requests to the observer, and to record them.
@@ -512,7 +512,7 @@ impl Core {
         self.tap.inner().dropped.take().into_iter().for_each(|number| trace.set_dropped(number));
         let marks = self.marks.take();
         let numbers = marks.iter().map(|(at, ..)| *at).collect();
-        let mut trace = if marks.is_empty() { trace } else { marked(&trace, &marks) };
+        trace.insert_marks(marks.iter().map(|(before, at, text)| (*before, *at, &**text)));
         let model = self.tap.inner().disk.model();
         trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
         let unfinished = self.unfinished.get();
@@ -583,24 +583,4 @@ impl BlockDevice for RecordedDisk {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         self.0.discard(offset, len).await
     }
-}
-
-/// The trace with the marks inserted.
-fn marked(trace: &Trace, marks: &[(u64, Time, String)]) -> Trace {
-    let mut new = Trace::new(trace.sector(), trace.timed());
-    let mut marks = marks.iter().peekable();
-    let mut epoch = 0;
-    for number in 0..=trace.requests().len() {
-        while let Some((_, issued, text)) = marks.next_if(|(at, ..)| *at <= number as u64) {
-            let data = Some(new.keep(text.as_bytes()));
-            let (op, flags, issued) = (RequestOp::Mark, Flags::empty(), *issued);
-            new.push(TraceRequest { op, flags, offset: 0, len: 0, issued, epoch, end: None, data });
-        }
-        if let Some(r) = trace.requests().get(number) {
-            epoch = r.epoch + u64::from(r.op == RequestOp::Flush);
-            let data = trace.data(r).map(|bytes| new.keep(bytes));
-            new.push(TraceRequest { data, ..*r });
-        }
-    }
-    new
 }

@@ -43,6 +43,23 @@ impl Held {
             Held::Path(file) => file.read_exact_at(buf, origin + offset),
         }
     }
+
+    /// All `bytes` bytes. Parts that are zero take no memory. A part that cannot be read is zero.
+    pub(crate) fn whole(&self, bytes: u64) -> Vec<u8> {
+        let file = match self {
+            Held::Memory(ram) => return ram.to_vec(),
+            Held::Path(file) => file,
+        };
+        let (mut whole, mut piece) = (vec![0; bytes as usize], vec![0; ZEROS as usize]);
+        for (number, part) in whole.chunks_mut(ZEROS as usize).enumerate() {
+            let piece = &mut piece[..part.len()];
+            let read = file.read_exact_at(piece, number as u64 * ZEROS);
+            if read.is_ok() && piece.iter().any(|byte| *byte != 0) {
+                part.copy_from_slice(piece);
+            }
+        }
+        whole
+    }
 }
 
 /// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in

@@ -539,7 +539,7 @@ impl<'s, S: Scheme> Worker<'s, S> {
 fn new_judge<'s, S: Scheme>(scheme: &'s S, sectors: &'s Sectors, budget: &Budget) -> Judge<'s, S> {
     let run = &sectors.run;
     let disk = |d: &crate::run::DiskRun| {
-        let disk = Scratch::new(d.base.clone());
+        let disk = Scratch::new(d.base.whole());
         disk.set_volatile(run.model.is_volatile());
         disk
     };

@@ -59,7 +59,7 @@ fn fits(run: &Run) -> bool {
     let whole = |bytes: u64| bytes.is_multiple_of(SECTOR as u64);
     let disks = run.disks.len() <= DISKS_MAX
         && run.disks.iter().all(|disk| {
-            let bytes = disk.base.len() as u64;
+            let bytes = disk.base.len();
             let inside = |(at, len): (u64, usize)| {
                 let end = at.checked_add(len as u64);
                 whole(at) && whole(len as u64) && end.is_some_and(|end| end <= bytes)

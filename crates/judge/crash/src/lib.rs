@@ -48,6 +48,7 @@
 //! assert!(outcome.counts.promise_broken > 0);
 //! ```
 
+pub mod base;
 pub mod campaign;
 mod client;
 mod compare;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
@@ -53,12 +54,10 @@ impl CrashModel {
 /// A run's writes, cut into units. Each content has a number.
 pub(crate) struct Sectors {
     pub run: Arc<Run>,
-    /// The size of a unit in bytes: the largest in which the run's model may be told, and of which every write is a multiple.
-    unit: usize,
     /// Units that were ever written: disk and first sector, ascending.
     pub places: Vec<(usize, u64)>,
     /// Contents by number. They stay where the run has them.
-    contents: Vec<Content>,
+    contents: Vec<Bytes>,
     sums: Vec<u128>,
     /// The content of each place at the start.
     base: Vec<u32>,
@@ -70,25 +69,6 @@ pub(crate) struct Sectors {
     pub judged: Vec<usize>,
 }
 
-/// A place of bytes in a run: in a write, or in a disk's contents at the start.
-#[derive(Clone, Copy)]
-struct Content {
-    disk: u32,
-    /// The write; `u32::MAX` for the contents at the start.
-    write: u32,
-    at: usize,
-}
-
-impl Content {
-    fn of(self, run: &Run, len: usize) -> &[u8] {
-        let disk = &run.disks[self.disk as usize];
-        match disk.writes.get(self.write as usize) {
-            Some(write) => &write.data[self.at..self.at + len],
-            None => &disk.base[self.at..self.at + len],
-        }
-    }
-}
-
 /// The largest size that a disk never tears, in bytes.
 const UNIT_MAX: usize = 64 << 10;
 
@@ -96,7 +76,7 @@ const UNIT_MAX: usize = 64 << 10;
 fn unit(run: &Run, wanted: usize) -> usize {
     let writes = run.disks.iter().flat_map(|disk| &disk.writes);
     let all = writes.fold(0, |all, write| all | write.offset | write.data.len() as u64);
-    let sizes = run.disks.iter().fold(all, |all, disk| all | disk.base.len() as u64);
+    let sizes = run.disks.iter().fold(all, |all, disk| all | disk.base.len());
     let wanted = wanted.clamp(SECTOR, UNIT_MAX) as u64;
     let largest = 1u64.checked_shl((sizes | wanted).trailing_zeros()).unwrap_or(wanted);
     largest.max(SECTOR as u64) as usize
@@ -125,37 +105,34 @@ impl Sectors {
         }
         let index: FxHashMap<(usize, u64), u32> =
             places.iter().enumerate().map(|(i, p)| (*p, i as u32)).collect();
-        let (mut contents, mut sums): (Vec<Content>, Vec<u128>) = Default::default();
+        let (mut contents, mut sums): (Vec<Bytes>, Vec<u128>) = Default::default();
         let mut numbers: FxHashMap<u128, u32> = FxHashMap::default();
-        let mut number = |content: Content| {
-            let sum = sum::of_sector(content.of(&run, unit));
+        let mut number = |content: Bytes| {
+            let sum = sum::of_sector(&content);
             *numbers.entry(sum).or_insert_with(|| {
                 contents.push(content);
                 sums.push(sum);
                 contents.len() as u32 - 1
             })
         };
-        let at_start = |(disk, sector): &(usize, u64)| Content {
-            disk: *disk as u32,
-            write: u32::MAX,
-            at: *sector as usize * SECTOR,
+        let at_start = |(disk, sector): &(usize, u64)| {
+            run.disks[*disk].base.slice(*sector * SECTOR as u64, unit)
         };
         let base = places.iter().map(|place| number(at_start(place))).collect();
         let mut pieces = Vec::new();
         for (disk, d) in run.disks.iter().enumerate() {
-            let cut = |(write, w): (usize, &crate::run::Write)| {
+            let cut = |w: &crate::run::Write| {
                 let first = w.offset / SECTOR as u64;
                 let piece = |i: usize| {
-                    let content = Content { disk: disk as u32, write: write as u32, at: i * unit };
+                    let content = w.data.slice(i * unit..(i + 1) * unit);
                     (index[&(disk, first + i as u64 * step)], number(content))
                 };
                 (0..w.data.len() / unit).map(piece).collect()
             };
-            pieces.push(d.writes.iter().enumerate().map(cut).collect());
+            pieces.push(d.writes.iter().map(cut).collect());
         }
         let mut out = Sectors {
             run,
-            unit,
             places,
             contents,
             sums,
@@ -168,8 +145,8 @@ impl Sectors {
         out
     }
 
-    pub fn content(&self, number: u32) -> &[u8] {
-        self.contents[number as usize].of(&self.run, self.unit)
+    pub fn content(&self, number: u32) -> &Bytes {
+        &self.contents[number as usize]
     }
 
     /// The share of a place with this content in the sum of its disk.

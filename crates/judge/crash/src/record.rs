@@ -124,7 +124,7 @@ impl TapSink for Sink {
                 line.disks[disk].push(Write {
                     id: r.id,
                     offset: r.offset,
-                    data: data.into(),
+                    data: bytes::Bytes::copy_from_slice(data),
                     fua: r.flags.contains(WriteFlags::FUA),
                     name: format!("{} bytes at {}", r.len, r.offset),
                     class: Class::Unknown,
@@ -224,13 +224,14 @@ async fn recorded<S: Scheme, W: RunWorkload>(
 impl Line {
     /// The write that has come to the disk: the last such that was issued.
     fn write(&self, disk: usize, attempt: &FaultAttempt<'_>) -> Option<&Write> {
-        let is_it = |w: &&Write| w.offset == attempt.offset && Some(&*w.data) == attempt.data;
+        let is_it = |w: &&Write| w.offset == attempt.offset && Some(&w.data[..]) == attempt.data;
         self.disks[disk].iter().rev().find(is_it)
     }
 
     fn into_run(self, model: CrashModel, bases: Vec<Arc<Vec<u8>>>, history: Arc<History>) -> Run {
         let disks = bases.into_iter().zip(self.disks);
-        let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();
+        let disks =
+            disks.map(|(base, writes)| DiskRun { base: Arc::new(base.into()), writes }).collect();
         Run { model, unit: SECTOR, disks, events: self.events, history }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ordo_sba::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::CrashModel;
+use crate::base::Base;
 use crate::history::History;
 
 /// An event of a disk.
@@ -56,7 +58,8 @@ pub struct Write {
     /// The offset on the disk, in bytes.
     pub offset: u64,
     /// The contents.
-    pub data: Arc<[u8]>,
+    #[serde(with = "shared")]
+    pub data: Bytes,
     /// Whether it is durable when it completes.
     pub fua: bool,
     /// The meaning in words.
@@ -70,7 +73,7 @@ pub struct Write {
 pub struct DiskRun {
     /// The contents at the start.
     #[serde(with = "sparse")]
-    pub base: Arc<Vec<u8>>,
+    pub base: Arc<Base>,
     /// All writes, in the order of issue.
     pub writes: Vec<Write>,
 }
@@ -90,12 +93,29 @@ pub struct Run {
     pub history: Arc<History>,
 }
 
+/// Bytes as a sequence.
+mod shared {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(&bytes[..])
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Bytes, D::Error> {
+        Vec::deserialize(from).map(Bytes::from)
+    }
+}
+
 /// The contents of a disk without the zeros.
 mod sparse {
     use std::sync::Arc;
 
+    use bytes::Bytes;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::base::Base;
 
     /// The largest disk of a run.
     const DISK_MAX: u64 = 1 << 32;
@@ -103,16 +123,19 @@ mod sparse {
     /// The unit in which zeros are left out.
     const PIECE: usize = 4096;
 
-    pub fn serialize<S: Serializer>(bytes: &Arc<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
-        let pieces = bytes.chunks(PIECE).enumerate();
-        let used: Vec<(u64, &[u8])> = pieces
-            .filter(|(_, piece)| piece.iter().any(|b| *b != 0))
-            .map(|(n, piece)| (n as u64, piece))
-            .collect();
-        (bytes.len() as u64, used).serialize(to)
+    pub fn serialize<S: Serializer>(base: &Arc<Base>, to: S) -> Result<S::Ok, S::Error> {
+        let unit = PIECE as u64;
+        let of = |(at, piece): &(u64, Bytes)| at / unit..(at + piece.len() as u64).div_ceil(unit);
+        let mut numbers: Vec<u64> = base.pieces().iter().flat_map(of).collect();
+        numbers.dedup();
+        let len = |n: u64| unit.min(base.len() - n * unit) as usize;
+        let pieces = numbers.into_iter().map(|n| (n, base.slice(n * unit, len(n))));
+        let used: Vec<_> = pieces.filter(|(_, piece)| piece.iter().any(|b| *b != 0)).collect();
+        let used: Vec<(u64, &[u8])> = used.iter().map(|(n, piece)| (*n, &piece[..])).collect();
+        (base.len(), used).serialize(to)
     }
 
-    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Vec<u8>>, D::Error> {
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Base>, D::Error> {
         let (len, used) = <(u64, Vec<(u64, Vec<u8>)>)>::deserialize(from)?;
         if len > DISK_MAX {
             return Err(D::Error::custom("a disk that is too large"));
@@ -123,6 +146,6 @@ mod sparse {
             let place = at.and_then(|at| bytes.get_mut(at..at.checked_add(piece.len())?));
             place.ok_or_else(|| D::Error::custom("bytes beyond a disk"))?.copy_from_slice(&piece);
         }
-        Ok(Arc::new(bytes))
+        Ok(Arc::new(bytes.into()))
     }
 }

@@ -27,9 +27,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::SECTOR;
@@ -37,6 +38,7 @@ use crate::minimise;
 use crate::model::{Cursor, Layout, Losable, Sectors};
 use crate::rules::{self, StateRule};
 use crate::run::{Run, Write};
+use crate::sum;
 
 /// A run, and the states that crashes may leave of it.
 pub struct Space {
@@ -98,6 +100,19 @@ pub struct Pick {
     pub manner: Manner,
 }
 
+/// A state that may be selected, before it is made. A large run has many, each as long as all that is not flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The frontier.
+    pub frontier: usize,
+    /// The number of events at the power cut.
+    pub events: usize,
+    /// The way in which it would be selected.
+    pub manner: Manner,
+    /// Its number among all states of all frontiers.
+    pub number: usize,
+}
+
 /// The contents of the disks in a state.
 pub struct CrashState<'a> {
     sectors: &'a Sectors,
@@ -106,10 +121,15 @@ pub struct CrashState<'a> {
 
 impl CrashState<'_> {
     /// The units of a disk that were ever written, by their first sector, with their present contents; ascending.
-    pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &[u8])> {
+    pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &Bytes)> {
         let places = self.sectors.places.iter().zip(&self.contents);
         let of_disk = places.filter(move |((d, _), _)| *d == disk);
         of_disk.map(|((_, sector), content)| (*sector, self.sectors.content(*content)))
+    }
+
+    /// The same by their first byte, for somebody who keeps them. They are not copied.
+    pub fn contents(&self, disk: usize) -> impl Iterator<Item = (u64, Bytes)> {
+        self.sectors(disk).map(|(sector, content)| (sector * SECTOR as u64, content.clone()))
     }
 
     /// A number that identifies the contents of all disks.
@@ -184,23 +204,66 @@ impl Space {
 
     /// The selected states, in order of frontiers.
     pub fn picks(&self, choosing: &Choosing<'_>) -> Vec<Pick> {
-        let mut by_manner: BTreeMap<Manner, Vec<Pick>> = BTreeMap::new();
+        self.picks_among(choosing, |outlines| outlines)
+    }
+
+    /// The same, of which `select` selects again, before they are made. It keeps their order.
+    pub fn picks_among(
+        &self,
+        choosing: &Choosing<'_>,
+        select: impl FnOnce(Vec<Outline>) -> Vec<Outline>,
+    ) -> Vec<Pick> {
+        let outlines = select(self.outlines(choosing));
+        let order: FxHashMap<usize, usize> =
+            outlines.iter().enumerate().map(|(at, outline)| (outline.number, at)).collect();
+        let mut picks: Vec<Option<Pick>> = vec![None; outlines.len()];
         let mut rng = Pcg64Mcg::seed_from_u64(choosing.seed);
+        self.states(choosing, &mut rng, |_, number, state| {
+            if let Some(at) = order.get(&number) {
+                let Outline { frontier, events, manner, .. } = outlines[*at];
+                picks[*at] = Some(Pick { frontier, events, state, manner });
+            }
+        });
+        picks.into_iter().flatten().collect()
+    }
+
+    /// Calls `each` with a frontier's number and layout, a state's number, its manner and the state, for every state that may
+    /// be selected. The same generator gives the same states.
+    fn states(
+        &self,
+        choosing: &Choosing<'_>,
+        rng: &mut Pcg64Mcg,
+        mut each: impl FnMut((usize, &Layout, Manner), usize, Vec<u8>),
+    ) {
         let frontiers = self.frontiers().max(1);
         let by_chance = (2 * choosing.states / frontiers).clamp(2, 200);
+        let mut number = 0;
         self.layouts(choosing.from, |frontier, layout| {
-            let events = self.sectors.judged[frontier];
-            let mut seen = FxHashSet::default();
-            self.of_frontier(layout, choosing, (by_chance, &mut rng), |manner, state| {
-                let is_wanted = choosing.manners.is_empty() || choosing.manners.contains(&manner);
-                // A state that several manners have belongs to the first of them that is wanted.
-                if is_wanted && !layout.is_later(&state) && seen.insert(state.clone()) {
-                    let pick = Pick { frontier, events, state, manner };
-                    by_manner.entry(manner).or_default().push(pick);
-                }
+            self.of_frontier(layout, choosing, (by_chance, rng), |manner, state| {
+                each((frontier, layout, manner), number, state);
+                number += 1;
             });
         });
-        let mut out: Vec<Pick> = Vec::new();
+    }
+
+    /// The states that are selected, in order of frontiers, before they are made.
+    fn outlines(&self, choosing: &Choosing<'_>) -> Vec<Outline> {
+        let mut by_manner: BTreeMap<Manner, Vec<Outline>> = BTreeMap::new();
+        let mut rng = Pcg64Mcg::seed_from_u64(choosing.seed);
+        let (mut seen, mut of) = (FxHashSet::default(), None);
+        self.states(choosing, &mut rng, |(frontier, layout, manner), number, state| {
+            if of.replace(frontier) != Some(frontier) {
+                seen.clear();
+            }
+            let is_wanted = choosing.manners.is_empty() || choosing.manners.contains(&manner);
+            // A state that several manners have belongs to the first of them that is wanted.
+            if is_wanted && !layout.is_later(&state) && seen.insert(sum::of_bytes(&state)) {
+                let events = self.sectors.judged[frontier];
+                let outline = Outline { frontier, events, manner, number };
+                by_manner.entry(manner).or_default().push(outline);
+            }
+        });
+        let mut out: Vec<Outline> = Vec::new();
         for mut picks in by_manner.into_values() {
             let remaining = choosing.states - out.len();
             // If the states of one manner do not all fit, some are taken from every part of the run.
@@ -321,7 +384,11 @@ impl Space {
 
     /// Calls `each` with picks, which are in order of frontiers, and with the disks' contents, until it returns
     /// false.
-    pub fn each<'s>(&'s self, picks: &[Pick], mut each: impl FnMut(&Pick, CrashState<'s>) -> bool) {
+    pub fn each<'s, 'p>(
+        &'s self,
+        picks: impl IntoIterator<Item = &'p Pick>,
+        mut each: impl FnMut(&'p Pick, CrashState<'s>) -> bool,
+    ) {
         let mut cursor = Cursor::new(&self.sectors);
         let mut now: Option<(usize, Layout)> = None;
         for pick in picks {

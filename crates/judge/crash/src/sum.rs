@@ -33,6 +33,14 @@ pub(crate) fn of_sector(bytes: &[u8]) -> u128 {
     u128::from(low ^ d) | u128::from(high ^ b) << 64
 }
 
+/// The sum of any number of bytes.
+pub(crate) fn of_bytes(bytes: &[u8]) -> u128 {
+    let (whole, rest) = bytes.split_at(bytes.len() / 32 * 32);
+    let mut last = [0; 32];
+    last[..rest.len()].copy_from_slice(rest);
+    share(bytes.len() as u64, of_sector(whole)).wrapping_add(share(u64::MAX - 1, of_sector(&last)))
+}
+
 /// The share of a sector with this sum in the sum of a disk, to which shares are added.
 pub(crate) fn share(sector: u64, sum: u128) -> u128 {
     let (low, high) = (sum as u64, (sum >> 64) as u64);
@@ -47,6 +55,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Bytes of any length that differ in one byte, or in zeros at their end, have different sums.
+    #[test]
+    fn sums_tell_bytes_of_any_length_apart() {
+        let mut seen = BTreeSet::new();
+        for len in 0..200 {
+            assert!(seen.insert(of_bytes(&vec![0; len])), "{len} zeros");
+            for at in 0..len {
+                let mut bytes = vec![0; len];
+                bytes[at] = 1;
+                assert!(seen.insert(of_bytes(&bytes)), "byte {at} of {len}");
+            }
+        }
+    }
 
     /// Similar contents at neighbouring places: no two sums are equal, nor is one the sum of two others.
     #[test]

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use ordo_annotate::BlockRow;
 use ordo_crash::history::{BEFORE, History};
 use ordo_crash::recording::HistoryRecorder;
@@ -101,7 +102,7 @@ fn run(
     events: Vec<(Time, Event)>,
     history: Arc<History>,
 ) -> Run {
-    let disks = vec![DiskRun { base: Arc::new(recording.start), writes }];
+    let disks = vec![DiskRun { base: Arc::new(recording.start.into()), writes }];
     let events = events.into_iter().map(|(_, event)| event).collect();
     Run { model, unit, disks, events, history }
 }
@@ -111,15 +112,14 @@ pub fn requests(recording: &Recording, rows: &[BlockRow]) -> (Vec<Write>, Vec<(T
     let mut names: BTreeMap<u64, Vec<&BlockRow>> = BTreeMap::new();
     rows.iter().for_each(|row| names.entry(row.request).or_default().push(row));
     let (mut writes, mut events) = (Vec::new(), Vec::new());
+    let all = recording.trace.requests().iter();
+    let zeroed = all.filter(|r| r.op == RequestOp::WriteZeroes).map(|r| r.len as usize).max();
+    let zeros = Bytes::from(vec![0; zeroed.unwrap_or(0)]);
     for (n, request) in recording.trace.requests().iter().enumerate() {
         let id = n as u64;
-        let zeros;
-        let data = match (request.op, recording.trace.data(request)) {
+        let data = match (request.op, recording.trace.share(request)) {
             (RequestOp::Write, Some(data)) => data,
-            (RequestOp::WriteZeroes, _) => {
-                zeros = vec![0; request.len as usize];
-                &zeros
-            }
+            (RequestOp::WriteZeroes, _) => zeros.slice(..request.len as usize),
             (RequestOp::Flush, _) => {
                 events.push((request.issued, Event::FlushIssued { disk: 0, id }));
                 let end = request.end.filter(|end| end.ok);
@@ -133,7 +133,7 @@ pub fn requests(recording: &Recording, rows: &[BlockRow]) -> (Vec<Write>, Vec<(T
         writes.push(Write {
             id,
             offset: request.offset,
-            data: data.into(),
+            data,
             fua: request.flags.contains(Flags::FUA),
             name: name(blocks, request.offset),
             class: blocks.first().map_or(ordo_sba::Class::Unknown, |block| block.kind),

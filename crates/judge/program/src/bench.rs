@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ordo_crash::Run;
+use ordo_crash::base::Base;
+use ordo_crash::disk::SECTOR;
 use ordo_crash::space::{CrashState, Pick, Space};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -15,7 +17,6 @@ use crate::judged::{Judged, JudgedState, RecoveryCut, StateResult};
 use crate::marks::Promises;
 use crate::record::{Meaning, Recorded, WORK};
 use crate::stand::Stand;
-use crate::start::Start;
 use crate::tree::FileTree;
 
 /// The results that are known already, by disk and by tree.
@@ -48,11 +49,18 @@ impl Known {
 #[derive(Clone, Copy)]
 pub(crate) struct StateDisk<'a> {
     /// The contents of each disk before the first request.
-    pub start: &'a [Arc<Start>],
+    pub start: &'a [Arc<Base>],
     /// The sectors that differ.
     pub state: &'a CrashState<'a>,
     /// A sum of the contents, which is another one for another disk.
     pub image: u128,
+}
+
+impl StateDisk<'_> {
+    /// The parts of a disk that were ever written: the first byte and the contents of each.
+    pub fn over(&self, disk: usize) -> impl Iterator<Item = (u64, &[u8])> {
+        self.state.sectors(disk).map(|(n, data)| (n * SECTOR as u64, &data[..]))
+    }
 }
 
 /// A recording, with everything from which its states are made.
@@ -61,7 +69,7 @@ pub(crate) struct Bench<'a> {
     pub check: &'a Check,
     pub space: Space,
     unit: usize,
-    pub start: Vec<Arc<Start>>,
+    pub start: Vec<Arc<Base>>,
     known: Mutex<Known>,
     /// The number of recoveries recorded so far; locked while one is recorded, since that takes memory.
     recoveries: Mutex<u32>,
@@ -74,8 +82,8 @@ pub(crate) fn hash_of(value: impl Hash) -> u64 {
 }
 
 /// The contents of the disks before the first request of a run.
-pub(crate) fn starts(run: &Run) -> Vec<Arc<Start>> {
-    run.disks.iter().map(|disk| Arc::new(Start::new(disk.base.clone()))).collect()
+pub(crate) fn starts(run: &Run) -> Vec<Arc<Base>> {
+    run.disks.iter().map(|disk| disk.base.clone()).collect()
 }
 
 /// For each write of each disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
@@ -331,7 +339,7 @@ impl<'a> Bench<'a> {
     ) -> Option<std::io::Result<()>> {
         self.with(pick, cuts, |disk| {
             let mut disks = files.iter().zip(disk.start).enumerate();
-            disks.try_for_each(|(n, (file, start))| start.write(file, disk.state.sectors(n)))
+            disks.try_for_each(|(n, (file, start))| start.write(file, disk.over(n)))
         })
     }
 }

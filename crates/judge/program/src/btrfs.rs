@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use ordo_crash::base::Base;
+
 // `struct btrfs_super_block`: its place, its length, and bytes in it.
 const BTRFS_SUPER: u64 = 64 << 10;
 const BTRFS_SUPER_LEN: usize = 4096;
@@ -16,12 +18,14 @@ const METADATA_UUID: std::ops::Range<usize> = 0x23b..0x24b;
 /// `BTRFS_FEATURE_INCOMPAT_METADATA_UUID`.
 const HAS_METADATA_UUID: u64 = 1 << 10;
 
-/// Gives a btrfs image in memory a UUID of its own.
-pub(crate) fn renamed(image: &mut [u8], number: u32) {
-    let at = BTRFS_SUPER as usize;
-    if let Some(sb) = image.get_mut(at..at + BTRFS_SUPER_LEN) {
-        named(sb, number);
-    }
+/// The contents of a btrfs file system with a UUID of its own.
+pub(crate) fn renamed(image: &Base, number: u32) -> Base {
+    let mut sb = match image.len() >= BTRFS_SUPER + BTRFS_SUPER_LEN as u64 {
+        true => image.slice(BTRFS_SUPER, BTRFS_SUPER_LEN).to_vec(),
+        false => vec![0; BTRFS_SUPER_LEN],
+    };
+    let is_named = named(&mut sb, number);
+    image.with(is_named.then(|| (BTRFS_SUPER, sb.into())).into_iter())
 }
 
 /// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two mounted copies with one

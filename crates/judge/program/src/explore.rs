@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ordo_crash::StateRule;
-use ordo_crash::space::{Choosing, CrashState, Fate, Manner, Pick, Space};
+use ordo_crash::space::{Choosing, CrashState, Fate, Manner, Outline, Pick, Space};
 use ordo_sba::Class;
 use serde::{Deserialize, Serialize};
 
@@ -186,9 +186,15 @@ fn picks(bench: &Bench<'_>, job: &Job) -> Vec<(u64, Pick)> {
         manners: &job.manners,
     };
     let (part, parts) = job.shard;
-    let picks = chosen(bench.space.picks(&choosing), &bench.recorded.marks, job.states);
-    let all = (0u64..).zip(picks);
-    all.filter(|(n, _)| n % parts == part - 1).collect()
+    let mut numbers = Vec::new();
+    let picks = bench.space.picks_among(&choosing, |outlines| {
+        let all = chosen(outlines, &bench.recorded.marks, job.states);
+        let of_part = (0u64..).zip(all).filter(|(n, _)| n % parts == part - 1);
+        let (of_part, outlines) = of_part.unzip();
+        numbers = of_part;
+        outlines
+    });
+    numbers.into_iter().zip(picks).collect()
 }
 
 /// Judges the states of a recording, except those of `before`, the results of an earlier search by the same job. `stop`
@@ -215,7 +221,7 @@ pub fn explore(
     let all = picks(&bench, job);
     let mut sums = Sums { bench: &bench, outcome: JobOutcome::default(), sorts: BTreeMap::new() };
     let done = sums.resume(before, &all);
-    let open: Vec<(u64, Pick)> = all.iter().filter(|(n, _)| !done.contains(n)).cloned().collect();
+    let open: Vec<&(u64, Pick)> = all.iter().filter(|(n, _)| !done.contains(n)).collect();
     search(&bench, job, &open, stop, |judged, pick| {
         tell(ExploreEvent::Judged(&judged));
         sums.add(pick, judged, tell);
@@ -238,7 +244,7 @@ pub fn explore(
 fn search(
     bench: &Bench<'_>,
     job: &Job,
-    open: &[(u64, Pick)],
+    open: &[&(u64, Pick)],
     stop: &AtomicBool,
     mut done: impl FnMut(Judged, Pick),
 ) -> Result<(), ProgramError> {
@@ -246,7 +252,6 @@ fn search(
     let stands = (0..count).map(|n| bench.stand(n as u8)).collect::<Result<Vec<_>, _>>()?;
     let quit = AtomicBool::new(false);
     let stopped = || stop.load(Ordering::Relaxed) || quit.load(Ordering::Relaxed);
-    let picks: Vec<Pick> = open.iter().map(|(_, pick)| pick.clone()).collect();
     std::thread::scope(|scope| -> Result<(), ProgramError> {
         let (to_stands, states) = sync_channel(count);
         let states = Arc::new(Mutex::new(states));
@@ -257,11 +262,13 @@ fn search(
             scope.spawn(move || work((bench, &stand, job), stopped, &states, &to_sums));
         }
         drop((states, to_sums));
-        let (picks, stopped) = (&picks, &stopped);
+        let stopped = &stopped;
         scope.spawn(move || {
-            let mut open = open.iter();
+            let mut numbers = open.iter();
+            let picks = open.iter().map(|(_, pick)| pick);
             bench.space.each(picks, |pick, state| {
-                let Some((number, _)) = open.find(|(_, open)| open == pick) else { return false };
+                let number = numbers.find(|(_, open)| std::ptr::eq(open, pick));
+                let Some((number, _)) = number else { return false };
                 !stopped() && to_stands.send((*number, pick.clone(), state)).is_ok()
             });
         });
@@ -283,8 +290,8 @@ fn search(
 /// Chooses among more picks than are wanted. First come those at every moment at which a promise was new, or about to
 /// be followed by the next one. Then come picks at other moments, spread over the run. At each moment the most
 /// telling picks come first.
-fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
-    let held = |pick: &Pick| marks.partition_point(|mark| mark.events <= pick.events);
+fn chosen(picks: Vec<Outline>, marks: &[Mark], wanted: usize) -> Vec<Outline> {
+    let held = |pick: &Outline| marks.partition_point(|mark| mark.events <= pick.events);
     let mut moments: Vec<(usize, usize)> = picks.iter().map(|p| (p.frontier, held(p))).collect();
     moments.dedup();
     let telling: BTreeSet<usize> = (0..moments.len())
@@ -295,7 +302,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
         })
         .map(|n| moments[n].0)
         .collect();
-    let mut by_rank: BTreeMap<(bool, Manner), Vec<Pick>> = BTreeMap::new();
+    let mut by_rank: BTreeMap<(bool, Manner), Vec<Outline>> = BTreeMap::new();
     for pick in picks {
         let other = !telling.contains(&pick.frontier);
         by_rank.entry((other, pick.manner)).or_default().push(pick);
@@ -308,7 +315,7 @@ fn chosen(picks: Vec<Pick>, marks: &[Mark], wanted: usize) -> Vec<Pick> {
     };
     let mut ranks: Vec<_> = by_rank.into_iter().collect();
     ranks.sort_by_key(|(rank, _)| order(rank));
-    let mut out: Vec<Pick> = Vec::new();
+    let mut out: Vec<Outline> = Vec::new();
     for (_, picks) in ranks {
         let remaining = wanted - out.len();
         let count = picks.len();
@@ -470,14 +477,14 @@ fn torn_superblock(bench: &Bench<'_>, pick: &Pick, cuts: &[RecoveryCut]) -> bool
 mod tests {
     use super::*;
 
-    fn pick(frontier: usize, manner: Manner) -> Pick {
-        Pick { frontier, events: frontier * 10, state: Vec::new(), manner }
+    fn pick(frontier: usize, manner: Manner) -> Outline {
+        Outline { frontier, events: frontier * 10, manner, number: 0 }
     }
 
     /// If few states are wanted, those right after a promise come first, even if the run has many other writes.
     #[test]
     fn moments_of_promises_come_first() {
-        let picks: Vec<Pick> = (0..100)
+        let picks: Vec<Outline> = (0..100)
             .flat_map(|n| [Manner::Amnesia, Manner::One, Manner::Chance].map(|m| pick(n, m)))
             .collect();
         let mark = |events| Mark { events, at: 0, text: "a".into() };

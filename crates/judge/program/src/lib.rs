@@ -56,7 +56,6 @@ mod requests;
 pub mod saved;
 pub mod searchlog;
 mod stand;
-mod start;
 mod sys;
 pub mod system;
 pub mod tree;

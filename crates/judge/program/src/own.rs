@@ -11,8 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
 use ordo_crash::Volume;
+use ordo_crash::base::Base;
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, Detach, attach};
 use ordo_fuse::{Handler, HandlerOptions};
@@ -23,7 +25,6 @@ use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 use crate::ProgramError;
 use crate::markpipe::{MarkPipe, MarkedDisk};
 use crate::stand::{PAUSE, TRIES};
-use crate::start::Start;
 
 /// The largest write with which a disk is filled, in bytes.
 const PIECE: usize = 1 << 20;
@@ -172,27 +173,20 @@ async fn take_root(fs: &AnyFs) -> FsResult<()> {
 }
 
 /// Puts contents on a disk that holds zeros.
-async fn fill(disk: &impl BlockDevice, start: &Start) -> Result<(), String> {
-    for (from, to) in start.pieces() {
-        for at in (*from..*to).step_by(PIECE) {
-            let data = &start.bytes()[at..(at + PIECE).min(*to)];
-            let data = IoBuf::from_slice(data);
-            disk.write(at as u64, data, WriteFlags::empty()).await.map_err(words)?;
+async fn fill(disk: &impl BlockDevice, start: &Base) -> Result<(), String> {
+    for (from, piece) in start.pieces() {
+        for (number, data) in piece.chunks(PIECE).enumerate() {
+            let (at, data) = (from + (number * PIECE) as u64, IoBuf::from_slice(data));
+            disk.write(at, data, WriteFlags::empty()).await.map_err(words)?;
         }
     }
     Ok(())
 }
 
-/// The contents of one disk in a state.
-pub(crate) struct OwnImage {
-    pub start: Arc<Start>,
-    pub sectors: Vec<(u64, Box<[u8]>)>,
-}
-
 /// Mounts a state that a power cut left, in a new thread. The inner result says why it cannot be recovered.
 pub(crate) fn mount_state(
     own: &Arc<dyn OwnFs>,
-    images: Vec<OwnImage>,
+    images: Vec<Arc<Base>>,
     dir: &Path,
 ) -> Result<Result<OwnMount, String>, ProgramError> {
     let (told, tells) = Told::new();
@@ -201,7 +195,7 @@ pub(crate) fn mount_state(
     let server = std::thread::Builder::new().name("ordo-state".into()).spawn(move || {
         let executor = Executor::real(1);
         let rt = executor.runtime();
-        let rams: Vec<_> = images.iter().map(|image| Rc::new(image.ram())).collect();
+        let rams: Vec<_> = images.iter().map(|image| Rc::new(ram(image))).collect();
         let disks = Device::of_each(&rams);
         let how = OwnMounting { crashed: true, age: None };
         let served = executor.block_on(serve(&rt, &*own, &disks, (how, &on), &told));
@@ -213,23 +207,17 @@ pub(crate) fn mount_state(
     awaited(tells, watched)
 }
 
-impl OwnImage {
-    fn ram(&self) -> ordo_block::ram::RamDisk {
-        let ram = ordo_block::ram::RamDisk::new(self.start.len());
-        for (from, to) in self.start.pieces() {
-            ram.store(*from as u64, &self.start.bytes()[*from..*to]);
-        }
-        for (sector, data) in &self.sectors {
-            ram.store(sector * 512, data);
-        }
-        ram
-    }
+/// A disk in memory with these contents.
+fn ram(image: &Base) -> RamDisk {
+    let ram = RamDisk::new(image.len());
+    image.pieces().iter().for_each(|(at, piece)| ram.store(*at, piece));
+    ram
 }
 
 /// Records the recovery of a state, from the mount to the end of the unmount; `None` if it cannot be recovered.
 pub(crate) fn record_recovery(
     own: &dyn OwnFs,
-    bases: &[Arc<Start>],
+    bases: &[Arc<Base>],
     setups: Vec<DeviceSetup>,
 ) -> Result<Option<Vec<Recording>>, ProgramError> {
     let executor = Executor::real(1);

@@ -415,7 +415,7 @@ impl Ran {
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
         let unfinished = first.unfinished;
-        let bases = recordings.into_iter().map(|recording| Arc::new(recording.start));
+        let bases = recordings.into_iter().map(|recording| Arc::new(recording.start.into()));
         let run = run_of(plan.model, bases.zip(requests.writes), events);
         Recorded {
             system: plan.system.clone(),

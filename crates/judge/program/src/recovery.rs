@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use ordo_crash::base::Base;
 use ordo_crash::space::{Choosing, Pick, Space};
 use ordo_live::Wanted;
 use ordo_pseudo::{DeviceSetup, Folder, Recording};
@@ -22,7 +23,6 @@ use crate::judged::{Judged, RecordedRecovery};
 use crate::marks::Promises;
 use crate::requests::{Requests, run_of, watched};
 use crate::stand::{Stand, unmount};
-use crate::start::Start;
 use crate::{ProgramError, btrfs, own, sys};
 
 /// The numbers from which recoveries are counted, so that their copies of a btrfs file system differ from those of
@@ -116,13 +116,11 @@ fn recorded(
     let mut turn = bench.recovery_turn();
     *turn += 1;
     let system = &bench.recorded.system;
-    let with = |(n, start): (usize, &Arc<Start>)| start.with(disk.state.sectors(n));
-    let mut bases: Vec<Vec<u8>> = disk.start.iter().enumerate().map(with).collect();
-    if system.is_btrfs() {
-        bases.iter_mut().for_each(|base| btrfs::renamed(base, NUMBER + *turn));
-    }
-    let bases: Vec<Arc<Start>> =
-        bases.into_iter().map(|base| Arc::new(Start::new(Arc::new(base)))).collect();
+    let with = |(n, start): (usize, &Arc<Base>)| {
+        let base = start.with(disk.state.contents(n));
+        Arc::new(if system.is_btrfs() { btrfs::renamed(&base, NUMBER + *turn) } else { base })
+    };
+    let bases: Vec<Arc<Base>> = disk.start.iter().enumerate().map(with).collect();
     let (setups, seen) = watched(&system.devices(), &Wanted { rows: true, ..Wanted::default() });
     let recordings = match system.own() {
         Some(own) => own::record_recovery(&**own, &bases, setups)?,
@@ -134,7 +132,7 @@ fn recorded(
     let times: Vec<u64> = requests.events.iter().map(|(at, _)| at - from).collect();
     let meanings = requests.meanings(&times);
     let events = requests.events.into_iter().map(|(_, event)| event).collect();
-    let disks = bases.iter().map(|base| base.shared()).zip(requests.writes);
+    let disks = bases.into_iter().zip(requests.writes);
     let run = run_of(bench.recorded.run.model, disks, events);
     Ok(Some(RecordedRecovery { run: Arc::new(run), meanings, times }))
 }
@@ -142,7 +140,7 @@ fn recorded(
 /// Records the recovery by the kernel, on pseudo-devices.
 fn kernel_recovery(
     bench: &Bench<'_>,
-    bases: &[Arc<Start>],
+    bases: &[Arc<Base>],
     setups: Vec<DeviceSetup>,
 ) -> Result<Option<Vec<Recording>>, ProgramError> {
     let setups = setups.into_iter().map(|setup| DeviceSetup { keep_start: false, ..setup });
@@ -158,10 +156,10 @@ fn kernel_recovery(
 }
 
 /// Writes contents to a device that holds zeros, beneath the kernel's caches at the end.
-fn fill(device: &Path, base: &Start) -> io::Result<()> {
+fn fill(device: &Path, base: &Base) -> io::Result<()> {
     let device = File::options().read(true).write(true).open(device)?;
-    for (from, to) in base.pieces() {
-        device.write_all_at(&base.bytes()[*from..*to], *from as u64)?;
+    for (at, piece) in base.pieces() {
+        device.write_all_at(piece, *at)?;
     }
     device.sync_all()?;
     sys::forget(&device)

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use ordo_annotate::BlockRow;
 use ordo_annotate::rows::Known;
+use ordo_crash::base::Base;
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event, Write};
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_live::watching::{Into as SeenInto, take, watching};
-use ordo_pseudo::{DeviceSetup, Recording};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Recording};
 use ordo_runtime::Time;
 use ordo_vfs::Ino;
 
@@ -21,7 +22,9 @@ pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<
     let one = |bytes: &u64| {
         let seen = SeenInto::default();
         let observer = Some(watching(wanted.clone(), Arc::clone(&seen)));
-        (DeviceSetup { observer, ..DeviceSetup::in_memory(*bytes) }, seen)
+        // What the program reads makes no state.
+        let keep = KeepRequests::Writes;
+        (DeviceSetup { observer, keep, ..DeviceSetup::in_memory(*bytes) }, seen)
     };
     sizes.iter().map(one).unzip()
 }
@@ -30,7 +33,7 @@ pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<
 /// the root exists.
 pub(crate) fn run_of(
     model: CrashModel,
-    disks: impl Iterator<Item = (Arc<Vec<u8>>, Vec<Write>)>,
+    disks: impl Iterator<Item = (Arc<Base>, Vec<Write>)>,
     events: Vec<Event>,
 ) -> Run {
     let disks = disks.map(|(base, writes)| DiskRun { base, writes }).collect();

@@ -108,7 +108,7 @@ impl SavedRecording {
         }
         let runs = kept::unpack(&self.run).map_err(damaged)?;
         let [run] = &runs[..] else { return Err(damaged("it has no run")) };
-        let sizes = run.disks.iter().map(|disk| disk.base.len() as u64);
+        let sizes = run.disks.iter().map(|disk| disk.base.len());
         if !fits(run, &self.meanings, &self.times) || !sizes.eq(system.devices()) {
             return Err(damaged("the run in it is another one"));
         }

@@ -13,12 +13,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ordo_crash::base::Base;
 use ordo_pseudo::Folder;
 use rustix::fs::OFlags;
 use rustix::mount::UnmountFlags;
 
 use crate::bench::StateDisk;
-use crate::own::{OwnFs, OwnImage, mount_state};
+use crate::own::{OwnFs, mount_state};
 use crate::system::ProgramSystem;
 use crate::{ProgramError, btrfs, sys};
 
@@ -38,7 +39,7 @@ pub(crate) struct Stand {
 
 enum Devices {
     Kernel(LoopDevices),
-    Own(Arc<dyn OwnFs>, RefCell<Vec<OwnImage>>),
+    Own(Arc<dyn OwnFs>, RefCell<Vec<Arc<Base>>>),
 }
 
 impl Stand {
@@ -58,9 +59,8 @@ impl Stand {
         match &self.devices {
             Devices::Kernel(devices) => devices.put(disk),
             Devices::Own(_, images) => {
-                let image = |(number, start): (usize, &Arc<crate::start::Start>)| OwnImage {
-                    start: start.clone(),
-                    sectors: disk.state.sectors(number).map(|(n, data)| (n, data.into())).collect(),
+                let image = |(number, start): (usize, &Arc<Base>)| {
+                    Arc::new(start.with(disk.state.contents(number)))
                 };
                 images.replace(disk.start.iter().enumerate().map(image).collect());
                 Ok(())
@@ -128,7 +128,7 @@ impl LoopDevices {
 
     fn put(&self, disk: StateDisk<'_>) -> Result<(), ProgramError> {
         for (number, ((memory, device), start)) in self.files.iter().zip(disk.start).enumerate() {
-            let write = || start.write(memory, disk.state.sectors(number));
+            let write = || start.write(memory, disk.over(number));
             let put = sys::forget(device).and_then(|()| write());
             put.map_err(ProgramError::io("putting a state on a device"))?;
             if self.system.is_btrfs() {
