@@ -493,3 +493,40 @@ fn columns_have_names_without_quotes() {
     }
     assert!(seen > 80, "{seen} columns");
 }
+
+/// A recording by root under the usual mask, with its contents in tables and in parts, its image at the start, and an export of
+/// it. Nobody else may read any of them, since they have contents of files that others may not be allowed to read. A file of that
+/// name from before, which everybody could read, is made private too. Would catch any of them that is made as usual.
+#[test]
+fn recordings_with_contents_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    if !records() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("start"), "").unwrap();
+    fs::set_permissions(at("start"), fs::Permissions::from_mode(0o644)).unwrap();
+    let said = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask 022; {script}")]).current_dir(folder.path());
+        let out = shell.env("ORDO", ORDO).output().unwrap();
+        assert!(out.status.success(), "{script}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let run = "$ORDO trace run --fs ext4 --size 16m";
+    said(&format!("{run} -o trace --start start -- sh -c 'echo secret > a; sync'"));
+    said(&format!("{run} -o parts --rotate 1m -- sh -c 'echo secret > a; sync'"));
+    said("$ORDO trace export trace --to dm-log-writes -o log");
+    let mut found = 0;
+    let mut open = vec![at("trace"), at("parts"), at("start"), at("log")];
+    while let Some(path) = open.pop() {
+        let meta = fs::metadata(&path).unwrap();
+        let (mode, is_dir) = (meta.permissions().mode() & 0o777, meta.is_dir());
+        assert_eq!(mode, if is_dir { 0o700 } else { 0o600 }, "{}: {mode:o}", path.display());
+        if is_dir {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found += 1;
+    }
+    assert!(found > 20, "{found} files and folders");
+}

@@ -51,6 +51,7 @@ pub mod owners;
 pub mod page;
 pub mod parts;
 pub mod perfetto;
+pub mod private;
 mod reading;
 pub mod rows;
 pub mod store;

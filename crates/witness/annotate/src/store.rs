@@ -17,6 +17,7 @@ use crate::files::{self, FILES};
 use crate::findings::{self, Closing, RECOUNTED, TRANSACTIONS};
 use crate::image::{PIECE, Pieces};
 use crate::parts::{self, CHANGES, CONTINUED, EARLIER, PartHead};
+use crate::private;
 use crate::reading::{BLOCKS, CONTENTS, REQUESTS, Reading, START};
 use crate::rows::{BlockRow, FileShare};
 use crate::table::{self, Column, Seal};
@@ -144,7 +145,7 @@ fn write_files(
     rows: usize,
 ) -> Result<Written, StoreError> {
     let io = |path: &Path, error| StoreError::Io { path: path.into(), error };
-    fs::create_dir_all(dir).map_err(|error| io(dir, error))?;
+    private::folder(dir).map_err(|error| io(dir, error))?;
     // The file with the seals of the others is removed first and written last.
     for file in [RECOUNTED, TRANSACTIONS, CALLS, WAITS, EARLIER, CONTINUED, CHANGES] {
         match fs::remove_file(dir.join(file)) {

@@ -1,12 +1,13 @@
 //! `ordo trace run` and `serve`, and the options of a recording: requests are recorded and named while a device is used.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use ordo_annotate::calls::{StoredCall, waited};
-use ordo_annotate::{files, store};
+use ordo_annotate::{files, private, store};
 use ordo_block::model::Model;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_live::{Wanted, WatchedTraffic, WriteRule};
@@ -162,7 +163,7 @@ impl How {
     pub(super) fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         self.fit(false)?;
-        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        private::folder(dir).with_context(|| format!("making {}", dir.display()))?;
         if self.is_in_parts() {
             let probe = tempfile::NamedTempFile::new_in(dir);
             return probe.map(drop).with_context(|| format!("writing in {}", dir.display()));
@@ -354,7 +355,7 @@ pub struct Serve {
 impl Run {
     fn keep_start(&self, recording: &Recording) -> Result<()> {
         let Some(path) = &self.start else { return Ok(()) };
-        let wrote = std::fs::write(path, &recording.start);
+        let wrote = private::file(path).and_then(|mut file| file.write_all(&recording.start));
         wrote.with_context(|| format!("writing {}", path.display()))
     }
 }

@@ -1,7 +1,6 @@
 //! `ordo trace`: recording, showing and converting traces.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +8,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use ordo_annotate::{owners, perfetto, rows, store, text};
+use ordo_annotate::{owners, perfetto, private, rows, store, text};
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
@@ -189,7 +188,7 @@ fn export(args: &Export) -> Result<()> {
     let trace = &opened.trace;
     let out: Box<dyn Write> = match &args.output {
         Some(path) => {
-            let file = File::create(path);
+            let file = private::file(path);
             Box::new(file.with_context(|| format!("writing {}", path.display()))?)
         }
         None => Box::new(io::stdout().lock()),

@@ -17,6 +17,7 @@ use parquet::schema::types::ColumnPath;
 
 use super::read::footer;
 use super::{Column, SUMS, Seal, Values};
+use crate::private;
 
 /// Rows of a group. A trace that takes long has several groups for each processor, and one column of a group fits the
 /// processor's cache.
@@ -48,7 +49,7 @@ pub(crate) fn write(
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or("table");
     let schema = Arc::new(parse_message_type(&format!("message {name} {{ {fields} }}"))?);
     let properties = Arc::new(properties(&declared, says)?);
-    let mut writer = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+    let mut writer = SerializedFileWriter::new(private::file(path)?, schema, properties)?;
     let back = File::open(path)?;
     let (mut sums, mut first) = (String::new(), 0);
     for end in ends {
