@@ -212,7 +212,9 @@ fn go(lot: &mut Lot, seed: u64, freebsd: Option<&FreebsdFsck>) {
             }
             Err(why) => {
                 let (system, shape) = (lot.system, lot.shape);
-                lot.failures.push(format!("{system:?}, {shape:?}, seed {seed}, kill {n}: {why}"));
+                let failure = format!("{system:?}, {shape:?}, seed {seed}, kill {n}: {why}");
+                eprintln!("{failure}");
+                lot.failures.push(failure);
                 if std::env::var_os("ORDO_KILLS_KEEP").is_some() {
                     let kept = format!("/tmp/ordo-killed-{seed}-{n}");
                     let _ = std::fs::copy(current.disk.image(), kept);
